@@ -47,8 +47,8 @@ def workflow(name: str) -> str:
 
 def helping(code: str) -> str:
     """The page that shows the subject of a refusal; "" where there is none."""
-    found = next((name for begins, name in _HELPS if code.startswith(begins)), None)
-    return "" if found is None else page(found)
+    page_name = next((name for begins, name in _HELPS if code.startswith(begins)), None)
+    return "" if page_name is None else page(page_name)
 
 
 def refused(code: str, route: str, named: Mapping[str, object]) -> str:

@@ -114,5 +114,5 @@ def signed(secret: str, cell: int) -> str:
 def cell_of_address(text: str) -> int:
     """The cell in an address; home where it contains none."""
     _, dot, number = text.rpartition(".")
-    said = dot and number.isascii() and number.isdecimal() and len(number) <= 4
-    return int(number) if said and 0 < int(number) <= CELLS_MAX else HOME
+    is_numbered = dot and number.isascii() and number.isdecimal() and len(number) <= 4
+    return int(number) if is_numbered and 0 < int(number) <= CELLS_MAX else HOME

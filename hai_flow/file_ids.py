@@ -15,10 +15,10 @@ def file_id(sha256: bytes) -> str:
 
 def sha256_of_file(id: str) -> bytes | None:
     """The sha256 in the id of a file; None: it is no file's id."""
-    found = _FILE_ID.fullmatch(id.encode(errors="replace"))
-    return None if found is None else bytes.fromhex(found[1].decode())
+    match = _FILE_ID.fullmatch(id.encode(errors="replace"))
+    return None if match is None else bytes.fromhex(match[1].decode())
 
 
 def files_in(text: bytes) -> set[bytes]:
     """The sha256 of each file that JSON text refers to: wherever its id stands, also within a longer text."""
-    return {bytes.fromhex(found.decode()) for found in _FILE_ID.findall(text)} if b"file_" in text else set()
+    return {bytes.fromhex(digest.decode()) for digest in _FILE_ID.findall(text)} if b"file_" in text else set()

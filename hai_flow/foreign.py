@@ -109,9 +109,9 @@ def _float(text: str) -> float | _Written:
 
 
 def _kept(value: Any, big: BigIntegers) -> Foreign:
-    kept = _Kept(big)
+    converter = _Kept(big)
     try:
-        return Foreign(kept.of(value, (), 0), tuple(kept.notes))
+        return Foreign(converter.of(value, (), 0), tuple(converter.notes))
     except RecursionError:
         raise NotJson(f"nested deeper than {DEPTH_MAX} levels") from None
 

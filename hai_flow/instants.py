@@ -40,7 +40,7 @@ def read_rfc3339(text: str) -> int:
     leap = second == "60"
     zone = "+00:00" if offset in ("Z", "z") else offset
     moment = datetime.fromisoformat(f"{day}T{minute}:{'59' if leap else second}{zone}")
-    whole = milliseconds(moment)
-    if leap and whole % 86_400_000 != 86_399_000:
+    whole_seconds = milliseconds(moment)
+    if leap and whole_seconds % 86_400_000 != 86_399_000:
         raise ValueError("a leap second is the last one of a day in UTC")
-    return whole + (1000 if leap else int((fraction or ".0")[1:4].ljust(3, "0")))
+    return whole_seconds + (1000 if leap else int((fraction or ".0")[1:4].ljust(3, "0")))

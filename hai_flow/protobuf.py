@@ -23,7 +23,7 @@ class Field(NamedTuple):
 
 def fields(data: bytes) -> list[Field]:
     """The fields of a message, in their order. Raises `Malformed`."""
-    found: list[Field] = []
+    result: list[Field] = []
     at, end = 0, len(data)
     while at < end:
         tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
@@ -32,7 +32,7 @@ def fields(data: bytes) -> list[Field]:
             size, at = varint(data, at)
         elif wire_type == VARINT and number:
             content, at = varint(data, at)
-            found.append(Field(number, content, wire_type))
+            result.append(Field(number, content, wire_type))
             continue
         else:
             size = _SIZES.get(wire_type, -1)
@@ -40,9 +40,9 @@ def fields(data: bytes) -> list[Field]:
             raise Malformed(f"{tag} begins no field")
         if at + size > end:
             raise Malformed(f"field {number} has {size} bytes, of which {end - at} are there")
-        found.append(Field(number, data[at : at + size], wire_type))
+        result.append(Field(number, data[at : at + size], wire_type))
         at += size
-    return found
+    return result
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

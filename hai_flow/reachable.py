@@ -67,9 +67,9 @@ def reachable_directory(directory: Path, uid: int, gid: int) -> Path:
         except (OSError, StoreError) as error:
             tried.append(f"{place}: {error}")
             continue
-        found = copy / directory.parent.parent.name / directory.parent.name / directory.name
-        if runs_as(found / "postgres", uid, gid) and runs_as(found / "initdb", uid, gid):
-            return found
+        copied = copy / directory.parent.parent.name / directory.parent.name / directory.name
+        if runs_as(copied / "postgres", uid, gid) and runs_as(copied / "initdb", uid, gid):
+            return copied
         tried.append(f"{place}: user {uid} can't execute programs there")
     raise StoreError(
         f"User {uid}, as whom PostgreSQL is to run, can't reach its programs in {directory}, and no place for a copy "
@@ -87,9 +87,9 @@ def _places() -> Iterator[Path]:
 
 
 def _is_safe(directory: Path) -> bool:
-    found = directory.stat()
-    writable = found.st_mode & _WRITABLE_BY_OTHERS and not found.st_mode & stat.S_ISVTX
-    return found.st_uid in (0, os.getuid()) and not writable
+    status = directory.stat()
+    writable = status.st_mode & _WRITABLE_BY_OTHERS and not status.st_mode & stat.S_ISVTX
+    return status.st_uid in (0, os.getuid()) and not writable
 
 
 def _trees(directory: Path) -> dict[str, Path]:
@@ -114,14 +114,14 @@ def _files(tree: Path) -> Iterator[Path]:
 
 def _fingerprint(trees: dict[str, Path]) -> str:
     """A hash of the files' places, contents and whether they are programs."""
-    told = hashlib.sha256()
+    digest_of_all = hashlib.sha256()
     for name, tree in trees.items():
         for file in _files(tree):
             program = bool(file.stat().st_mode & stat.S_IXUSR)
             with file.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
-            told.update(f"{name}\0{file.relative_to(tree)}\0{program}\0{digest}\n".encode())
-    return told.hexdigest()[:32]
+            digest_of_all.update(f"{name}\0{file.relative_to(tree)}\0{program}\0{digest}\n".encode())
+    return digest_of_all.hexdigest()[:32]
 
 
 def _copied(trees: dict[str, Path], target: Path) -> Path:
@@ -170,6 +170,6 @@ def _is_sound(trees: dict[str, Path], copy: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    found = path.lstat()
-    kind = stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
-    return kind and found.st_uid == os.getuid() and not found.st_mode & _WRITABLE_BY_OTHERS
+    status = path.lstat()
+    kind = stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)
+    return kind and status.st_uid == os.getuid() and not status.st_mode & _WRITABLE_BY_OTHERS

@@ -15,14 +15,14 @@ _UNIT: Final = re.compile(r"\s*s(?:ec(?:ond)?s?)?\s*\Z", re.I)  # which some ser
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """After how many seconds a server wants to be asked again, if it says so. `headers` by lower-case names."""
-    in_ms, given = headers.get("retry-after-ms"), headers.get("retry-after")
-    if in_ms is None and given is None:
+    in_ms, header = headers.get("retry-after-ms"), headers.get("retry-after")
+    if in_ms is None and header is None:
         return None
     try:
-        seconds = float(in_ms) / 1000 if in_ms is not None else float(_UNIT.sub("", given or ""))
+        seconds = float(in_ms) / 1000 if in_ms is not None else float(_UNIT.sub("", header or ""))
     except ValueError:
         try:
-            at = parsedate_to_datetime(given or "")
+            at = parsedate_to_datetime(header or "")
         except ValueError:
             return None
         at = at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -88,7 +88,7 @@ _LISTED_MAX: Final = 8
 
 def uneven_steps(cron: str) -> list[UnevenStep]:
     """The steps that fire at other gaps than they seem to say."""
-    found: list[UnevenStep] = []
+    uneven: list[UnevenStep] = []
     for text, (field, first, size) in zip(cron.split(), _RANGES, strict=True):
         for item in text.split(","):
             match = _STEP.fullmatch(item)
@@ -100,9 +100,9 @@ def uneven_steps(cron: str) -> list[UnevenStep]:
             in_vain = len(values) <= 1
             is_even = match["last"] is not None or (size % step == 0 and begin - first < step)
             if in_vain or not is_even:
-                shown = ", ".join(map(str, values[:_LISTED_MAX])) + (", ..." if len(values) > _LISTED_MAX else "")
-                found.append(UnevenStep(field, item, step, end - begin, f"{field} {shown}", in_vain))
-    return found
+                listed = ", ".join(map(str, values[:_LISTED_MAX])) + (", ..." if len(values) > _LISTED_MAX else "")
+                uneven.append(UnevenStep(field, item, step, end - begin, f"{field} {listed}", in_vain))
+    return uneven
 
 
 def crons_of_every(minutes: int) -> tuple[str, ...]:
@@ -199,8 +199,8 @@ def explained(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
     if ANY not in (day, weekday) and not (day[0].startswith("*") or weekday[0].startswith("*")):
         clauses.append(("schedule.day_or_weekday", ()))
     clauses.append(("schedule.month", month))
-    said = [each for each in clauses if each[1] != ANY or each[0] == "schedule.minute"]
-    return [*said, ("schedule.zone", (timing.timezone,))]
+    stated = [each for each in clauses if each[1] != ANY or each[0] == "schedule.minute"]
+    return [*stated, ("schedule.zone", (timing.timezone,))]
 
 
 def _items(field: str) -> tuple[str, ...]:

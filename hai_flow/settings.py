@@ -488,12 +488,12 @@ class Settings:
         An empty variable counts as unset, an empty file does not. A variable that looks like a misspelt setting is a
         mistake; other HAI_FLOW_ variables are left alone. Raises SettingsError.
         """
-        given = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         problems: list[str] = []
         for setting in _each():
             try:
-                text = _given(setting, given)
+                text = _given(setting, variables)
             except ValueError as error:
                 problems.append(str(error))
                 continue
@@ -503,9 +503,9 @@ class Settings:
                 values[setting.name] = setting.metadata["parse"](text)
             except ValueError as error:
                 problems.append(f"{variable(setting.name)}: {error}, found {text!r}.")
-        problems += _misspelt(given)
+        problems += _misspelt(variables)
         values["secrets"] = {
-            name.removeprefix(SECRET): text for name, text in given.items() if name.startswith(SECRET) and text
+            name.removeprefix(SECRET): text for name, text in variables.items() if name.startswith(SECRET) and text
         }
         try:
             settings = cls(**values)
@@ -700,11 +700,11 @@ def _out_of_bounds(setting: Any, value: Any) -> str | None:
 
 
 def _misspelt(given: Mapping[str, str]) -> list[str]:
-    known = [*(variable(setting.name) for setting in _each()), *variables_of_files()]
+    names = [*(variable(setting.name) for setting in _each()), *variables_of_files()]
     problems: list[str] = []
     for name in sorted(given):
-        if name.startswith(PREFIX) and not name.startswith(SECRET) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+        if name.startswith(PREFIX) and not name.startswith(SECRET) and name not in names:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.9)
             if near:
                 problems.append(f"{name}: unknown; did you mean {near[0]}?")
     return problems

@@ -25,13 +25,13 @@ def with_uses(path: Path, source: bytes) -> bytes:
 
 def used_files(path: Path, source: bytes) -> list[Path]:
     """The files that the workflow at `path` uses, there or not."""
-    found = []
+    files = []
     for name in behind(with_uses(path, source)):
         try:
-            found.append(_place(path, name, SERVICE_SUFFIXES))
+            files.append(_place(path, name, SERVICE_SUFFIXES))
         except Unusable:
             continue
-    return found
+    return files
 
 
 def _read_service(path: Path, name: str) -> bytes:

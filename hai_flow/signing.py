@@ -140,8 +140,8 @@ def verify(token: str, keys: tuple[Key, ...]) -> bytes:
         )
     key = next((key for key in keys if key.id == id), None)
     if key is None:
-        there = ", ".join(key.id for key in keys)
-        raise NotVerified(f"the key: it was signed with {id[:60]!r}, and the keys given are {there}.")
+        ids = ", ".join(key.id for key in keys)
+        raise NotVerified(f"the key: it was signed with {id[:60]!r}, and the keys given are {ids}.")
     try:
         Ed25519PublicKey.from_public_bytes(key.public).verify(signature, f"{parts[0]}.{parts[1]}".encode())
     except InvalidSignature:

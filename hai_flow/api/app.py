@@ -185,12 +185,12 @@ async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     """
     readiness: Readiness = request.app.state.readiness
     await readiness.demand()
-    worker, found = access.runtime.worker, await readiness.attendance()
+    worker, attendance = access.runtime.worker, await readiness.attendance()
     return {
         "status": "ready",
         "worker": worker is not None and worker.id is not None,
-        "workers": None if found is None else found.alive,
-        "waiting": None if found is None else found.waiting,
-        "unserved": None if found is None else list(found.unserved),
+        "workers": None if attendance is None else attendance.alive,
+        "waiting": None if attendance is None else attendance.waiting,
+        "unserved": None if attendance is None else list(attendance.unserved),
         "hints": readiness.hints(),
     }

@@ -41,11 +41,11 @@ class Entry:
         """The command as typer makes it of the function. Raises UsageError if its distribution is not installed."""
         name, _, attribute = (self.place if ":" in self.place else self._entry_point()).partition(":")
         module = importlib.import_module(name)
-        found = getattr(module, attribute)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_command(found)
+        target = getattr(module, attribute)
+        if isinstance(target, typer.Typer):
+            return typer.main.get_command(target)
         app = app_of()
-        app.command(self.name, cls=Command, epilog=getattr(module, "EPILOG", EPILOG))(found)
+        app.command(self.name, cls=Command, epilog=getattr(module, "EPILOG", EPILOG))(target)
         return typer.main.get_command(app)
 
     def _entry_point(self) -> str:

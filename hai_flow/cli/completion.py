@@ -55,32 +55,32 @@ def prepare() -> None:
 
 def runs(ctx: typer.Context, incomplete: str) -> Offers:
     """The newest runs by id."""
-    found = _listed(ctx, "/v1/runs")
-    return [(run["id"], f"{run['workflow']}, {run['status']}") for run in found if run["id"].startswith(incomplete)]
+    items = _listed(ctx, "/v1/runs")
+    return [(run["id"], f"{run['workflow']}, {run['status']}") for run in items if run["id"].startswith(incomplete)]
 
 
 def pendings(ctx: typer.Context, incomplete: str) -> Offers:
     """The open questions by id."""
-    found = _listed(ctx, "/v1/pendings")
+    items = _listed(ctx, "/v1/pendings")
     return [
         (each["id"], one_line(str(each["title"] or each["path"])))
-        for each in found
+        for each in items
         if each["id"].startswith(incomplete)
     ]
 
 
 def workflows(ctx: typer.Context, incomplete: str) -> Offers:
     """The workflows by name."""
-    found = {each["name"]: one_line(str(each["title"] or "")) for each in _listed(ctx, "/v1/workflows")}
-    return [(name, title) for name, title in sorted(found.items()) if name.startswith(incomplete)]
+    titles = {each["name"]: one_line(str(each["title"] or "")) for each in _listed(ctx, "/v1/workflows")}
+    return [(name, title) for name, title in sorted(titles.items()) if name.startswith(incomplete)]
 
 
 def schedules(ctx: typer.Context, incomplete: str) -> Offers:
     """The schedules by id."""
-    found = _listed(ctx, "/v1/schedules")
+    items = _listed(ctx, "/v1/schedules")
     return [
         (each["id"], f"{each['workflow']}: {each['explanation']}")
-        for each in found
+        for each in items
         if each["id"].startswith(incomplete)
     ]
 

@@ -63,8 +63,8 @@ DataDirOption = Annotated[
 
 def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     """The settings of the environment; those of the command line override them. Raises SettingsError."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return replace(Settings.from_environment(dev=dev), **given)
+    overrides = {name: value for name, value in options.items() if value is not None}
+    return replace(Settings.from_environment(dev=dev), **overrides)
 
 
 def parse_json(text: str, place: str) -> Json:

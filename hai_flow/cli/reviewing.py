@@ -58,8 +58,8 @@ def reviews(places: Sequence[Path], ref: str) -> list[Review]:
     names = sorted({**before, **now})
     if len(names) > FILES_MAX:
         raise UsageError(f"expected at most {FILES_MAX} workflow files, found {len(names)}; name a folder of them.")
-    found = [_review(name, ref, was=name in before, there=name in now) for name in names]
-    return [each for each in found if each is not None]
+    results = [_review(name, ref, was=name in before, there=name in now) for name in names]
+    return [each for each in results if each is not None]
 
 
 def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
@@ -105,8 +105,8 @@ def _git(*words: str) -> bytes:
     except OSError as error:
         raise UsageError(f"--against needs Git: {error.strerror}.") from None
     if answer.returncode:
-        said = answer.stderr.decode(errors="replace").strip().splitlines()
-        raise UsageError(f"--against: git says: {said[-1][:300] if said else 'nothing'}")
+        complaint = answer.stderr.decode(errors="replace").strip().splitlines()
+        raise UsageError(f"--against: git says: {complaint[-1][:300] if complaint else 'nothing'}")
     return answer.stdout
 
 

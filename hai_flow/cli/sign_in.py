@@ -45,8 +45,8 @@ def sign_in(
     async def make(connection: Connection, of: Any) -> str:
         async with connection.transaction():
             token = await link_token(connection, of, principal, roles, groups)
-            given = {"principal": principal, "given_roles": list(roles), "given_groups": list(groups)}
-            await record(connection, of, "sign_in.linked", f"principal:{principal}", **given)
+            details = {"principal": principal, "given_roles": list(roles), "given_groups": list(groups)}
+            await record(connection, of, "sign_in.linked", f"principal:{principal}", **details)
         return token
 
     token = over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, make))

@@ -158,8 +158,8 @@ class Hands:
     async def _signed(self, request: Request) -> Request:
         if self._client.link.ask is None:
             return request
-        given = self._client.link.ask()
-        key = await given if inspect.isawaitable(given) else given
+        credential = self._client.link.ask()
+        key = await credential if inspect.isawaitable(credential) else credential
         return self._client.link.signed(request, key)
 
     async def _send(self, request: Request) -> Answer | Lost:

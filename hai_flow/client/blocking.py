@@ -158,8 +158,8 @@ class Hands:
     def _signed(self, request: Request) -> Request:
         if self._client.link.ask is None:
             return request
-        given = self._client.link.ask()
-        key = given
+        credential = self._client.link.ask()
+        key = credential
         return self._client.link.signed(request, key)
 
     def _send(self, request: Request) -> Answer | Lost:

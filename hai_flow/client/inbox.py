@@ -53,10 +53,10 @@ class _Known:
 
     def hear(self, frame: Frame) -> InboxNews | None:
         """The news of an event; None: it brings no change. Raises MsgspecError for an event that can't be read."""
-        told = msgspec.json.decode(frame.data, type=_Told)
-        items = {each.id: each for each in told.items}
+        message = msgspec.json.decode(frame.data, type=_Told)
+        items = {each.id: each for each in message.items}
         if frame.name == "changed":
-            items = {id: each for id, each in self._items.items() if id not in told.gone} | items
+            items = {id: each for id, each in self._items.items() if id not in message.gone} | items
         changed = [each for id, each in items.items() if self._items.get(id) != each]
         gone = [id for id in self._items if id not in items]
         first, self._items, self._id, self._told = not self._told, items, frame.id, True
@@ -72,13 +72,13 @@ def _place(item: InboxItem) -> tuple[datetime, str]:
 def follow(query: Mapping[str, Json]) -> Feed[InboxNews]:
     """The inbox as it is, and again after each change. A lost stream is opened again, and items that have not changed
     since are not repeated. Raises HaiFlowError."""
-    known = _Known(query)
+    state = _Known(query)
     while True:
-        error = yield from _stream(known)
+        error = yield from _stream(state)
         if not isinstance(error, Unavailable):
             raise error
-        known.failures += 1
-        yield Backoff(known.failures, error, streams=True)
+        state.failures += 1
+        yield Backoff(state.failures, error, streams=True)
 
 
 def _stream(known: _Known) -> Generator[Effect | Give[InboxNews], Any, HaiFlowError]:

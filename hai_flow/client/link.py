@@ -48,12 +48,12 @@ class Patience:
         """The seconds to pause now. Raises the failure if it is one too many, or if the server asks for a pause that is
         too long."""
         times = self.reconnects if wanted.streams else self.repeats
-        asked = wanted.error.retry_after
-        if wanted.failures > times or asked > RETRY_AFTER_SECONDS_MAX:
+        server_pause = wanted.error.retry_after
+        if wanted.failures > times or server_pause > RETRY_AFTER_SECONDS_MAX:
             raise wanted.error
         self.tell(wanted.error, wanted.failures)
         doubled = min(self.pause_max, self.pause_first * 2 ** min(wanted.failures - 1, 30))
-        return max(asked, doubled * (1 - self.jitter() / 2))
+        return max(server_pause, doubled * (1 - self.jitter() / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,16 @@ class Link:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url: expected http://host:port or https://host, found {url!r}")
-        given = dict(headers or {})
+        all_headers = dict(headers or {})
         if act_as is not None:
-            given["HAI-Act-As"] = act_as
+            all_headers["HAI-Act-As"] = act_as
         ask = None
-        if key and not any(name.lower() == "authorization" for name in given):
+        if key and not any(name.lower() == "authorization" for name in all_headers):
             if isinstance(key, str):
-                given |= _bearer(key)
+                all_headers |= _bearer(key)
             else:
                 ask = key
-        return Link(url, given, patience or Patience(), ask)
+        return Link(url, all_headers, patience or Patience(), ask)
 
     @property
     def trusts_environment(self) -> bool:

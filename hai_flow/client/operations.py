@@ -207,8 +207,9 @@ def start_run(
     However often the request is repeated, it starts one run. With a `key` this holds across calls: the same key, the
     same run.
     """
-    given = {} if input is None else dict(input) if isinstance(input, Mapping) else input  # the server refuses others
-    body: dict[str, Json] = {"workflow": workflow, "input": given}
+    # the server refuses others
+    run_input = {} if input is None else dict(input) if isinstance(input, Mapping) else input
+    body: dict[str, Json] = {"workflow": workflow, "input": run_input}
     if thread_id is not None:
         body["thread_id"] = thread_id
     return _post("/v1/runs", m.Run, body, key=key)
@@ -317,8 +318,8 @@ def list_events(
 ) -> Feed[AnyEvent]:
     """The events that there are, after a seq and before another one. `types`: only these; `path`: only of this step and
     those inside it; `backwards`: the newest first."""
-    found = list_events_json(run, after=after, before=before, types=types, path=path, backwards=backwards, limit=limit)
-    return scripts.mapped(found, _event)
+    feed = list_events_json(run, after=after, before=before, types=types, path=path, backwards=backwards, limit=limit)
+    return scripts.mapped(feed, _event)
 
 
 def list_events_json(
@@ -459,10 +460,10 @@ def _fork(
     map: Mapping[str, str] | None,
     reason: str,
 ) -> dict[str, Json]:
-    given: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "at": at, "step": step, "input": input, "state": state, "version": version, "map": map, "reason": reason or None
     }  # fmt: skip
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def skip_step(
@@ -544,10 +545,10 @@ def pending_history(pending: PendingRef) -> Feed[AnyEvent]:
 def _answer(
     pending: PendingRef, values: Given, edits: Given, result: Given, *, for_: str | None, **words: str | None
 ) -> dict[str, Json]:
-    given: dict[str, Json] = {**words, "on_behalf_of": for_}
+    fields: dict[str, Json] = {**words, "on_behalf_of": for_}
     if not isinstance(pending, str):
-        given["digest"] = pending.digest
-    body = {name: value for name, value in given.items() if value is not None}
+        fields["digest"] = pending.digest
+    body = {name: value for name, value in fields.items() if value is not None}
     return body | {name: v for name, v in (("values", values), ("edits", edits), ("result", result)) if v is not UNSET}
 
 
@@ -584,8 +585,8 @@ def list_inbox(
     times = {"opened_before": opened_before, "opened_after": opened_after, "deadline_before": deadline_before}
     query: dict[str, Json] = {name: time.isoformat() for name, time in times.items() if time is not None}
     query |= {"workflow": workflow, "kind": kind, "text": text}
-    given = {name: value for name, value in query.items() if value is not None}
-    return pages("/v1/inbox", m.InboxItem, query=given, limit=limit)
+    filters = {name: value for name, value in query.items() if value is not None}
+    return pages("/v1/inbox", m.InboxItem, query=filters, limit=limit)
 
 
 def follow_inbox(
@@ -855,7 +856,7 @@ def create_token(
     with which you ask, and opens only those `threads` and `workflows` (None: all). `expires_in`: in seconds."""
     body: dict[str, Json] = {"principal": principal, "roles": list(roles), "groups": list(groups)}
     limits = {"threads": threads, "workflows": workflows}
-    body |= {name: None if given is None else list(given) for name, given in limits.items()}
+    body |= {name: None if names is None else list(names) for name, names in limits.items()}
     return _post("/v1/tokens", m.Token, body | {"expires_in": expires_in})
 
 

@@ -68,17 +68,17 @@ def pages(
     cursor_name: str = "cursor",
 ) -> Feed[T]:
     """The items of a list, page by page, `limit` of them (None: all)."""
-    left = limit
-    while left is None or left > 0:
-        size = size_max if left is None else min(size_max, left)
-        asked = parameters({**(query or {}), "limit": size, cursor_name: cursor})
-        page: Page[T] = (yield from exchange(Request("GET", path, asked))).read(Page[shape])
+    remaining = limit
+    while remaining is None or remaining > 0:
+        size = size_max if remaining is None else min(size_max, remaining)
+        query_now = parameters({**(query or {}), "limit": size, cursor_name: cursor})
+        page: Page[T] = (yield from exchange(Request("GET", path, query_now))).read(Page[shape])
         if page.cursor_reset is not None:
             raise cursor_reset(page.cursor_reset.seq)
         for item in page.items[:size]:
             yield Give(item)
         cursor = page.next_cursor
-        left = None if left is None else left - len(page.items)
+        remaining = None if remaining is None else remaining - len(page.items)
         if cursor is None:
             return
 
@@ -91,11 +91,11 @@ def items(path: str, shape: type[T]) -> Feed[T]:
 
 def parameters(given: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
     """The parameters that are not None, as a query: a list becomes the same name several times."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name, value in given.items():
         values = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
-        found += [(name, str(each).lower() if isinstance(each, bool) else str(each)) for each in values]
-    return tuple(found)
+        pairs += [(name, str(each).lower() if isinstance(each, bool) else str(each)) for each in values]
+    return tuple(pairs)
 
 
 def mapped(feed: Feed[T], change: Callable[[T], U]) -> Feed[U]:
@@ -256,10 +256,10 @@ def _settling(run_path: str, after: int, deadline: float | None) -> Script[None]
             reply = None
             continue
         if deadline is not None:
-            left = deadline - (yield Now())
-            if left <= 0 or (isinstance(effect, Read) and left < 0.9 * patience):
+            seconds_left = deadline - (yield Now())
+            if seconds_left <= 0 or (isinstance(effect, Read) and seconds_left < 0.9 * patience):
                 return  # the caller looks at the clock, and comes back with less patience
             if isinstance(effect, Request):
-                patience = left
-                effect = replace(effect, seconds=left)
+                patience = seconds_left
+                effect = replace(effect, seconds=seconds_left)
         reply = yield effect

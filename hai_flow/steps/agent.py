@@ -78,8 +78,8 @@ class Shelf:
                 except Exception as error:  # the library raises several unrelated types here
                     log.warning("agent_tool_left_out", name=each.name, reason=str(error)[:300])
                     continue
-                shown = self._free(_STRANGE.sub("_", each.name)[:_NAME_CHARS_MAX])
-                self.functions[shown], self._names[each.name], self._schemas[shown] = each, shown, schema
+                shown_name = self._free(_STRANGE.sub("_", each.name)[:_NAME_CHARS_MAX])
+                self.functions[shown_name], self._names[each.name], self._schemas[shown_name] = each, shown_name, schema
 
     def _free(self, name: str) -> str:
         number, free = 1, name
@@ -110,7 +110,7 @@ class Shelf:
 
 async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
     """The functions of the agent's tools. Raises StepError where one of them can't be had."""
-    known: dict[str, Sequence[Offered]] = {}
+    offers: dict[str, Sequence[Offered]] = {}
     offered: list[Offered] = []
     for entry, tool in turn.tools:
         if isinstance(tool, FrontendTool):
@@ -119,13 +119,13 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
         if isinstance(tool, AgentTool):
             offered.append(Offered(tool.name, tool.description, _TASK, effect="read"))
             continue
-        if tool.name not in known:
-            known[tool.name] = await attempt.offered(tool.name, tool)
-        found = [each for each in known[tool.name] if _means(entry, tool, each.name)]
-        if not found:
+        if tool.name not in offers:
+            offers[tool.name] = await attempt.offered(tool.name, tool)
+        matching = [each for each in offers[tool.name] if _means(entry, tool, each.name)]
+        if not matching:
             message = f"The tool {tool.name!r} offers no function {entry!r}."
             raise StepError(message, code="tool.unavailable")
-        offered += found
+        offered += matching
     return Shelf(offered)
 
 
@@ -144,19 +144,19 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 
 def remembered_tokens(endpoints: Sequence[Endpoint]) -> int:
     """How many tokens of earlier messages fit into the smallest model of those that may be asked."""
-    known = [int(each.context * REMEMBERED_SHARE) for each in endpoints if each.context is not None]
-    return min([REMEMBERED_TOKENS_MAX, *known])
+    sizes = [int(each.context * REMEMBERED_SHARE) for each in endpoints if each.context is not None]
+    return min([REMEMBERED_TOKENS_MAX, *sizes])
 
 
 async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -> tuple[Message, ...]:
     """The messages that the conversation with the model begins with: the system's prompt, earlier messages of the
     thread (up to `most` tokens), the question. Raises StepError `llm.invalid_request`."""
-    asked = values.loads(talk.asked)
-    own = conversation(asked)
-    if "messages" in asked or turn.memory == "none" or not most:
+    talk_asked = values.loads(talk.asked)
+    own = conversation(talk_asked)
+    if "messages" in talk_asked or turn.memory == "none" or not most:
         return own
-    said = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
-    before = [Message("user" if each.role == "user" else "assistant", _remembered(each.content)) for each in said]
+    earlier = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
+    before = [Message("user" if each.role == "user" else "assistant", _remembered(each.content)) for each in earlier]
     *system, question = own
     if before and before[-1].role == "user" and before[-1].content == question.content:
         before.pop()  # the message that the prompt repeats
@@ -192,8 +192,8 @@ def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     gets them."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
     ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
-    told = [message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids)]
-    return [*summary, *told, *_posted(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
+    answers = [message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids)]
+    return [*summary, *answers, *_posted(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
 
 
 def _posted(messages: Iterable[Said]) -> list[Message]:
@@ -209,8 +209,9 @@ def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Me
     estimate, size = _counted(talk, shelf, endpoint, opening)
     if size <= FULL * endpoint.context:
         return 0
-    kept, cut = KEPT * endpoint.context * estimate / size, len(sizes)  # our estimate may be too low for all of them
-    while cut and sum(sizes[cut - 1 :]) <= kept:
+    # our estimate may be too low for all of them
+    kept_size, cut = KEPT * endpoint.context * estimate / size, len(sizes)
+    while cut and sum(sizes[cut - 1 :]) <= kept_size:
         cut -= 1
     return cut
 
@@ -245,11 +246,11 @@ def _sizes(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[int]:
 def to_summarise(talk: Talk, cut: int, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
     of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
-    told = exchanged(of, shelf, endpoint)
+    messages = exchanged(of, shelf, endpoint)
     most = SUMMARISED_TOKENS
     if endpoint.context is not None:
-        most = max(SUMMARISED_TOKENS_MIN, int(endpoint.context * FULL / 2 / len(told)))
-    return [*(_shortened(message, most) for message in told), Message("user", SUMMARISE)]
+        most = max(SUMMARISED_TOKENS_MIN, int(endpoint.context * FULL / 2 / len(messages)))
+    return [*(_shortened(message, most) for message in messages), Message("user", SUMMARISE)]
 
 
 def _shortened(message: Message, tokens: int) -> Message:
@@ -261,24 +262,24 @@ def _shortened(message: Message, tokens: int) -> Message:
 
 def summarised(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     """A summary as the log has it (`engine/steps/agents`)."""
-    left = talk.exchanges[cut:]
-    return {"summary": storable(text), "through": left[0].number if left else talk.exchanges[-1].number + 1}
+    remaining = talk.exchanges[cut:]
+    return {"summary": storable(text), "through": remaining[0].number if remaining else talk.exchanges[-1].number + 1}
 
 
 def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
     own = answer.get("by") == _by(endpoint)
     calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
-    made = "".join(f"\n[{part['type']} {part['source']['value']}]" for part in answer.get("parts", ()))
-    said = Message(
+    attachments = "".join(f"\n[{part['type']} {part['source']['value']}]" for part in answer.get("parts", ()))
+    reply = Message(
         "assistant",
-        answer["text"] + made,
+        answer["text"] + attachments,
         calls,
         thinking=answer.get("thinking", "") if own else "",
         opaque=answer.get("opaque") if own else None,
     )
     results = zip(calls, exchange.results, strict=True)
-    return [*_posted(exchange.before), said, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
+    return [*_posted(exchange.before), reply, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
 
 
 def _args(call: Mapping[str, Json]) -> str:
@@ -326,16 +327,16 @@ def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _call(call: Call, judged: _Judged) -> dict[str, Any]:
-    found = judged.shelf.functions.get(call.name)
+    offer = judged.shelf.functions.get(call.name)
     fault = judged.faults.get(call.id)
-    shown: dict[str, Any] = {
+    record: dict[str, Any] = {
         "id": storable(call.id),
-        "name": storable(call.name)[:_NAME_CHARS_MAX] if found is None else found.name,
+        "name": storable(call.name)[:_NAME_CHARS_MAX] if offer is None else offer.name,
     }
     if fault is not None:
-        return {**shown, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
-    assert found is not None
-    return {**shown, "args": _stored(call.args), "effect": found.effect}
+        return {**record, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
+    assert offer is not None
+    return {**record, "args": _stored(call.args), "effect": offer.effect}
 
 
 def _stored(args: str) -> str:

@@ -78,11 +78,11 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
 
     Raises StepError as `RunFiles.read`; `step.file_too_large` for more than `PROMPT_BYTES_MAX` in all.
     """
-    left = PROMPT_BYTES_MAX
-    found: list[Message] = []
+    bytes_left = PROMPT_BYTES_MAX
+    result: list[Message] = []
     for message in messages:
         if isinstance(message.content, str) or not any(_id_in(part) for part in message.content):
-            found.append(message)
+            result.append(message)
             continue
         parts: list[Json] = []
         for part in message.content:
@@ -90,11 +90,11 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
             if id is None:
                 parts.append(part)
                 continue
-            content = await files.read(id, left)
-            left -= len(content.body)
+            content = await files.read(id, bytes_left)
+            bytes_left -= len(content.body)
             parts.append(_filled(part, content))
-        found.append(replace(message, content=parts))
-    return tuple(found)
+        result.append(replace(message, content=parts))
+    return tuple(result)
 
 
 def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
@@ -102,19 +102,19 @@ def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
     part. Raises StepError `tool.invalid_result` for more than `bytes_max`."""
     if not isinstance(output, list):
         return output, {}
-    parts, found, left = list(output), dict[int, Content](), bytes_max
+    parts, contents, bytes_left = list(output), dict[int, Content](), bytes_max
     for number, part in enumerate(output):
         content = _held(part)
         if content is None:
             continue
-        left -= len(content.body)
-        if left < 0:
+        bytes_left -= len(content.body)
+        if bytes_left < 0:
             message = f"the parts of the result hold more than {bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
             raise StepError(message, code="tool.invalid_result", retriable=False)
         id = file_ids.file_id(sha256(content.body).digest())
         source = {"type": "file", "value": id, "mimeType": content.media_type}
-        parts[number], found[number] = {**part, "source": source}, content
-    return parts, found
+        parts[number], contents[number] = {**part, "source": source}, content
+    return parts, contents
 
 
 async def put_in(output: Json, contents: Mapping[int, Content], files: RunFiles) -> Json:

@@ -36,8 +36,8 @@ async def resolve(host: str, port: int) -> list[str]:
     """The addresses of a name, by this machine's resolver, which also takes forms of numbers like `0x7f.1`. Does not
     block the loop."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in answers))
 
 
 class Guard:
@@ -61,15 +61,15 @@ class Guard:
         """
         bare = _bare(host)
         try:
-            found = await self._resolve(bare, port)
+            addresses = await self._resolve(bare, port)
         except (OSError, UnicodeError) as error:
             raise StepError(f"{host!r} has no address: {error}", code="http.connection", retriable=True) from None
-        if not found:
+        if not addresses:
             raise StepError(f"{host!r} has no address.", code="http.connection", retriable=True)
         if not self._knows(bare):
-            for each in found:
+            for each in addresses:
                 self._judge(host, each)
-        return found[0]
+        return addresses[0]
 
     def _knows(self, host: str) -> bool:
         if host in self._names:

@@ -80,10 +80,10 @@ def forms_of(value: str) -> frozenset[str]:
     forms = {value, values.dumps(value).decode()[1:-1], quote(value, safe=""), quote_plus(value, safe="")}
     raw = value.encode()
     for before in range(3):
-        written = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
-        ours = written[before + 1 if before else 0 :]  # the first characters also hold bits of the text before
-        whole = ours[:-1] if (before + len(raw)) % 3 else ours  # and the last one bits of the text behind
-        forms |= {form for each in (ours, whole) for form in (each, each.translate(_TO_URL))}
+        encoded = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        ours = encoded[before + 1 if before else 0 :]  # the first characters also hold bits of the text before
+        inner = ours[:-1] if (before + len(raw)) % 3 else ours  # and the last one bits of the text behind
+        forms |= {form for each in (ours, inner) for form in (each, each.translate(_TO_URL))}
     return frozenset(form for form in forms if len(form) >= SHOWN_MIN)
 
 

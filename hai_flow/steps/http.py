@@ -56,10 +56,10 @@ class HttpRunner:
         http = attempt.step.verb
         assert isinstance(http, Http)
         exchange = Exchange(self, attempt, http.expect, http.next, stream)
-        asked = values.loads(attempt.args)
+        request = values.loads(attempt.args)
         if http.callback is not None:
-            asked = {**await with_address(asked, attempt), "url": asked["url"]}
-        response = await exchange.asked(asked)
+            request = {**await with_address(request, attempt), "url": request["url"]}
+        response = await exchange.asked(request)
         if http.next is None:
             return response
         pages = [response["json"]]
@@ -193,10 +193,10 @@ class Exchange:
 
         origin = _origin(url)
         ours = origin == self._origin
-        given = self._headers if ours else {}
-        filled_in = await self._runner.with_secrets(given, self._attempt, origin[1])
+        own_headers = self._headers if ours else {}
+        filled_in = await self._runner.with_secrets(own_headers, self._attempt, origin[1])
         headers = headers_of(filled_in.get("headers"), filled_in.get("auth"))
-        if filled_in.get("auth") != given.get("auth"):
+        if filled_in.get("auth") != own_headers.get("auth"):
             _remember_basic(filled_in["auth"])
         if asked["method"] in _WRITES:
             headers.setdefault("idempotency-key", self._attempt.idempotency_key)
@@ -299,9 +299,9 @@ class Exchange:
             except values.NotJson as error:
                 notes.append(f"`json` is null: its type is {kind}, and {error}")
                 if self._big == "refuse" and "big_integers" in str(error):
-                    shown = _short(self._shown(response, storable(text), None, url))
+                    summary = _short(self._shown(response, storable(text), None, url))
                     message = f"{self._place(url)} answered {response.status_code}: {error}"
-                    raise StepError(message, code="http.invalid_response", retriable=False, data=shown) from None
+                    raise StepError(message, code="http.invalid_response", retriable=False, data=summary) from None
         if notes:
             log.info("http_response_changed", place=self._place(url), notes=notes)
         return self._shown(response, storable(text), value, url, notes)
@@ -310,8 +310,8 @@ class Exchange:
         self, response: httpx2.Response, text: str, value: Json, url: str, notes: Sequence[str] = ()
     ) -> dict[str, Json]:
         headers = {name.lower(): storable(each) for name, each in response.headers.items()}
-        shown = {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
-        return {**shown, "notes": list(notes)} if notes else shown
+        fields = {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
+        return {**fields, "notes": list(notes)} if notes else fields
 
     def _unreadable(self, url: str, why: str, data: Json) -> StepError:
         message = f"{self._place(url)} answers with what can't be read: {why}"
@@ -405,13 +405,13 @@ def _with_query(url: str, query: Json) -> httpx2.URL:
 
 def _plain(given: Mapping[str, Json]) -> dict[str, Any]:
     """Parameters as text; a list is one for each item, null is left out."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, list):
-            found[name] = [_word(each) for each in value]
+            parameters[name] = [_word(each) for each in value]
         elif value is not None:
-            found[name] = _word(value)
-    return found
+            parameters[name] = _word(value)
+    return parameters
 
 
 def _word(value: Json) -> str:
@@ -453,8 +453,8 @@ def _files(given: Json) -> dict[str, Any]:
 def _short(response: Mapping[str, Json]) -> dict[str, Json]:
     """A response as errors repeat it."""
     text = hidden(response["text"][:HIDDEN_CHARS_MAX])  # before the cut, which would leave a part of a secret
-    shown = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
-    return {"status": response["status"], "url": response["url"], "text": shown}
+    excerpt = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
+    return {"status": response["status"], "url": response["url"], "text": excerpt}
 
 
 def unfit(message: str) -> StepError:

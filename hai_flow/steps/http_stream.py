@@ -51,10 +51,10 @@ class Events:
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for line in lines[:-1]:
             self._line.append(line)
-            whole = "".join(self._line)
+            last_line = "".join(self._line)
             self._line.clear()
-            if whole:
-                self._take(whole)
+            if last_line:
+                self._take(last_line)
             elif self._data:
                 self._event.data = "\n".join(self._data)
                 yield self._event
@@ -102,11 +102,11 @@ class Telling:
             await self._say(text)
             return
         for event in self._events.fed(text):
-            said = event.data if self._piece is None else self._piece(event.shown)
-            if said is not None and not isinstance(said, str):
-                message = f"expected a text from `piece`, found {values.dumps(said).decode()[:100]}"
+            piece_text = event.data if self._piece is None else self._piece(event.shown)
+            if piece_text is not None and not isinstance(piece_text, str):
+                message = f"expected a text from `piece`, found {values.dumps(piece_text).decode()[:100]}"
                 raise StepError(message, code="http.invalid_response", retriable=False)
-            await self._say(said or "")
+            await self._say(piece_text or "")
 
     async def _say(self, text: str) -> None:
         if text:

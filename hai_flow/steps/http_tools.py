@@ -39,19 +39,19 @@ class HttpToolRunner:
             arguments = await with_address(arguments, attempt)
         arguments, faults = operation.parameters.fit(arguments)
         if faults:
-            said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
-            message = f"the arguments don't fit the operation {operation.id}: {said}"
+            reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
+            message = f"the arguments don't fit the operation {operation.id}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False, data=list(faults))
-        asked = request_of(tool.base_url or "", operation, arguments)
-        asked["headers"] = {**asked["headers"], **_rendered(attempt, tool.headers)}
-        asked["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
-        response = await Exchange(self._http, attempt).asked(asked)
+        request = request_of(tool.base_url or "", operation, arguments)
+        request["headers"] = {**request["headers"], **_rendered(attempt, tool.headers)}
+        request["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
+        response = await Exchange(self._http, attempt).asked(request)
         return response["text"] or None if response["json"] is None else response["json"]
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The operations that may be called. Raises StepError."""
         assert isinstance(tool, HttpTool)
-        found = []
+        offers = []
         for id in _service(tool).ids:
             if tool.allow is not None and id not in tool.allow:
                 continue
@@ -61,8 +61,8 @@ class HttpToolRunner:
                 continue
             effect = tool.effect or operation.effect
             about, parameters = operation.description, without_marks(operation.parameters.raw)
-            found.append(Offered(f"{name}.{id}", about, parameters, operation.result, effect))
-        return found
+            offers.append(Offered(f"{name}.{id}", about, parameters, operation.result, effect))
+        return offers
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb
@@ -83,8 +83,8 @@ class HttpToolRunner:
             return None
         if (doubt := self._http.callback_doubt(call.callback)) is not None:
             return doubt
-        given = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
-        return next((doubt for each in given if (doubt := self._http.secrets.doubt(each))), None)
+        templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
+        return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)
 
     async def close(self) -> None:
         """The runner of `http` closes its connections."""
@@ -111,11 +111,11 @@ def request_of(base_url: str, operation: Operation, arguments: Mapping[str, Json
     url = base_url.rstrip("/") + "/" + path.lstrip("/")
     if query:
         url += "?" + "&".join(f"{quote(name, safe='[]')}={quote(value, safe='')}" for name, value in query)
-    asked: dict[str, Any] = {"method": operation.method, "url": url, "headers": headers}
+    request: dict[str, Any] = {"method": operation.method, "url": url, "headers": headers}
     if operation.body_kind is not None and "body" in arguments:
-        asked[operation.body_kind] = arguments["body"]
-        asked["body_type"] = operation.body_type
-    return asked
+        request[operation.body_kind] = arguments["body"]
+        request["body_type"] = operation.body_type
+    return request
 
 
 def _segment(placed: Placed, value: Json) -> str:

@@ -104,14 +104,14 @@ class LlmRunner:
             if len(before) == len(opening):
                 raise
             answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
-        found = recorded(answer, shelf, endpoint)
+        record = recorded(answer, shelf, endpoint)
         if question.parts:
-            found["parts"] = question.parts
+            record["parts"] = question.parts
         if talk.closing:  # whatever it calls: there are no calls any more
-            found = {"text": found["text"], "calls": []}
-        if verb.output is not None and not found["calls"]:
-            found["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
-        return found
+            record = {"text": record["text"], "calls": []}
+        if verb.output is not None and not record["calls"]:
+            record["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
+        return record
 
     @staticmethod
     def _is_too_long(error: StepError, endpoints: list[Endpoint], of: tuple[Talk, Shelf, tuple[Message, ...]]) -> bool:
@@ -154,8 +154,8 @@ class LlmRunner:
     async def _reached(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
         """The models that are asked, one after the other, with their keys. Raises StepError."""
         try:
-            known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
-            return await self._with_keys(known, attempt)
+            endpoints = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
+            return await self._with_keys(endpoints, attempt)
         except StepError as error:
             if self._stand_in is None or not attempt.from_disk or error.code not in _ABSENT:
                 raise
@@ -167,16 +167,16 @@ class LlmRunner:
 
     async def _with_keys(self, known: list[Endpoint], attempt: Attempt) -> list[Endpoint]:
         """The endpoints whose keys can be resolved. Raises the StepError of the first one if no key can be."""
-        found: list[Endpoint] = []
+        reachable: list[Endpoint] = []
         missing: StepError | None = None
         for each in known:
             try:
-                found.append(await self._with_key(each, attempt))
+                reachable.append(await self._with_key(each, attempt))
             except StepError as error:
                 missing = missing or error
-        if not found and missing is not None:
+        if not reachable and missing is not None:
             raise missing
-        return found
+        return reachable
 
     async def _with_key(self, endpoint: Endpoint, attempt: Attempt) -> Endpoint:
         if endpoint.secret is None:
@@ -295,11 +295,11 @@ def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def _message_without_secrets(message: Message) -> Message:
     content = message.content
     if isinstance(content, str):
-        shown: str | list[Json] = hidden(content)
+        visible: str | list[Json] = hidden(content)
     else:  # pictures and documents stay as they are: they are long
-        shown = [{**part, "text": hidden(part["text"])} if "text" in part else part for part in content]
+        visible = [{**part, "text": hidden(part["text"])} if "text" in part else part for part in content]
     calls = tuple(replace(call, args=hidden(call.args)) for call in message.calls)
-    return replace(message, content=shown, calls=calls, thinking=hidden(message.thinking))
+    return replace(message, content=visible, calls=calls, thinking=hidden(message.thinking))
 
 
 def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelUse:

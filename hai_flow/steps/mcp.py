@@ -105,9 +105,9 @@ class McpRunner:
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
         effect = _effect(tool, offered, trusted=reached.trusted)
         progress = _progress(stream, streams=call.stream)
-        given = None if attempt.answer is None else answer_to(attempt.answer)
+        answer = None if attempt.answer is None else answer_to(attempt.answer)
         again = partial(connection.call, session, function, arguments, progress, repeatable=effect == "read")
-        result = await completed(again, given)
+        result = await completed(again, answer)
         if isinstance(result, AsksPerson):
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetched(connection, session, result)
@@ -127,14 +127,14 @@ class McpRunner:
         read is left out."""
         from hai_flow.steps.mcp_results import LINKS_MAX, linked, links_in
 
-        found: dict[int, list[dict[str, Json]]] = {}
-        left = self._config.bytes_max
+        parts_by_number: dict[int, list[dict[str, Json]]] = {}
+        bytes_left = self._config.bytes_max
         for number, link in links_in(result)[:LINKS_MAX]:
             parts, size = linked(link, await connection.read(session, link.uri))
-            if parts and size <= left:
-                found[number] = parts
-                left -= size
-        return found
+            if parts and size <= bytes_left:
+                parts_by_number[number] = parts
+                bytes_left -= size
+        return parts_by_number
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The functions that the server has now and the declaration allows, as a model is offered them."""
@@ -145,9 +145,9 @@ class McpRunner:
     ) -> Sequence[Offered]:
         assert isinstance(tool, McpTool)
         reached = self._reached(tool, from_disk=from_disk)
-        found, _ = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
-        known = await demand_known(tool, found, pins, skips=True)
-        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values()]
+        functions, _ = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
+        allowed = await demand_known(tool, functions, pins, skips=True)
+        return [_offer(name, tool, each, trusted=reached.trusted) for each in allowed.values()]
 
     async def _functions(
         self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
@@ -169,15 +169,15 @@ class McpRunner:
                 async with asyncio.timeout(LOOK_SECONDS):
                     reached = self._reached(tool, from_disk=plan.from_disk)
                     of = tenant, plan.name
-                    found, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk)
+                    functions, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk)
             except TimeoutError:
                 doubts.append((steps[0].path, f"the server of `{tool.name}` said nothing for {LOOK_SECONDS:g} s"))
                 continue
             except StepError as error:
                 doubts.append((steps[0].path, error.message))
                 continue
-            pins |= {f"{tool.name}.{name}": digest_of(each) for name, each in found.items()} | {tool.name: LISTED}
-            doubts += _missing(tool, steps, found, left_out)
+            pins |= {f"{tool.name}.{name}": digest_of(each) for name, each in functions.items()} | {tool.name: LISTED}
+            doubts += _missing(tool, steps, functions, left_out)
             doubts += [
                 (steps[0].path, _left_out(tool, name, why)) for name, why in list(left_out.items())[:LEFT_OUT_MAX]
             ]
@@ -199,8 +199,8 @@ class McpRunner:
             return None
         server = self._reached(tool, from_disk=from_disk).server
         templates = (server.auth, server.headers, server.env, server.oauth)
-        found = (self._secrets.doubt(each.written) for each in templates if each is not None)
-        return next((each for each in found if each is not None), None)
+        doubts = (self._secrets.doubt(each.written) for each in templates if each is not None)
+        return next((each for each in doubts if each is not None), None)
 
     async def close(self) -> None:
         connections, self._connections = list(self._connections.values()), {}
@@ -210,13 +210,13 @@ class McpRunner:
         """The server that the tool means, if the workflow may reach it. Raises StepError."""
         server = tool.server
         if server.use is not None:
-            known = self._servers.get(server.use)
-            if known is None:
-                there = ", ".join(sorted(self._servers)) or "none"
-                hint = suggestion(server.use, self._servers) or f"; its catalogue (HAI_FLOW_MCP) has {there}"
+            entry = self._servers.get(server.use)
+            if entry is None:
+                names = ", ".join(sorted(self._servers)) or "none"
+                hint = suggestion(server.use, self._servers) or f"; its catalogue (HAI_FLOW_MCP) has {names}"
                 message = f"this deployment has no MCP server `{server.use}`{hint}"
                 raise StepError(message, code=NOT_CONFIGURED, retriable=False)
-            return Reached(f"the MCP server `{server.use}`", tool.name, known.server, ours=True, trusted=known.trusted)
+            return Reached(f"the MCP server `{server.use}`", tool.name, entry.server, ours=True, trusted=entry.trusted)
         if server.command and not from_disk:
             message = (
                 f"the tool `{tool.name}` starts a program, which a published workflow must not bring along; declare it "
@@ -239,23 +239,23 @@ class McpRunner:
         use = Use(
             host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours, tool=reached.tool, tenant=tenant
         )
-        found = await self._secrets.found(settings, use)
-        given = filled(settings, found.__getitem__)
-        key = (server.url, server.command, values.dumps(given), reached.ours or tenant, from_disk)
-        known = self._connections.get(key)
-        if known is None:
+        secret_values = await self._secrets.found(settings, use)
+        filled_settings = filled(settings, secret_values.__getitem__)
+        key = (server.url, server.command, values.dumps(filled_settings), reached.ours or tenant, from_disk)
+        connection = self._connections.get(key)
+        if connection is None:
             if not self._loaded:  # the SDK takes seconds to import: not in the loop
                 await asyncio.to_thread(importlib.import_module, "hai_flow.steps.mcp_connections")
                 self._loaded = True
             from hai_flow.steps.mcp_connections import Connection
 
-            opens = self._opens(server, given, host, is_trusted=reached.ours or from_disk)
-            known = self._connections.get(key)  # another task may have made it meanwhile
-            if known is None:
+            opens = self._opens(server, filled_settings, host, is_trusted=reached.ours or from_disk)
+            connection = self._connections.get(key)  # another task may have made it meanwhile
+            if connection is None:
                 self._forget_unused()
-                known = Connection(reached.name, opens, partial(self._forget, key))
-                self._connections[key] = known
-        return known
+                connection = Connection(reached.name, opens, partial(self._forget, key))
+                self._connections[key] = connection
+        return connection
 
     def _forget(self, key: object) -> None:
         """The connection has ended: what it knew, and the secrets that it was opened with, go as well."""
@@ -287,11 +287,11 @@ class McpRunner:
 
 def _used(plan: Plan) -> list[tuple[McpTool, list[Step]]]:
     """The servers that steps of the plan call, with these steps."""
-    found: dict[str, tuple[McpTool, list[Step]]] = {}
+    by_tool: dict[str, tuple[McpTool, list[Step]]] = {}
     for step in plan.steps.values():
         if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
-            found.setdefault(step.verb.tool.name, (step.verb.tool, []))[1].append(step)
-    return list(found.values())
+            by_tool.setdefault(step.verb.tool.name, (step.verb.tool, []))[1].append(step)
+    return list(by_tool.values())
 
 
 def _missing(
@@ -308,8 +308,8 @@ def _missing(
 
 def digest_of(tool: types.Tool) -> str:
     """The digest of a function's description by its server: of all parts by which people or models judge it."""
-    said = tool.model_dump(by_alias=True, mode="json", exclude={"icons", "meta"}, exclude_none=True)
-    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    description = tool.model_dump(by_alias=True, mode="json", exclude={"icons", "meta"}, exclude_none=True)
+    return sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 async def demand_known(
@@ -322,16 +322,16 @@ async def demand_known(
     `mcp.tool_changed`.
     """
     digests = {name: digest_of(each) for name, each in found.items()}
-    known = await pins.known()
-    new = {name for name in digests if f"{tool.name}.{name}" not in known}
-    if new and known.get(tool.name) == LISTED:
+    digests_known = await pins.known()
+    new = {name for name in digests if f"{tool.name}.{name}" not in digests_known}
+    if new and digests_known.get(tool.name) == LISTED:
         if not skips:
             raise _changed(tool, min(new), "was not there when the workflow was published")
     elif new:
-        known = await pins.add({f"{tool.name}.{name}": digests[name] for name in new})
+        digests_known = await pins.add({f"{tool.name}.{name}": digests[name] for name in new})
         new = set()
     for name in digests.keys() - new:
-        if known[f"{tool.name}.{name}"] != digests[name]:
+        if digests_known[f"{tool.name}.{name}"] != digests[name]:
             raise _changed(tool, name, "is described otherwise than when the workflow was published")
     return {name: each for name, each in found.items() if name not in new}
 
@@ -348,15 +348,15 @@ def _left_out(tool: McpTool, function: str, why: str) -> str:
 def _allowed(
     tools: Mapping[str, types.Tool], tool: McpTool, function: str, left_out: Mapping[str, str] = MappingProxyType({})
 ) -> types.Tool:
-    found = tools.get(function)
-    if found is None and function in left_out:
+    listed = tools.get(function)
+    if listed is None and function in left_out:
         raise StepError(_left_out(tool, function, left_out[function]), code=UNAVAILABLE, retriable=False)
-    if found is None or (tool.allow is not None and function not in tool.allow):
+    if listed is None or (tool.allow is not None and function not in tool.allow):
         names = [each for each in tools if tool.allow is None or each in tool.allow]
         hint = suggestion(function, names) or f"; it has {', '.join(names[:20]) or 'none'}"
         message = f"the server of `{tool.name}` has no function `{function}`{hint}"
         raise StepError(message, code=UNAVAILABLE, retriable=False)
-    return found
+    return listed
 
 
 def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:
@@ -392,8 +392,8 @@ def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
         if heard > _PROGRESS_MAX:
             return
         text = storable(message or "")[:PROGRESS_CHARS_MAX]
-        told = {"done": progress, "total": total, "message": text or None}
-        stream.progress({name: value for name, value in told.items() if value is not None})
+        values = {"done": progress, "total": total, "message": text or None}
+        stream.progress({name: value for name, value in values.items() if value is not None})
         if streams and text:
             await stream(f"{text}\n")
 

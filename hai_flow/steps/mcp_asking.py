@@ -89,12 +89,12 @@ class Sitting:
         self.ended.set()
 
     def answer(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
-        said = params.model_dump(by_alias=True, mode="json", exclude={"meta", "task"}, exclude_none=True)
-        digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-        known = next((each for each in self._left if each.question == digest), None)
-        if known is not None:
-            self._left.remove(known)
-            return types.ElicitResult(action=known.action, content=known.content)
+        question = params.model_dump(by_alias=True, mode="json", exclude={"meta", "task"}, exclude_none=True)
+        digest = sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+        settled = next((each for each in self._left if each.question == digest), None)
+        if settled is not None:
+            self._left.remove(settled)
+            return types.ElicitResult(action=settled.action, content=settled.content)
         try:
             state = msgspec.json.encode(_Sitting(self._settled, digest)).decode()
             if len(state) > STATE_CHARS_MAX:
@@ -106,18 +106,18 @@ class Sitting:
         return types.ElicitResult(action="cancel")
 
 
-async def completed(call: Call, given: Given | None) -> types.CallToolResult | AsksPerson:
+async def completed(call: Call, progress: Given | None) -> types.CallToolResult | AsksPerson:
     """The result of a call, or the question that stands before it. Raises StepError."""
-    given, seconds = given or Given(), _POLL_SECONDS
+    progress, seconds = progress or Given(), _POLL_SECONDS
     while True:
-        responses, sitting = cast("dict[str, Any] | None", given.responses), Sitting(given.settled)
-        result = await call(responses=responses, state=given.state, sitting=sitting)
+        responses, sitting = cast("dict[str, Any] | None", progress.responses), Sitting(progress.settled)
+        result = await call(responses=responses, state=progress.state, sitting=sitting)
         if isinstance(result, types.CallToolResult):
             return result
         if result.input_requests:
             # A form is compiled, which may take long: others are served meanwhile.
             return await asyncio.to_thread(_question, result.input_requests, _state(result))
-        given = Given(state=_state(result), settled=given.settled)
+        progress = Given(state=_state(result), settled=progress.settled)
         await asyncio.sleep(seconds)
         seconds = min(2 * seconds, _POLL_SECONDS_MAX)
 
@@ -147,16 +147,16 @@ def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> 
         raise _refused(f"it asks {len(requests)} questions at once, and {QUESTIONS_MAX} are taken")
     if any(len(key) > KEY_CHARS_MAX for key in requests):
         raise _refused(f"a question has a name of more than {KEY_CHARS_MAX} characters")
-    asked = {key: _asked(each, FORM_BYTES_MAX // len(requests)) for key, each in requests.items()}
-    text = "\n\n".join(message for message, _ in asked.values())
+    questions = {key: _asked(each, FORM_BYTES_MAX // len(requests)) for key, each in requests.items()}
+    text = "\n\n".join(message for message, _ in questions.values())
     if len(text) > MESSAGE_CHARS_MAX:
         text = f"{text[: MESSAGE_CHARS_MAX - 1]}…"
-    forms = {key: form for key, (_, form) in asked.items()}
+    forms = {key: form for key, (_, form) in questions.items()}
     if len(forms) == 1:
         (form,) = forms.values()
     else:
         form = {"type": "object", "properties": forms, "required": list(forms)}
-    return AsksPerson(text, form, state=state, keys=tuple(asked))
+    return AsksPerson(text, form, state=state, keys=tuple(questions))
 
 
 def _asked(request: types.InputRequest, form_bytes_max: int) -> tuple[str, dict[str, Json]]:

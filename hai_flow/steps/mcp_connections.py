@@ -223,10 +223,10 @@ class Connection:
         cancelled, and then the question, so that the server does nothing behind it. OutcomeLost where the server gives
         a result all the same: it may have done what it asked about."""
         token = CALLER.set(sitting)  # the task has a copy of it
-        call, asked = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
+        call, question = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
         CALLER.reset(token)
         try:
-            await asyncio.wait((call, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((call, question), return_when=asyncio.FIRST_COMPLETED)
             if sitting.question is None:
                 return call.result()
             call.cancel()
@@ -246,8 +246,8 @@ class Connection:
         finally:
             sitting.left.set()
             call.cancel()
-            asked.cancel()
-            await asyncio.gather(call, asked, return_exceptions=True)
+            question.cancel()
+            await asyncio.gather(call, question, return_exceptions=True)
 
     def _judged(self, answered: Answered, repeatable: bool) -> Answered:
         """The answer to a call, read part by part. Raises OutcomeLost for one that is a question and a result."""
@@ -349,24 +349,24 @@ class Connection:
             await asyncio.wait(owners, timeout=_CLOSE_SECONDS)
 
     async def _list(self, client: Client) -> _Listed:
-        found = _Listed({}, {})
+        listed = _Listed({}, {})
         cursor: str | None = None
-        left = TOOLS_BYTES_MAX
+        bytes_left = TOOLS_BYTES_MAX
         while True:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
             raw = (page.meta or {}).get(RAW, ())
-            left -= len(json.dumps(raw, default=str))
-            if left < 0:
+            bytes_left -= len(json.dumps(raw, default=str))
+            if bytes_left < 0:
                 raise self._unavailable(f"says more than {TOOLS_BYTES_MAX} bytes of its functions")
             # Compiling what a stranger wrote may take long, and others are served meanwhile.
-            await asyncio.to_thread(found.add, raw, {tool.name for tool in page.tools})
-            if len(found.tools) > TOOLS_MAX:
+            await asyncio.to_thread(listed.add, raw, {tool.name for tool in page.tools})
+            if len(listed.tools) > TOOLS_MAX:
                 raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
             cursor = page.next_cursor
             if not cursor:
-                self._tell_left_out(found.left_out)
-                return found
+                self._tell_left_out(listed.left_out)
+                return listed
 
     def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
         """Write into the log which functions are left out: each once, and not whenever they are listed."""
@@ -417,9 +417,9 @@ class Connection:
     def _not_opened(self, error: BaseException) -> StepError:
         error = _innermost(error)
         if isinstance(error, StepError):
-            known = error
+            cause = error
             return StepError(
-                f"{self.name}: {known.message}", code=known.code, retriable=known.retriable, data=known.data
+                f"{self.name}: {cause.message}", code=cause.code, retriable=cause.retriable, data=cause.data
             )
         if isinstance(error, TimeoutError):
             return self._unavailable(f"said nothing for {START_SECONDS:g} s")
@@ -443,16 +443,16 @@ class Connection:
         return StepError(f"{self.name} refuses the call: {error.message[:1000]}", code=code, retriable=False)
 
     def _faulty(self, fault: Mapping[str, Any], repeatable: bool) -> StepError:
-        said = str(fault["message"])
+        text = str(fault["message"])
         if fault["final"]:
             data = None if fault["text"] is None else {"text": fault["text"]}
-            return StepError(f"{self.name}: {said}", code=fault["code"], retriable=False, data=data)
+            return StepError(f"{self.name}: {text}", code=fault["code"], retriable=False, data=data)
         if fault["reached"]:
-            return self._lost(said, repeatable)
-        known = fault["code"]
-        retriable = known in ("mcp.unavailable", "http.connection")
-        code = "mcp.unavailable" if retriable else known
-        return StepError(f"{self.name}: {said}", code=code, retriable=retriable, retry_after=fault["after"])
+            return self._lost(text, repeatable)
+        code_there = fault["code"]
+        retriable = code_there in ("mcp.unavailable", "http.connection")
+        code = "mcp.unavailable" if retriable else code_there
+        return StepError(f"{self.name}: {text}", code=code, retriable=retriable, retry_after=fault["after"])
 
     def _lost(self, why: str, repeatable: bool) -> StepError:
         if repeatable:

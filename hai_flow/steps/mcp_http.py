@@ -97,9 +97,9 @@ class _Answering(httpx2.AsyncBaseTransport):
         if status in _DENIED and not self._asks_for_tokens:
             return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
         if kind.startswith("application/json"):
-            said = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
-            if said is not None:
-                return httpx2.Response(status, headers=_without_length(response), content=said)
+            body = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
+            if body is not None:
+                return httpx2.Response(status, headers=_without_length(response), content=body)
         if self._is_for_the_sdk(status):
             return httpx2.Response(status, headers=response.headers, content=bytes(content))
         if status in _BUSY:
@@ -133,16 +133,16 @@ async def _call_of(request: httpx2.Request) -> types.RequestId | None:
 
 def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> bytes | None:
     """The answer to a call, as the SDK can read it; None where a response that is an error has none in it."""
-    found = read(content)
-    message = None if found is None else found.message
+    message_read = read(content)
+    message = None if message_read is None else message_read.message
     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
         came = content.decode(errors="replace")
         return None if is_error else written(unreadable(call, text=values.storable(came))).text.encode()
     if message.id != call:  # an answer of HTTP belongs to its request
         message.id = call
-        found = written(message)
-    assert found is not None
-    return found.text.encode()
+        message_read = written(message)
+    assert message_read is not None
+    return message_read.text.encode()
 
 
 def _without_length(response: httpx2.Response) -> httpx2.Headers:
@@ -187,20 +187,20 @@ class _Events(httpx2.AsyncByteStream):
 
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
-        begun, cut = bytearray(), False
+        partial, cut = bytearray(), False
         async for piece in self._response.aiter_raw():
             if self._left is not None:
                 self._left -= len(piece)
-            if len(begun) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
+            if len(partial) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
                 yield _TOO_LONG
                 return
             piece = piece[1:] if cut and piece.startswith(b"\n") else piece  # the other half of the last line's end
             cut = piece.endswith(b"\r")
-            begun += piece
+            partial += piece
             if b"\n" not in piece and b"\r" not in piece:
                 continue
-            lines = bytes(begun).splitlines(keepends=True)
-            begun = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
+            lines = bytes(partial).splitlines(keepends=True)
+            partial = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
             for line in lines:
                 yield line
 
@@ -213,12 +213,12 @@ def _readable(event: list[bytes]) -> bytes:
     data = [_value(line) for line in event if line.startswith(b"data")]
     if not any(data):
         return b"".join(event)
-    said = b"\n".join(data)
-    found = read(said)
-    if found is not None and found.text.encode() == said:
+    text = b"\n".join(data)
+    message = read(text)
+    if message is not None and message.text.encode() == text:
         return b"".join(event)
     rest = b"".join(line for line in event[:-1] if not line.startswith(b"data"))
-    return rest + (b"data:\n\n" if found is None else _event(found.text))
+    return rest + (b"data:\n\n" if message is None else _event(message.text))
 
 
 def _value(line: bytes) -> bytes:

@@ -88,10 +88,10 @@ def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
     """The stand-in for a message of which only the beginning is known: the same as for one that can't be read. Raises
     ValueError if the beginning has neither an id nor a method."""
     text = _storable(raw.decode(errors="replace"))
-    found = _stand_in(text, why)
-    if found is None and "method" not in _members(text):
+    message = _stand_in(text, why)
+    if message is None and "method" not in _members(text):
         raise ValueError(why)
-    return found
+    return message
 
 
 def written(message: types.JSONRPCMessage) -> Read:
@@ -136,12 +136,12 @@ def _numbered(text: str) -> str:
 
 
 def _held(token: re.Match[str]) -> str:
-    written = token[0]
-    if written.startswith('"'):
-        return written
-    is_integer = written.lstrip("-").isdecimal()
-    is_odd = len(written) > _DIGITS_MAX if is_integer else math.isinf(float(written))
-    return f'"{written}"' if is_odd else written
+    literal = token[0]
+    if literal.startswith('"'):
+        return literal
+    is_integer = literal.lstrip("-").isdecimal()
+    is_odd = len(literal) > _DIGITS_MAX if is_integer else math.isinf(float(literal))
+    return f'"{literal}"' if is_odd else literal
 
 
 def _is_plain(params: Mapping[str, Any] | None) -> bool:
@@ -155,9 +155,9 @@ def _is_plain(params: Mapping[str, Any] | None) -> bool:
 def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
     """The stand-in for a message that can't be read: for an answer of the server, an error; for a request of the
     server, the same request without its parameters, which the SDK refuses; for a notification, None."""
-    known = _members(text)
+    members = _members(text)
     try:
-        id, method = values.loads(known.get("id", "null")), values.loads(known.get("method", "null"))
+        id, method = values.loads(members.get("id", "null")), values.loads(members.get("method", "null"))
     except values.NotJson:
         return None
     if isinstance(id, bool) or not isinstance(id, int | str):
@@ -170,7 +170,7 @@ def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
 def _members(text: str) -> dict[str, str]:
     """The members of an object that are no lists and no objects, as they are written. The others may be as deep or as
     broken as they like."""
-    found: dict[str, str] = {}
+    members: dict[str, str] = {}
     depth, name, before = 0, None, ""
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -183,6 +183,6 @@ def _members(text: str) -> dict[str, str]:
         elif depth == 1 and token == ",":
             name = None
         elif depth == 1 and name is not None:
-            found.setdefault(name, token)
+            members.setdefault(name, token)
         before = token
-    return found
+    return members

@@ -114,8 +114,8 @@ def content_of(
     else its text, else its parts, of which `fetched` replaces some by their numbers. `who` names the tool in errors.
     Raises StepError `tool.failed` where the result says so, and `tool.invalid_result` for too many parts."""
     if result.is_error:
-        said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
-        raise StepError(f"{who} failed: {said}")
+        explanation = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
+        raise StepError(f"{who} failed: {explanation}")
     if result.structured_content is not None:
         return _unwrapped(result.structured_content, schema)
     if schema is not None and (value := _structured(result, schema)) is not None:

@@ -70,25 +70,25 @@ class _Reader:
 
     def schema(self, raw: Any, depth: int) -> dict[str, Json]:
         """A schema, without what binds nothing."""
-        found: dict[str, Json] = {}
+        result: dict[str, Json] = {}
         if depth > _DEPTH_MAX:
-            return found
+            return result
         for keyword, value in raw.items():
             if keyword not in _LEFT_OUT:
-                self._keyword(found, keyword, value, depth)
-        _read_bounds(found, raw)
-        self._read_tuple(found, raw, depth)
-        _read_required(found, raw)
-        if raw.get("nullable") is True and isinstance(found.get("type"), str):
-            found["type"] = [found["type"], "null"]
-        return found
+                self._keyword(result, keyword, value, depth)
+        _read_bounds(result, raw)
+        self._read_tuple(result, raw, depth)
+        _read_required(result, raw)
+        if raw.get("nullable") is True and isinstance(result.get("type"), str):
+            result["type"] = [result["type"], "null"]
+        return result
 
     def _inner(self, raw: Any, depth: int) -> Json:
         return raw if isinstance(raw, bool) else self.schema(raw, depth + 1)
 
     def _inner_list(self, raw: Any, depth: int) -> list[Json]:
-        given = raw if isinstance(raw, list) else []
-        return [self._inner(each, depth) for each in given if isinstance(each, (Mapping, bool))]
+        schemas = raw if isinstance(raw, list) else []
+        return [self._inner(each, depth) for each in schemas if isinstance(each, (Mapping, bool))]
 
     def _keyword(self, found: dict[str, Json], keyword: str, value: Any, depth: int) -> None:
         if keyword == "type":
@@ -176,24 +176,24 @@ def read_tool(raw: Any) -> types.Tool | str:
     name = raw.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         return "no workflow can write its name"
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": name,
         "inputSchema": raw["inputSchema"] if isinstance(raw.get("inputSchema"), dict) else dict(NOTHING),
     }
     if isinstance(raw.get("outputSchema"), dict):
-        told["outputSchema"] = raw["outputSchema"]
-    told |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
+        fields["outputSchema"] = raw["outputSchema"]
+    fields |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
     try:
-        compiled(told["inputSchema"])
+        compiled(fields["inputSchema"])
     except Exception as error:  # the library raises several unrelated types here
         return f"its schema can't be read: {(str(error).splitlines() or [''])[0][:300]}"
-    if "outputSchema" in told:
+    if "outputSchema" in fields:
         with suppress(Exception):  # compiled now, beside the loop that will ask for it
-            compiled(told["outputSchema"])
+            compiled(fields["outputSchema"])
     more = {key: raw[key] for key in ("annotations", "execution", "_meta", "icons") if raw.get(key) is not None}
     for extra in (more, {"annotations": more.get("annotations")}, {}):  # hints that can't be read are no hints
         try:
-            return types.Tool.model_validate({**told, **extra}, by_name=False)
+            return types.Tool.model_validate({**fields, **extra}, by_name=False)
         except ValueError:
             continue
     return "its description can't be read"
@@ -212,11 +212,11 @@ def output_schema_of(tool: types.Tool) -> JsonSchema | None:
 def _type_of(value: Any) -> dict[str, Json]:
     """The keyword `type`, with the types that JSON has; nothing for a word that says none of them."""
     words = value if isinstance(value, list) else [value]
-    known = [each if each in _TYPES else _OTHER_TYPES.get(each.lower()) for each in words if isinstance(each, str)]
-    found = list(dict.fromkeys(each for each in known if each is not None))
-    if not found or len(known) < len(words) or None in known:  # `any`, or a list with it: nothing is excluded
+    names = [each if each in _TYPES else _OTHER_TYPES.get(each.lower()) for each in words if isinstance(each, str)]
+    types = list(dict.fromkeys(each for each in names if each is not None))
+    if not types or len(names) < len(words) or None in names:  # `any`, or a list with it: nothing is excluded
         return {}
-    return {"type": found if len(found) > 1 else found[0]}
+    return {"type": types if len(types) > 1 else types[0]}
 
 
 def _read_bounds(found: dict[str, Json], raw: Mapping[str, Any]) -> None:

@@ -57,11 +57,11 @@ async def program(
         raise StepError(f"{command[0]} can't be started: {reason}", code="mcp.unavailable", retriable=True) from None
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
-    said: deque[str] = deque(maxlen=SAID_LINES_MAX)
+    last_lines: deque[str] = deque(maxlen=SAID_LINES_MAX)
     tasks = [
         asyncio.create_task(_read(process, to_session, ended, command[0], line_max)),
         asyncio.create_task(_write(process, to_server, to_session)),
-        asyncio.create_task(_listen(process, said)),
+        asyncio.create_task(_listen(process, last_lines)),
     ]
     try:
         yield from_server, from_session
@@ -71,8 +71,8 @@ async def program(
         await asyncio.shield(_end(process, tasks))
         for stream in (from_server, to_server):
             stream.close()
-        if said and process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL):
-            log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(said))
+        if last_lines and process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL):
+            log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(last_lines))
 
 
 async def _read(
@@ -96,8 +96,8 @@ async def _read(
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
-    found = read(line)
-    return None if found is None else found.message
+    message = read(line)
+    return None if message is None else message.message
 
 
 async def _lines(output: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bool]]:

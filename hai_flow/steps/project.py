@@ -62,17 +62,17 @@ class Project:
     def files(self, modules: Iterable[str]) -> dict[Path, str]:
         """The files of the project, each with its module's name: those of `modules`, of their imports, and of all
         loaded modules. Modules that can't be imported are followed, too."""
-        found: dict[Path, str] = {}
-        left = [*modules, *self._loaded()]
-        seen: set[str] = set()
-        while left:
-            name = left.pop()
-            file = None if name in seen else self._file(name)
-            seen.add(name)
+        names_by_file: dict[Path, str] = {}
+        waiting = [*modules, *self._loaded()]
+        visited: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            file = None if name in visited else self._file(name)
+            visited.add(name)
             if file is not None:
-                found[file] = name
-                left += self._needed_by(name, file)
-        return found
+                names_by_file[file] = name
+                waiting += self._needed_by(name, file)
+        return names_by_file
 
     def reload(self, changed: Iterable[str]) -> Reloaded:
         """Load again the loaded ones of the modules `changed`, and the modules that import them.
@@ -94,8 +94,8 @@ class Project:
 
     def _loaded(self) -> dict[str, Path]:
         """The modules of the project that are loaded."""
-        found = {name: self._file(name) for name in list(sys.modules)}
-        return {name: file for name, file in found.items() if file is not None and name != "__main__"}
+        loaded = {name: self._file(name) for name in list(sys.modules)}
+        return {name: file for name, file in loaded.items() if file is not None and name != "__main__"}
 
     def _file(self, name: str) -> Path | None:
         """The file of a module of the project. None for modules of Python, of installed packages or of this package."""
@@ -113,19 +113,19 @@ class Project:
     def _needed_by(self, name: str, file: Path) -> list[str]:
         """The modules that importing `name` imports: its packages, and the imports in its file."""
         stamp = stamp_of(file)
-        known = self._imports.get(file)
-        if known is None or known[0] != stamp:
-            known = self._imports[file] = (stamp, tuple(_imports_of(name, file)))
-        return [*_packages_of(name), *known[1]]
+        cached = self._imports.get(file)
+        if cached is None or cached[0] != stamp:
+            cached = self._imports[file] = (stamp, tuple(_imports_of(name, file)))
+        return [*_packages_of(name), *cached[1]]
 
     def _with_importers(self, changed: Collection[str]) -> list[str]:
         """`changed`, and all loaded modules of the project that import one of them, or import one that does; sorted."""
         needs = {name: self._needed_by(name, file) for name, file in self._loaded().items()}
-        found, size = set(changed), -1
-        while size != len(found):
-            size = len(found)
-            found |= {name for name, needed in needs.items() if not found.isdisjoint(needed)}
-        return sorted(found)
+        affected, size = set(changed), -1
+        while size != len(affected):
+            size = len(affected)
+            affected |= {name for name, needed in needs.items() if not affected.isdisjoint(needed)}
+        return sorted(affected)
 
     def _told(self, error: BaseException) -> str:
         """The error, after its last place in the project."""

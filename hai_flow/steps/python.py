@@ -47,12 +47,14 @@ class PythonRunner:
         call = attempt.step.verb
         assert isinstance(call, Call)
         assert isinstance(call.tool, PythonTool)
-        found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
-        host = self._host(attempt, stream, _name_of(call.tool, call)) if found.wants_host else None
-        work = partial(found.function, **_arguments(found, attempt, host))
+        python_function = self._toolbox.find(
+            call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk
+        )
+        host = self._host(attempt, stream, _name_of(call.tool, call)) if python_function.wants_host else None
+        work = partial(python_function.function, **_arguments(python_function, attempt, host))
         heard = stream if call.stream else None
         try:
-            match found.kind:
+            match python_function.kind:
                 case "async":
                     output = await work()
                 case "stream":
@@ -67,7 +69,7 @@ class PythonRunner:
         finally:
             if host is not None:
                 host.is_over = True
-        return found.signature.output(output, call.tool.big_integers)
+        return python_function.signature.output(output, call.tool.big_integers)
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
         loop = asyncio.get_running_loop()
@@ -77,7 +79,7 @@ class PythonRunner:
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The functions of a Python tool. Raises StepError."""
         assert isinstance(tool, PythonTool)
-        found = self._toolbox.functions(tool.target, name, from_disk=from_disk)
+        functions = self._toolbox.functions(tool.target, name, from_disk=from_disk)
         return [
             Offered(
                 f"{name}.{function}" if function else name,
@@ -86,7 +88,7 @@ class PythonRunner:
                 each.signature.result,
                 tool.effect,
             )
-            for function, each in found.items()
+            for function, each in functions.items()
         ]
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
@@ -112,13 +114,13 @@ class PythonRunner:
             if call.function == ANY_FUNCTION:
                 self._toolbox.functions(call.tool.target, call.tool.name, from_disk=from_disk)
                 return None
-            found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
+            python_function = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
         except StepError as error:
             return error.message
-        given = call.arguments.written
-        if not isinstance(given, dict):
+        arguments = call.arguments.written
+        if not isinstance(arguments, dict):
             return None
-        fault = found.argument_fault(set(given)) or found.signature.fault(given, is_literal)
+        fault = python_function.argument_fault(set(arguments)) or python_function.signature.fault(arguments, is_literal)
         return fault and f"the call does not fit the function: {fault}"
 
 
@@ -128,11 +130,11 @@ def _name_of(tool: PythonTool, call: Call) -> str:
 
 
 def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:
-    given: dict[str, Any] = values.loads(attempt.args)
-    fault = found.argument_fault(set(given))
+    raw: dict[str, Any] = values.loads(attempt.args)
+    fault = found.argument_fault(set(raw))
     if fault is not None:
         raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
-    arguments = found.signature.arguments(given)
+    arguments = found.signature.arguments(raw)
     if found.context_parameter is not None:
         about = Context(
             attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key, host, attempt.traceparent

@@ -226,10 +226,10 @@ class Registry:
 
     async def looked(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
         """Ask the servers that the plan uses for their functions now. `tenant` is the name of the plan's tenant."""
-        found = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
-        pins = {name: digest for each in found for name, digest in each.pins.items()}
-        return Looked(pins, [doubt for each in found for doubt in each.doubts])
+        answers = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
+        pins = {name: digest for each in answers for name, digest in each.pins.items()}
+        return Looked(pins, [doubt for each in answers for doubt in each.doubts])
 
     def _said(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
-        asked = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())
-        return [(step, said) for step, runner in asked if runner is not None and (said := ask(runner, step))]
+        pairs = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())
+        return [(step, sentence) for step, runner in pairs if runner is not None and (sentence := ask(runner, step))]

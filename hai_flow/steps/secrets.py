@@ -155,8 +155,8 @@ class Secrets:
         if source is not None and source.workflows is not None and use.workflow not in source.workflows:
             raise _refused(name, f"it is for {', '.join(source.workflows)} only, and this is {use.workflow}")
         if source is not None and source.tools is not None and not any(_is_of(use.tool, each) for each in source.tools):
-            found = f"the tool {use.tool}" if use.tool else "a step that calls no tool"
-            raise _refused(name, f"it is for the tools {', '.join(source.tools)} only, and this is {found}")
+            caller = f"the tool {use.tool}" if use.tool else "a step that calls no tool"
+            raise _refused(name, f"it is for the tools {', '.join(source.tools)} only, and this is {caller}")
         if not use.from_disk and (source is None or source.hosts is None):
             raise _refused(
                 name, "nothing says to which hosts a published workflow may send it; say so in HAI_FLOW_SECRETS_FILE"
@@ -182,11 +182,11 @@ class Secrets:
         """The value that the command writes, from memory where it was asked within the last `seconds`. Callers at the
         same time wait for one run of the command."""
         async with self._asking.setdefault(name, asyncio.Lock()):
-            kept = self._kept.get(name)
-            if kept is None or kept.until < time.monotonic():
+            cached = self._kept.get(name)
+            if cached is None or cached.until < time.monotonic():
                 value = await _said_by(name, command)
-                kept = self._kept[name] = _Kept(value, time.monotonic() + seconds)
-            return kept.value
+                cached = self._kept[name] = _Kept(value, time.monotonic() + seconds)
+            return cached.value
 
 
 def _named_in(value: Json) -> set[str]:
@@ -203,8 +203,8 @@ def _is_in(host: str, pattern: str) -> bool:
 
 def _is_of(tool: str, pattern: str) -> bool:
     """Whether the function `tool` (`acme.shop.refund`) is `pattern`, or below it (`acme.shop`, `acme.*`)."""
-    whole = pattern.removesuffix(".*")
-    return tool == whole or tool.startswith(f"{whole}.")
+    prefix = pattern.removesuffix(".*")
+    return tool == prefix or tool.startswith(f"{prefix}.")
 
 
 async def _said_by(name: str, command: tuple[str, ...]) -> str:
@@ -221,8 +221,8 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
     try:
         assert process.stdout is not None
         async with asyncio.timeout(COMMAND_SECONDS):
-            said = await _up_to(process.stdout, SAID_BYTES_MAX)
-            if len(said) > SAID_BYTES_MAX:
+            output = await _up_to(process.stdout, SAID_BYTES_MAX)
+            if len(output) > SAID_BYTES_MAX:
                 raise _missing(name, f"{command[0]} said more than {SAID_BYTES_MAX} bytes")
             await process.wait()
     except TimeoutError:
@@ -231,7 +231,7 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    value = said.decode(errors="replace").strip()
+    value = output.decode(errors="replace").strip()
     if process.returncode != 0 or not value:
         raise _missing(name, f"{command[0]} ended with {process.returncode} and said {len(value)} characters")
     return value
@@ -239,10 +239,10 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
 
 async def _up_to(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
     """The whole stream, or, if that is longer, a beginning of more than `bytes_max` bytes."""
-    said = b""
-    while len(said) <= bytes_max and (piece := await stream.read(bytes_max)):
-        said += piece
-    return said
+    content = b""
+    while len(content) <= bytes_max and (piece := await stream.read(bytes_max)):
+        content += piece
+    return content
 
 
 def _missing(name: str, why: str) -> StepError:

@@ -33,8 +33,8 @@ SECRET: Final = Shape("secret", "A secret", (
 def read_secrets(source: bytes, file: str) -> tuple[dict[str, Source], list[Finding]]:
     """The secrets of a file by name, and its mistakes."""
     reader = Reader(parse(source, file))
-    given = reader.fields(FILE, reader.document.value, (), "the file of secrets").get("secrets", {})
-    return {name: _source(reader, name, each) for name, each in given.items()}, reader.findings
+    entries = reader.fields(FILE, reader.document.value, (), "the file of secrets").get("secrets", {})
+    return {name: _source(reader, name, each) for name, each in entries.items()}, reader.findings
 
 
 def _source(reader: Reader, name: str, raw: Json) -> Source:
@@ -42,8 +42,8 @@ def _source(reader: Reader, name: str, raw: Json) -> Source:
     fields: Mapping[str, Json] = reader.fields(SECRET, raw, at, f"the secret `{name}`")
     ways = [way for way in ("env", "file", "command") if way in fields]
     if len(ways) > 1:
-        found = " and ".join(f"`{way}`" for way in ways)
-        reader.error((*at, ways[1]), "secret.source", f"a secret comes from one place, found {found}", key=True)
+        actual = " and ".join(f"`{way}`" for way in ways)
+        reader.error((*at, ways[1]), "secret.source", f"a secret comes from one place, found {actual}", key=True)
     every = 300_000
     if "every" in fields:
         try:

@@ -92,22 +92,22 @@ class Signature:
     def result(self) -> Mapping[str, Json] | None:
         return None if self._result_schema is None else self._result_schema.raw
 
-    def arguments(self, given: dict[str, Json]) -> dict[str, Any]:
+    def arguments(self, values: dict[str, Json]) -> dict[str, Any]:
         """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
-        if self._fits_at_sight(given):
-            return given
-        given, faults = self._schema.fit(given)
+        if self._fits_at_sight(values):
+            return values
+        values, faults = self._schema.fit(values)
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
         if not self._converted:
-            return self._whole(given)
+            return self._whole(values)
         try:
-            made = self._model.model_validate(given)
+            model = self._model.model_validate(values)
         except pydantic.ValidationError as error:
-            told = _told(error)
-            raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", told) from None
-        converted = {name: getattr(made, self._fields[name]) for name in self._converted if name in given}
-        return {**self._whole(given), **converted}
+            faults_found = _told(error)
+            raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults_found) from None
+        converted = {name: getattr(model, self._fields[name]) for name in self._converted if name in values}
+        return {**self._whole(values), **converted}
 
     def _fits_at_sight(self, given: dict[str, Json]) -> bool:
         """Whether the values are of the very types that are wanted: most are, and a schema takes longer to say so. That
@@ -137,8 +137,8 @@ class Signature:
             return plain(value, big_integers)
         if not self._plain_result:
             try:
-                made = self._adapter.validate_python(value)
-                value = self._adapter.dump_python(made, mode="json", by_alias=True)
+                result = self._adapter.validate_python(value)
+                value = self._adapter.dump_python(result, mode="json", by_alias=True)
             except pydantic.ValidationError as error:
                 raise _wrong("the tool's result is not what it says", "tool.invalid_result", _told(error)) from None
             except PydanticSerializationError as error:
@@ -155,13 +155,13 @@ class Signature:
     def _names_in_pointers(self) -> frozenset[str]:
         return frozenset(escaped(name) for name in self._named)
 
-    def _whole(self, given: dict[str, Json]) -> dict[str, Json]:
+    def _whole(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """`given`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the
         two."""
-        for name, value in given.items():
+        for name, value in arguments.items():
             if type(value) is float and self._named.get(name) is int:
-                given = {**given, name: int(value)}
-        return given
+                arguments = {**arguments, name: int(value)}
+        return arguments
 
     def _model_of(self, given: Sequence[inspect.Parameter]) -> type[pydantic.BaseModel]:
         """Fields have names of their own: a parameter may be called `json`, or `_id`."""
@@ -269,14 +269,14 @@ def _is_json(value: Any) -> bool:
 
 
 def _told(error: pydantic.ValidationError) -> list[dict[str, str]]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in found]
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in errors]
 
 
 def _said(faults: Sequence[Mapping[str, Any]]) -> str:
-    said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
+    sentences = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
     more = len(faults) - SHOWN_FAULTS
-    return f"{said}; and {more} more" if more > 0 else said
+    return f"{sentences}; and {more} more" if more > 0 else sentences
 
 
 def _wrong(what: str, code: str, faults: Sequence[Mapping[str, Any]]) -> StepError:

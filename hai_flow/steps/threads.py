@@ -71,18 +71,18 @@ class ToolThreads:
 
         Raises StepError `tool.unavailable` if too many calls of the tool hang. Cancelled, it leaves the thread behind.
         """
-        known = self._tools.get(tool)
-        if known is None:
-            known = self._tools[tool] = _Tool(asyncio.Semaphore(self._calls_max))
-        known.calls += 1
+        entry = self._tools.get(tool)
+        if entry is None:
+            entry = self._tools[tool] = _Tool(asyncio.Semaphore(self._calls_max))
+        entry.calls += 1
         try:
-            async with known.places:
-                if known.left_behind >= self._left_behind_max:
-                    raise StepError(_hangs(tool, known.left_behind), code="tool.unavailable", retriable=True)
-                return await self._call(known, _Job(tool, caller, work, asyncio.get_running_loop().create_future()))
+            async with entry.places:
+                if entry.left_behind >= self._left_behind_max:
+                    raise StepError(_hangs(tool, entry.left_behind), code="tool.unavailable", retriable=True)
+                return await self._call(entry, _Job(tool, caller, work, asyncio.get_running_loop().create_future()))
         finally:
-            known.calls -= 1
-            self._forget_unused(tool, known)
+            entry.calls -= 1
+            self._forget_unused(tool, entry)
 
     @property
     def left_behind(self) -> int:
@@ -129,10 +129,10 @@ class ToolThreads:
 
     def _returned(self, thread: _Thread, job: _Job, output: Any, error: BaseException | None) -> None:
         if job.future.cancelled():
-            known = self._tools[job.tool]
-            known.left_behind -= 1
-            log.info("tool_returned_late", tool=job.tool, caller=job.caller, left_behind=known.left_behind)
-            self._forget_unused(job.tool, known)
+            entry = self._tools[job.tool]
+            entry.left_behind -= 1
+            log.info("tool_returned_late", tool=job.tool, caller=job.caller, left_behind=entry.left_behind)
+            self._forget_unused(job.tool, entry)
         elif error is None:
             job.future.set_result(output)
         else:

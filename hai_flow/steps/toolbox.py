@@ -70,11 +70,11 @@ class Toolbox:
             self._found.clear()
             self._changes = registered.changes
         key = target, function, name, from_disk
-        found = self._found.get(key)
-        if found is None:
-            found = self._looked_up(target, function, name, from_disk)
-            self._found[key] = found
-        return found
+        python_function = self._found.get(key)
+        if python_function is None:
+            python_function = self._looked_up(target, function, name, from_disk)
+            self._found[key] = python_function
+        return python_function
 
     def functions(self, target: str, name: str, *, from_disk: bool = False) -> dict[str, PythonFunction]:
         """The functions of a declared tool by the part after the dot of `call: tool.fn`; "" for a tool that is one
@@ -84,22 +84,22 @@ class Toolbox:
         if not target:
             return self._registered_below(name)
         self._judge_module(target, from_disk)
-        module, found = _imported(target), {}
+        module, by_attribute = _imported(target), {}
         for key, each in registered.of(target).items():
             attribute = each.function.__name__
             if self._registered_in(module, attribute) is not each:
                 attribute = key.removeprefix(f"{name}.")
-            found[attribute] = self.find(target, attribute, name, from_disk=from_disk)
+            by_attribute[attribute] = self.find(target, attribute, name, from_disk=from_disk)
         if from_disk and self._is_of_project(target, module):
             for attribute in _own_functions(module):
-                found.setdefault(attribute, self.find(target, attribute, name, from_disk=from_disk))
-        return found
+                by_attribute.setdefault(attribute, self.find(target, attribute, name, from_disk=from_disk))
+        return by_attribute
 
     def _registered_below(self, name: str) -> dict[str, PythonFunction]:
         names = {each for module in registered.modules() if self._takes_from(module) for each in registered.of(module)}
         below = {each.removeprefix(f"{name}.") for each in names if each.startswith(f"{name}.")}
-        found = {function: self._registered_as(f"{name}.{function}") for function in sorted(below)}
-        return found if found and name not in names else {"": self._registered_as(name), **found}
+        by_name = {function: self._registered_as(f"{name}.{function}") for function in sorted(below)}
+        return by_name if by_name and name not in names else {"": self._registered_as(name), **by_name}
 
     def _judge_module(self, module: str, from_disk: bool) -> None:
         if not self._takes_from(module) and not (from_disk and self._is_of_project(module)):
@@ -112,24 +112,26 @@ class Toolbox:
         attribute = attribute or function or name
         self._judge_module(module_name, from_disk)
         module = _imported(module_name)
-        known = registered.of(module_name)
-        found = self._registered_in(module, attribute) or known.get(attribute) or known.get(f"{name}.{attribute}")
-        if found is not None:
-            return found
+        candidates = registered.of(module_name)
+        registration = (
+            self._registered_in(module, attribute) or candidates.get(attribute) or candidates.get(f"{name}.{attribute}")
+        )
+        if registration is not None:
+            return registration
         if from_disk and self._is_of_project(module_name, module):
             return _own_function(module, attribute)
-        has = ", ".join(sorted(each.function.__name__ for each in known.values())) or "none"
+        has = ", ".join(sorted(each.function.__name__ for each in candidates.values())) or "none"
         raise StepError(
             f"expected a function {attribute!r} registered with @tool in {module_name}; it registers {has}",
             code=UNAVAILABLE,
         )
 
     def _registered_as(self, name: str) -> PythonFunction:
-        found = {module: each for module, each in registered.named(name).items() if self._takes_from(module)}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        if found:
-            several = " and ".join(sorted(found))
+        by_module = {module: each for module, each in registered.named(name).items() if self._takes_from(module)}
+        if len(by_module) == 1:
+            return next(iter(by_module.values()))
+        if by_module:
+            several = " and ".join(sorted(by_module))
             raise StepError(f"{several} register a tool {name!r}; name one: python: pkg.mod", code=UNAVAILABLE)
         raise StepError(
             f"expected a Python function registered with @tool as {name!r}, found none in the modules that tools are "
@@ -151,10 +153,10 @@ class Toolbox:
         if not callable(function):
             return None
         original = inspect.unwrap(function)
-        known = registered.found(original)
-        if known is None or not self._takes_from(known.function.__module__):
+        registration = registered.found(original)
+        if registration is None or not self._takes_from(registration.function.__module__):
             return None
-        return known if function is original else _inspected(function, attribute, module)
+        return registration if function is original else _inspected(function, attribute, module)
 
     def _is_of_project(self, name: str, module: ModuleType | None = None) -> bool:
         return self.project is not None and self.project.holds(name, module)
@@ -188,13 +190,13 @@ def _own_functions(module: ModuleType) -> list[str]:
 
 def _own_function(module: ModuleType, attribute: str) -> PythonFunction:
     """A function that the module itself defines. Raises StepError."""
-    found: Any = getattr(module, attribute, None)
-    defined = found.func if isinstance(found, partial) else found
+    candidate: Any = getattr(module, attribute, None)
+    defined = candidate.func if isinstance(candidate, partial) else candidate
     if attribute.startswith("_") or not inspect.isfunction(defined) or defined.__module__ != module.__name__:
         has = ", ".join(_own_functions(module)) or "none"
         message = f"expected a function {attribute!r} that {module.__name__} defines; it defines {has}"
         raise StepError(message, code=UNAVAILABLE)
-    return _inspected(found, attribute, module)
+    return _inspected(candidate, attribute, module)
 
 
 def _inspected(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:

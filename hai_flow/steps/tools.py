@@ -76,9 +76,9 @@ class _Registered:
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Raises ValueError if the module has registered another function under this name."""
         key = function.__module__, name
-        known = self._functions.get(key)
-        if known is not None and known.function.__qualname__ != function.__qualname__:
-            raise ValueError(f"the tool {name!r} is registered already, by {known.function.__qualname__}")
+        existing = self._functions.get(key)
+        if existing is not None and existing.function.__qualname__ != function.__qualname__:
+            raise ValueError(f"the tool {name!r} is registered already, by {existing.function.__qualname__}")
         self._functions[key] = inspect_function(function)
         self.changes += 1
 
@@ -88,8 +88,8 @@ class _Registered:
 
     def forget(self, modules: Collection[str]) -> dict[tuple[str, str], PythonFunction]:
         """Remove the functions that `modules` have registered. Returns them, for `restore`."""
-        gone = {key: found for key, found in self._functions.items() if key[0] in modules}
-        self._functions = {key: found for key, found in self._functions.items() if key not in gone}
+        gone = {key: each_function for key, each_function in self._functions.items() if key[0] in modules}
+        self._functions = {key: each_function for key, each_function in self._functions.items() if key not in gone}
         self.changes += 1
         return gone
 
@@ -100,7 +100,7 @@ class _Registered:
 
     def named(self, name: str) -> dict[str, PythonFunction]:
         """The functions of this name, by module."""
-        return {module: found for (module, each), found in self._functions.items() if each == name}
+        return {module: each_function for (module, each), each_function in self._functions.items() if each == name}
 
     def found(self, function: object) -> PythonFunction | None:
         """The registration of this very function."""
@@ -108,7 +108,7 @@ class _Registered:
 
     def of(self, module: str) -> dict[str, PythonFunction]:
         """The functions of a module, by name."""
-        return {name: found for (each, name), found in self._functions.items() if each == module}
+        return {name: each_function for (each, name), each_function in self._functions.items() if each == module}
 
 
 registered: Final = _Registered()
@@ -151,16 +151,16 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     except (NameError, TypeError):  # annotations that exist for a type checker only
         hints = {}
     context = next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
-    given = [parameter for parameter in signature.parameters.values() if parameter.name != context]
-    named = [p for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != context]
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     return PythonFunction(
         function,
         kind,
         context,
         parameters=tuple(p.name for p in named),
         required=frozenset(p.name for p in named if p.default is p.empty),
-        takes_any=any(p.kind is p.VAR_KEYWORD for p in given),
-        given=tuple(given),
+        takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
+        given=tuple(parameters),
     )
 
 

@@ -23,8 +23,10 @@ _OURS: Final = tuple(str(_PACKAGE / room) for room in ("runtime", "steps"))
 def trace_of(error: BaseException) -> str:
     """The traceback of a tool's exception, at most CHARS_MAX characters: of a longer one the end. Never raises."""
     try:
-        told = traceback.TracebackException(type(error), error, _in_the_tool(error.__traceback__), limit=-FRAMES_MAX)
-        text = storable("".join(told.format()).rstrip())
+        traceback_lines = traceback.TracebackException(
+            type(error), error, _in_the_tool(error.__traceback__), limit=-FRAMES_MAX
+        )
+        text = storable("".join(traceback_lines.format()).rstrip())
     except Exception as fault:  # an exception's text is code of the tool's, too
         text = f"{type(error).__name__} (its traceback can't be shown: {type(fault).__name__})"
     return text if len(text) <= CHARS_MAX else "…" + text[1 - CHARS_MAX :]

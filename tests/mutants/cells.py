@@ -124,7 +124,7 @@ gathering.bug(
 )
 gathering.bug(
     "a list says nothing of a cell that is away",
-    ("return Gathered(found, [access.cells.name(each.cell) for each in away])", "return Gathered(found, [])"),
+    ("return Gathered(answered, [access.cells.name(each.cell) for each in away])", "return Gathered(answered, [])"),
     by=f"{_PAGES}::test_a_cell_that_is_away_is_named_and_the_others_are_asked",
 )
 

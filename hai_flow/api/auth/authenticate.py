@@ -83,12 +83,12 @@ class KnownIdentity:
         """Begin a session of the person whose API key this is. It ends with the key. Returns the
         session's text, and the seconds that it lasts. Raises Rejected 401, and 403 for the key of a program: a session
         does not hold for whom an agent acts."""
-        found = await self.known(await self.keys.principal(text, now_ms()))
-        if not found.id.startswith(PERSON):
-            message = f"this is the key of {found.id}, a program; people sign in, each with a key of user:<name>."
+        caller = await self.known(await self.keys.principal(text, now_ms()))
+        if not caller.id.startswith(PERSON):
+            message = f"this is the key of {caller.id}, a program; people sign in, each with a key of user:<name>."
             raise Rejected(403, "sign_in.program", message)
-        principal = replace(found, credential=f"{_OF_KEY}{found.key}")
-        return await self.sessions.begin(principal, asked(found))
+        principal = replace(caller, credential=f"{_OF_KEY}{caller.key}")
+        return await self.sessions.begin(principal, asked(caller))
 
     async def _of_key(self, principal: Principal) -> Principal:
         """The principal of a session. One that was begun with a key is good as long as the key is."""
@@ -112,12 +112,12 @@ class KnownIdentity:
 
 def bearer(connection: HTTPConnection) -> str:
     """The credential in `Authorization: Bearer`. Raises Rejected 400 and 401."""
-    given = connection.headers.getlist("authorization")
-    if not given:
+    headers = connection.headers.getlist("authorization")
+    if not headers:
         raise Rejected(401, "auth.missing", "expected a credential, as `Authorization: Bearer ...`.")
-    if len(given) > 1:
+    if len(headers) > 1:
         raise Rejected(400, "header_twice", "expected at most one Authorization.")
-    scheme, _, credential = given[0].partition(" ")
+    scheme, _, credential = headers[0].partition(" ")
     if scheme.lower() != "bearer" or not credential or len(credential) > CREDENTIAL_CHARS_MAX:
         raise Rejected(401, "auth.invalid", "expected `Authorization: Bearer ...` with one credential of this server.")
     return credential

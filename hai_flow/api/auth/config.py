@@ -77,14 +77,14 @@ def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Ids]:
     every mistake, and OSError."""
     reader = Reader(parse(path.read_bytes(), str(path)))
     fields = reader.fields(FILE, reader.document.value, (), "the identity file")
-    given: Mapping[str, Json] = fields.get("issuers", {})
-    issuers = [_issuer(reader, path, name, each) for name, each in given.items()]
-    found = tuple(issuer for issuer in issuers if issuer is not None)
-    _keep_apart(reader, found)
-    people = _by_tenant(reader, fields.get("people", {}), found)
+    raw_issuers: Mapping[str, Json] = fields.get("issuers", {})
+    issuers = [_issuer(reader, path, name, each) for name, each in raw_issuers.items()]
+    sound_issuers = tuple(issuer for issuer in issuers if issuer is not None)
+    _keep_apart(reader, sound_issuers)
+    people = _by_tenant(reader, fields.get("people", {}), sound_issuers)
     if any(finding.severity == "error" for finding in reader.findings):
         raise DefinitionError(reader.findings)
-    return found, people
+    return sound_issuers, people
 
 
 def _issuer(reader: Reader, path: Path, name: str, raw: Json) -> Issuer | None:
@@ -193,24 +193,24 @@ def _by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tuple[Issuer,
     """The people of each tenant that `people` names. Those that stand there without a tenant are of the one whose
     people all issuers of the file are, else of `default`."""
     plain: dict[str, Json] = {}
-    found: dict[str, Mapping[str, Json]] = {}
+    by_tenant: dict[str, Mapping[str, Json]] = {}
     for name, each in given.items():
         if isinstance(each, Mapping):
             if not tenants.NAME.fullmatch(name):
                 message = f"expected a tenant's name, or an id with a list of further ids, found {name!r:.80}"
                 reader.error(("people", name), "people.tenant", message, key=True)
-            found[name] = each
+            by_tenant[name] = each
         else:
             plain[name] = each
     named = {each.tenant for each in issuers if each.tenant_claim is None}
     one_tenant = len(named) == 1 and all(each.tenant_claim is None for each in issuers)
     own = named.pop() if one_tenant else tenants.DEFAULT
-    if plain and own in found:
+    if plain and own in by_tenant:
         message = f"expected the people of {own!r} in one place: under its name"
         reader.error(("people", own), "people.twice", message, key=True)
     return {
-        **{name: _people(reader, ("people", name), each) for name, each in found.items()},
-        **({own: _people(reader, ("people",), plain)} if plain and own not in found else {}),
+        **{name: _people(reader, ("people", name), each) for name, each in by_tenant.items()},
+        **({own: _people(reader, ("people",), plain)} if plain and own not in by_tenant else {}),
     }
 
 

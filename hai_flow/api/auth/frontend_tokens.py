@@ -66,14 +66,14 @@ def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Clai
 
 
 def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: Claims) -> None:
-    held, wanted = rights_of(roles), rights_of(claims.roles)
-    more = [f"right {right}" for right in sorted(wanted - held)]
+    held, claimed = rights_of(roles), rights_of(claims.roles)
+    more = [f"right {right}" for right in sorted(claimed - held)]
     more += [f"role {role}" for role in claims.roles if role not in (*roles, REQUESTER)]
     more += [f"group {group}" for group in claims.groups if group not in groups]
     if more:
         raise Rejected(403, "token.exceeds", f"your key does not hold what the token would: {', '.join(more)}.")
-    if given := sorted(wanted & _NEVER):
-        raise Rejected(403, "token.exceeds", f"a token never has the right {' or '.join(given)}.")
+    if forbidden := sorted(claimed & _NEVER):
+        raise Rejected(403, "token.exceeds", f"a token never has the right {' or '.join(forbidden)}.")
 
 
 class FrontendTokens:

@@ -13,10 +13,10 @@ ACT_AS: Final = "HAI-Act-As"
 
 def acting_header(connection: HTTPConnection) -> str | None:
     """The value of HAI-Act-As. Raises Rejected 400 if it stands twice."""
-    given = connection.headers.getlist(ACT_AS)
-    if len(given) > 1:
+    headers = connection.headers.getlist(ACT_AS)
+    if len(headers) > 1:
         raise Rejected(400, "header_twice", f"expected at most one {ACT_AS}.")
-    return given[0] if given else None
+    return headers[0] if headers else None
 
 
 def acting_forbidden() -> Rejected:

@@ -33,13 +33,13 @@ class LocalIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 403 and 422."""
-        given = acting_header(connection)
-        if given is None:
+        header = acting_header(connection)
+        if header is None:
             return _LOCAL
         if not self._development:
             raise acting_forbidden()
-        people = [part for part in given.split(",") if not part.strip().startswith(_TENANT)]
-        tenants = [part.strip().removeprefix(_TENANT) for part in given.split(",") if part.strip().startswith(_TENANT)]
+        people = [part for part in header.split(",") if not part.strip().startswith(_TENANT)]
+        tenants = [part.strip().removeprefix(_TENANT) for part in header.split(",") if part.strip().startswith(_TENANT)]
         if len(tenants) > 1:
             raise Rejected(422, "act_as.invalid", f"{ACT_AS}: expected at most one {_TENANT}, found {len(tenants)}.")
         try:

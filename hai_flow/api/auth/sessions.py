@@ -79,13 +79,13 @@ class Limits:
     @classmethod
     def of(cls, settings: Settings) -> Limits:
         """Those of the settings."""
-        given = (
+        durations = (
             settings.session_seconds,
             settings.session_idle_seconds,
             settings.session_renew_seconds,
             settings.session_grace_seconds,
         )
-        return cls(*(timedelta(seconds=seconds) for seconds in given))
+        return cls(*(timedelta(seconds=seconds) for seconds in durations))
 
 
 class Sessions:
@@ -107,17 +107,17 @@ class Sessions:
         if not _TEXT.fullmatch(text):
             raise invalid_credential()
         digest = sessions.digest(text)
-        found = await self._known.get(digest.hex())
-        if found is not None and _is_past(found.renew_at):
+        session = await self._known.get(digest.hex())
+        if session is not None and _is_past(session.renew_at):
             await asyncio.wait({self._renewal(text, digest)}, timeout=WAIT_SECONDS)
-            found = await self._known.get(digest.hex())
-        if found is None or _is_past(found.principal.expires_at):
+            session = await self._known.get(digest.hex())
+        if session is None or _is_past(session.principal.expires_at):
             raise Rejected(401, "auth.expired", "your session has ended; sign in again.")
         _demand_own_page(connection, text)
-        if _is_past(found.good_until):
+        if _is_past(session.good_until):
             raise Rejected(503, "auth.unavailable", "who signed you in does not say whether you still are; try again.")
         await self._used.get(digest.hex())
-        return replace(found.principal, keep=_Keeper(self, text, digest, found.renew_at))
+        return replace(session.principal, keep=_Keeper(self, text, digest, session.renew_at))
 
     async def begin(self, principal: Principal, asked: Asked, grant: Grant | None = None) -> tuple[str, int]:
         """Begin a session of the principal, whose credential was good now, and record it. Returns the session's text,
@@ -127,10 +127,16 @@ class Sessions:
         if grant is None and principal.expires_at is not None:
             ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
         renewal = None if grant is None else self._sealed(text, grant)
-        kept = dumped(Principal(principal.who, principal.tenant, credential=principal.credential))
+        principal_json = dumped(Principal(principal.who, principal.tenant, credential=principal.credential))
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             await sessions.create_session(
-                connection, text, principal.tenant, kept, ends_at=ends_at, idle=self._limits.idle, renewal=renewal
+                connection,
+                text,
+                principal.tenant,
+                principal_json,
+                ends_at=ends_at,
+                idle=self._limits.idle,
+                renewal=renewal,
             )
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
         return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
@@ -146,17 +152,17 @@ class Sessions:
     async def replaced(self, text: str) -> None:
         """End the session, if there is one: its browser signs in anew."""
         digest = sessions.digest(text)
-        found = await self._find(digest.hex())
-        if found is not None:
-            await self.end(text, found.principal.tenant, _asked(found.principal))
+        session = await self._find(digest.hex())
+        if session is not None:
+            await self.end(text, session.principal.tenant, _asked(session.principal))
 
     async def renewed(self, text: str, digest: bytes) -> int | None:
         """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
-        found = await self._known.get(digest.hex())
-        if found is not None and _is_past(found.renew_at):
+        session = await self._known.get(digest.hex())
+        if session is not None and _is_past(session.renew_at):
             await asyncio.wait({self._renewal(text, digest)})
-            found = await self._known.get(digest.hex())
-        return None if found is None else found.renew_at
+            session = await self._known.get(digest.hex())
+        return None if session is None else session.renew_at
 
     def _renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
         """The renewal of the session that is under way; if there is none, one begins."""
@@ -171,9 +177,9 @@ class Sessions:
         pool = self._runtime.database.api
         try:
             claim = await sessions.claim_renewal(pool, digest, CLAIM)
-            found = None if claim is None else await self._find(digest.hex())
-            if claim is not None and found is not None:
-                await self._claimed(text, digest, claim, found.principal)
+            session = None if claim is None else await self._find(digest.hex())
+            if claim is not None and session is not None:
+                await self._claimed(text, digest, claim, session.principal)
         except Exception as error:  # the next request finds it due again
             log.warning("session_not_renewed", error=str(error) or type(error).__name__)
         finally:
@@ -188,8 +194,8 @@ class Sessions:
             return
         try:
             async with asyncio.timeout(RENEWAL_SECONDS):
-                grant, told = await oidc.refreshed(issuer, grant)
-                now = await oidc.renewed(self._tokens, issuer, grant, told)
+                grant, answer = await oidc.refreshed(issuer, grant)
+                now = await oidc.renewed(self._tokens, issuer, grant, answer)
         except (Rejected, TimeoutError) as refusal:
             if isinstance(refusal, Rejected) and refusal.status == 401:
                 await self._give_up(digest, claim, was, "its issuer refuses to renew it")
@@ -207,10 +213,10 @@ class Sessions:
     async def _renewed(
         self, digest: bytes, claim: sessions.Claim, was: Principal, now: Principal, renewal: sessions.Renewal
     ) -> None:
-        kept = dumped(Principal(now.who, now.tenant, credential=was.credential))
+        principal_json = dumped(Principal(now.who, now.tenant, credential=was.credential))
         changed = (now.who, now.tenant) != (was.who, was.tenant)
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
-            done = await sessions.renew(connection, digest, claim, now.tenant, kept, renewal)
+            done = await sessions.renew(connection, digest, claim, now.tenant, principal_json, renewal)
             if done and changed:
                 row = _asked(now).row("session.changed", was=list(was.who.roles), groups=list(now.who.groups) or None)
                 await audit.write(connection, now.tenant, [row])
@@ -225,21 +231,21 @@ class Sessions:
         return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
 
     async def _find(self, digest: str) -> _Session | None:
-        found = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
-        if found is None:
+        row = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
+        if row is None:
             return None
-        principal = loaded(found.tenant, found.principal, way="session")
+        principal = loaded(row.tenant, row.principal, way="session")
         if principal.credential == LINK:
             principal = replace(principal, who=Who(principal.id, tuple(ROLES)))
         return _Session(
             replace(
                 principal,
-                expires_at=_ms(found.ends_at),
+                expires_at=_ms(row.ends_at),
                 session=bytes.fromhex(digest),
-                session_version=found.version,
+                session_version=row.version,
             ),
-            _ms(found.renew_at),
-            _ms(found.good_until),
+            _ms(row.renew_at),
+            _ms(row.good_until),
         )
 
     async def _note_use(self, digest: str) -> None:
@@ -302,21 +308,21 @@ async def link_token(
     """The token at the end of a link that signs a browser in as `id`, with these roles and groups: once, within ten
     minutes. `roles` None: with all that are built in, those of later releases, too."""
     everything, who = roles is None, Who(id, tuple(ROLES if roles is None else roles), tuple(groups))
-    whole = dumped(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
-    return await tickets.create_ticket(connection, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
+    principal_json = dumped(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
+    return await tickets.create_ticket(connection, tenant, principal_json, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
 
 
 def session_of(connection: HTTPConnection) -> str | None:
     """The text of the request's session, if it has one. Raises Rejected 400 where it has two."""
-    found = [
+    cookies = [
         value
         for header in connection.headers.getlist("cookie")
         for name, _, value in (part.strip().partition("=") for part in header.split(";"))
         if name == COOKIE
     ]
-    if len(found) > 1:
+    if len(cookies) > 1:
         raise Rejected(400, "credential_twice", "expected one session, found several cookies of its name.")
-    return found[0] if found else None
+    return cookies[0] if cookies else None
 
 
 def csrf_of(text: str) -> str:

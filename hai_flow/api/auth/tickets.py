@@ -29,17 +29,17 @@ async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
 def ticket_of(connection: HTTPConnection) -> str | None:
     """The ticket of a request, if it has one. Raises Rejected 400 where there is another credential, too, and 401 where
     it would open anything but a stream."""
-    given = connection.query_params.getlist(PARAMETER)
-    if not given:
+    parameters = connection.query_params.getlist(PARAMETER)
+    if not parameters:
         return None
-    if len(given) > 1 or connection.headers.getlist("authorization"):
+    if len(parameters) > 1 or connection.headers.getlist("authorization"):
         raise Rejected(400, "credential_twice", "expected one credential: a ticket, or Authorization.")
     streams = connection.scope["type"] == "websocket" or (
         connection.scope["method"] == "GET" and sse.CONTENT_TYPE in connection.headers.get("accept", "")
     )
     if not streams:
         raise Rejected(401, "auth.invalid", "a ticket opens an event stream or a WebSocket, and nothing else.")
-    return given[0]
+    return parameters[0]
 
 
 async def principal_of(pool: Pool, ticket: str) -> Principal:

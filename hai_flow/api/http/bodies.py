@@ -73,11 +73,11 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
 async def _drain(request: Request) -> None:
     """Read on, and keep nothing, for a moment: a connection that is closed while its client still writes is reset, and
     many clients then never see the answer."""
-    left = DRAINED_BYTES_MAX
+    bytes_left = DRAINED_BYTES_MAX
     with contextlib.suppress(Rejected, RuntimeError):  # RuntimeError: its last piece has been read already
         async for piece in arriving(request, DRAINED_SECONDS):
-            left -= len(piece)
-            if left < 0:
+            bytes_left -= len(piece)
+            if bytes_left < 0:
                 return
 
 

@@ -57,8 +57,8 @@ class Connections:
         """Sockets that listen on every address of `host`; those that they accept are counted here. Raises OSError."""
         listening: list[socket.socket] = []
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            for family, address in dict.fromkeys((family, address) for family, *_, address in found):
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, address in dict.fromkeys((family, address) for family, *_, address in addresses):
                 listening.append(_bound(self, family, address))
         except BaseException:
             for each in listening:

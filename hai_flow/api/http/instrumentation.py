@@ -54,5 +54,5 @@ class Measured:
 
 def _place_in(headers: Iterable[tuple[bytes, bytes]]) -> Place | None:
     """The place that the one `traceparent` names; several name none."""
-    given = [value for name, value in headers if name == b"traceparent"]
-    return place_of(given[0].decode("latin-1")) if len(given) == 1 else None
+    values = [value for name, value in headers if name == b"traceparent"]
+    return place_of(values[0].decode("latin-1")) if len(values) == 1 else None

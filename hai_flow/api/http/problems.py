@@ -168,8 +168,8 @@ def _challenged(request: Request, error: Rejected) -> dict[str, str] | None:
     if error.code.startswith("auth.") and headers is not None and "WWW-Authenticate" in headers:
         return {**headers, "WWW-Authenticate": f"{headers['WWW-Authenticate']}, {metadata}"}
     if isinstance(error, MissingRight):
-        wanted = " ".join(error.rights)
-        return {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{wanted}", {metadata}'}
+        scopes = " ".join(error.rights)
+        return {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scopes}", {metadata}'}
     return headers
 
 
@@ -193,17 +193,17 @@ def headers_of(error: Rejected) -> dict[str, str] | None:
 
 async def _wrong_definition(request: Request, error: Exception) -> Response:
     assert isinstance(error, DefinitionError)
-    found = [finding.as_dict() for finding in error.findings]
+    findings = [finding.as_dict() for finding in error.findings]
     errors = sum(finding.severity == "error" for finding in error.findings)
     detail = f"the workflow has {errors} mistake{'s' * (errors != 1)}."
-    return problem(422, "definition.invalid", detail, findings=found)
+    return problem(422, "definition.invalid", detail, findings=findings)
 
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [_finding(each) for each in error.errors()]
-    detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in found)
-    return problem(422, "request.invalid", detail, findings=found)
+    findings = [_finding(each) for each in error.errors()]
+    detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in findings)
+    return problem(422, "request.invalid", detail, findings=findings)
 
 
 REQUEST: Final = "request."
@@ -232,13 +232,13 @@ _EXPECTED: Final = {
 
 def _finding(fault: Mapping[str, Any]) -> dict[str, Any]:
     """A fault of a request, for people by `message`, and by `code` and `params` in every language."""
-    known = fault["type"] in _EXPECTED
-    wanted = [str(each)[:200] for each in fault.get("ctx", {}).values() if isinstance(each, (str, int, float))]
+    is_listed = fault["type"] in _EXPECTED
+    expected = [str(each)[:200] for each in fault.get("ctx", {}).values() if isinstance(each, (str, int, float))]
     return {
         "path": _pointer(fault["loc"]),
         "message": _expected(fault),
-        "code": f"{REQUEST}{fault['type']}" if known else f"{REQUEST}invalid",
-        "params": wanted if known else [],
+        "code": f"{REQUEST}{fault['type']}" if is_listed else f"{REQUEST}invalid",
+        "params": expected if is_listed else [],
     }
 
 
@@ -322,17 +322,17 @@ class Faults:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = False
+        has_begun = False
 
         async def noting(message: Message) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal has_begun
+            has_begun = True
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         except Exception as error:
-            if begun:
+            if has_begun:
                 raise
             response = await _bug(Request(scope), error)
             await response(scope, receive, send)

@@ -128,10 +128,10 @@ async def _preflight(headers: _Headers, send: Send) -> None:
 def _with_headers(send: Send, more: Iterable[tuple[bytes, bytes]]) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = [*message.get("headers", ()), *more]
-            named = {name.lower() for name, _ in given}
-            given += [each for each in (_POLICY, _NO_REFERRER, _KEEP_NOTHING) if each[0] not in named]
-            message = {**message, "headers": given}
+            headers = [*message.get("headers", ()), *more]
+            named = {name.lower() for name, _ in headers}
+            headers += [each for each in (_POLICY, _NO_REFERRER, _KEEP_NOTHING) if each[0] not in named]
+            message = {**message, "headers": headers}
         await send(message)
 
     return send_with_headers
@@ -149,5 +149,5 @@ _HOST: Final = re.compile(r"(\[[^\[\]@/?#\s]*\]|[^\[\]:@/?#\s]*)(:[0-9]{0,5})?",
 
 def _name_of(host: str) -> str:
     """A Host header without its port. A header of another form is no name, whatever it begins with."""
-    found = _HOST.fullmatch(host)
-    return "" if found is None else found[1].lower()
+    match = _HOST.fullmatch(host)
+    return "" if match is None else match[1].lower()

@@ -30,8 +30,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)  # type: ignore[arg-type]
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            self._started(f"http://{shown}:{port}")
+            host_in_url = f"[{host}]" if ":" in host else host
+            self._started(f"http://{host_in_url}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.signal is not None:  # the second one: nothing is waited for

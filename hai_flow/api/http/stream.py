@@ -266,12 +266,12 @@ class Outlet:
         self.lost()
 
     def _look(self) -> None:
-        now, buffered, taken = self._loop.time(), self._connection.buffered(), self._connection.taken()
+        now, buffered, taken_bytes = self._loop.time(), self._connection.buffered(), self._connection.taken()
         if now >= self._term.ends_at:
             self._finish(self._farewell(self._term.ending))
             return
-        if not buffered or taken > self._taken:
-            self._taken, self._moved_at = taken, now
+        if not buffered or taken_bytes > self._taken:
+            self._taken, self._moved_at = taken_bytes, now
         elif now - self._moved_at >= self._stall_seconds:
             log.info("follower_stalled")
             self._place.drop()

@@ -45,7 +45,7 @@ class Catalogue:
         """The workflows that the caller may start, by name, each by its latest version."""
         if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
             return []
-        found: list[WorkflowTool] = []
+        listed: list[WorkflowTool] = []
         names = set(_own_names())
         only = access.principal.workflows
         seat = access.at_seat
@@ -56,8 +56,8 @@ class Catalogue:
             if plan is not None:
                 name = tool_name(plan.name, names)
                 names.add(name)
-                found.append(WorkflowTool(plan.name, self._describe(plan, name)))
-        return found
+                listed.append(WorkflowTool(plan.name, self._describe(plan, name)))
+        return listed
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
         """The tool of this name; None: there is none for the caller."""
@@ -105,7 +105,7 @@ class Catalogue:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """The forms of addresses of resources."""
-        found = [
+        templates = [
             {"uriTemplate": f"hai://{path}", "name": name, "mimeType": "application/json"}
             for path, name in (
                 ("runs/{run_id}", "a run"),
@@ -113,21 +113,21 @@ class Catalogue:
                 ("threads/{thread_id}", "a thread"),
             )
         ]
-        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": found})
+        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": templates})
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """A run, its output, a thread or the card. What the caller does not see is not found."""
         uri, access = str(params.uri), access_of(ctx)
         if uri == card.URI:
             return types.ReadResourceResult.model_validate({"contents": [card.content()]})
-        found = _URI.fullmatch(uri)
-        if found is None or (found[3] and found[1] == "threads"):
+        match = _URI.fullmatch(uri)
+        if match is None or (match[3] and match[1] == "threads"):
             raise _not_found(uri)
         try:
-            shown = await _read(access, address_of(ctx), *found.groups())
+            resource = await _read(access, address_of(ctx), *match.groups())
         except (Rejected, Unreadable):
             raise _not_found(uri) from None
-        text = values.dumps(shown).decode()
+        text = values.dumps(resource).decode()
         content = {"uri": uri, "mimeType": "application/json", "text": text}
         return types.ReadResourceResult.model_validate({"contents": [content]})
 
@@ -136,28 +136,28 @@ class Catalogue:
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         """The templates of `hai-flow new`, as beginnings of a workflow."""
         arguments = [{"name": "name", "description": "the name of the new workflow", "required": False}]
-        found = [
+        prompts = [
             {"name": f"new-{name}", "title": f"New workflow: {name}", "description": text, "arguments": arguments}
             for name, text in TEMPLATES.items()
         ]
-        return types.ListPromptsResult.model_validate({"prompts": found})
+        return types.ListPromptsResult.model_validate({"prompts": prompts})
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """A template with its tests, and the loop in which it becomes a workflow of one's own."""
         name = params.name.removeprefix("new-")
         if name not in get_args(TemplateName) or name == params.name:
             raise MCPError(NOT_FOUND, f"Unknown prompt: {params.name[:100]}")
-        wanted = (params.arguments or {}).get("name")
-        if wanted is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", wanted):
+        workflow_name = (params.arguments or {}).get("name")
+        if workflow_name is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", workflow_name):
             raise MCPError(NOT_FOUND, "name: expected a workflow's name like `refund_order`.")
-        made = template(name, wanted)  # type: ignore[arg-type]
+        drafted = template(name, workflow_name)  # type: ignore[arg-type]
         may_check = access_of(ctx).principal.may(Right.CHECK_WORKFLOWS)
         checks = "validate_workflow and test_workflow" if may_check else "`hai-flow validate` and `hai-flow test`"
         text = (
             f"Write a HAI Flow workflow that begins like this one ({TEMPLATES[name]}). Change it to what is needed, "  # type: ignore[index]
             f"check it with {checks} until neither finds anything, then publish it with `hai-flow publish` or "
             f"`POST /v1/workflows`, or give it to somebody who may.\n\n"
-            f"```yaml\n{made.workflow}```\n\nIts tests:\n\n```yaml\n{made.tests}```\n"
+            f"```yaml\n{drafted.workflow}```\n\nIts tests:\n\n```yaml\n{drafted.tests}```\n"
         )
         message = {"role": "user", "content": {"type": "text", "text": text}}
         return types.GetPromptResult.model_validate({"description": TEMPLATES[name], "messages": [message]})  # type: ignore[index]
@@ -166,10 +166,10 @@ class Catalogue:
 async def _read(access: Access, base: str, kind: str, id: str, output: str | None) -> Any:
     if kind == "threads":
         return await get_thread(id, await access.at_thread(id))
-    _, shown = await mcp_runs.look(access, base, id)
+    _, run = await mcp_runs.look(access, base, id)
     if output:
-        return shown.state.output
-    state = shown.state
+        return run.state.output
+    state = run.state
     return {
         "run_id": state.run_id,
         "workflow": f"{state.workflow}@{state.version}",
@@ -177,8 +177,8 @@ async def _read(access: Access, base: str, kind: str, id: str, output: str | Non
         "started_by": state.requester,
         "thread_id": state.thread_id,
         "output": state.output if len(values.dumps(state.output)) <= TEXT_BYTES_MAX else None,
-        "questions": [each.pending.opened.id for each in shown.questions],
-        "url": shown.url,
+        "questions": [each.pending.opened.id for each in run.questions],
+        "url": run.url,
     }
 
 

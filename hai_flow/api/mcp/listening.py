@@ -28,11 +28,11 @@ _LOOK_SECONDS: Final = 1.0
 async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
     """Serve one stream. Raises MCPError where the server has no place for it."""
     access = access_of(ctx)
-    wanted = params.notifications
-    extra = wanted.model_extra or {}
-    given = extra.get("taskIds")
-    tasks = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
-    uris = [str(each) for each in wanted.resource_subscriptions or ()]
+    requested = params.notifications
+    extra = requested.model_extra or {}
+    task_ids = extra.get("taskIds")
+    tasks = [each for each in task_ids if isinstance(each, str)] if isinstance(task_ids, list) else []
+    uris = [str(each) for each in requested.resource_subscriptions or ()]
     runs = {each.removeprefix("hai://runs/").removesuffix("/output"): each for each in uris if "://runs/" in each}
     if len(tasks) + len(runs) > FOLLOWED_MAX:
         raise MCPError(types.INVALID_PARAMS, f"A stream follows at most {FOLLOWED_MAX} tasks and resources.")
@@ -60,19 +60,19 @@ async def _follow(
     ctx: Context, access: Access, tasks: list[str], runs: dict[str, str], meta: dict[str, Any], term: Any
 ) -> None:
     base = address_of(ctx)
-    known: dict[str, int] = {}
+    seqs: dict[str, int] = {}
     closing = access.cells.home.fanout.closing
     while not closing.is_set() and not term.is_over:
         for id in dict.fromkeys((*tasks, *runs)):
             try:
-                _, shown = await mcp_runs.look(access, base, id)
+                _, run = await mcp_runs.look(access, base, id)
             except (Rejected, Unreadable):
                 continue  # unknown, or not the caller's: it never changes
-            before, known[id] = known.get(id), shown.state.seq
-            if before in (None, shown.state.seq):
+            before, seqs[id] = seqs.get(id), run.state.seq
+            if before in (None, run.state.seq):
                 continue
             if id in tasks:
-                task = detailed_task(shown, forms=True, urls=True)
+                task = detailed_task(run, forms=True, urls=True)
                 await _notify(ctx, "notifications/tasks", {**task, "_meta": meta})
             if id in runs:
                 await _notify(ctx, "notifications/resources/updated", {"uri": runs[id], "_meta": meta})

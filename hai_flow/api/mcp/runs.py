@@ -50,12 +50,12 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, S
         raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
     row = await access.run(run_id, Sight.QUESTIONS)
     state = await access.current(await access.state_of(row))
-    seen = access.seen(state)
-    asked = [await _question(access, base, each) for each in seen.open_questions]
+    visible = access.seen(state)
+    questions = [await _question(access, base, each) for each in visible.open_questions]
     created = int(row.created_at.timestamp() * 1000)
     url = base + addresses.run(str(row.id))
-    shown = Shown(seen, [each for each in asked if each], url, created, access.runtime.committer.now_ms())
-    return access, shown
+    view = Shown(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
+    return access, view
 
 
 async def _question(access: Access, base: str, pending: PendingState) -> Question | None:
@@ -63,14 +63,14 @@ async def _question(access: Access, base: str, pending: PendingState) -> Questio
     id = pending.opened.id
     try:
         at = access if (of := run_of_pending(id)) is None else await access.at_run(of)
-        run, found = await find_pending(at, id)
+        run, current = await find_pending(at, id)
     except Rejected:  # of a run below that the caller does not see: the question is others'
         return Question(pending, False, base + addresses.pending(id))
-    if found.status != "open":
+    if current.status != "open":
         return None
     plan = await at.catalog.plan(at.tenant, bytes.fromhex(run.sha256))
     may = at.principal.may(Right.ANSWER) or at.principal.may(Right.DECIDE)
-    mine = may and obstacle(found, at.principal.who, world_of(plan, run)) is None
+    mine = may and obstacle(current, at.principal.who, world_of(plan, run)) is None
     return Question(pending, mine, base + addresses.pending(id))
 
 
@@ -79,24 +79,24 @@ async def settle(
 ) -> tuple[Access, Shown]:
     """The run as soon as nothing more happens of its own accord, at most so many seconds later. Where the server has no
     place for one more follower, the run as it is now."""
-    access, shown = await look(access, base, run_id)
-    if shown.is_at_rest or seconds <= 0:
-        return access, shown
+    access, run = await look(access, base, run_id)
+    if run.is_at_rest or seconds <= 0:
+        return access, run
     try:
         await access.take_place(follows=True)
     except Rejected:
-        return access, shown
+        return access, run
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                state = await access.state(UUID(shown.state.run_id), shown.state.seq)
+                state = await access.state(UUID(run.state.run_id), run.state.seq)
                 async with contextlib.aclosing(access.follow(state, LOG, _FOLLOWER)) as pieces:
                     async for _ in pieces:
-                        access, shown = await look(access, base, run_id)
+                        access, run = await look(access, base, run_id)
                         if progress is not None:
-                            await progress(shown.state.seq, sentence_of(shown))
-                        if shown.is_at_rest:
-                            return access, shown
+                            await progress(run.state.seq, sentence_of(run))
+                        if run.is_at_rest:
+                            return access, run
     finally:
         access.place.leave()
     return await look(access, base, run_id)
@@ -147,20 +147,20 @@ async def _submit_stop(access: Access, run_id: UUID, command: c.Stop) -> None:
 
 def invalid_arguments(error: ValidationError) -> Rejected:
     """The refusal of arguments that a tool does not take, with every fault."""
-    found = [
+    findings = [
         {"path": "/" + "/".join(str(part) for part in each["loc"]), "message": each["msg"], "code": "request.invalid"}
         for each in error.errors()
     ]
-    detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
-    return Rejected(422, "request.invalid", f"{detail}.", findings=found)
+    detail = "; ".join(f"{each['path']}: {each['message']}" for each in findings)
+    return Rejected(422, "request.invalid", f"{detail}.", findings=findings)
 
 
 def faults_in(rejected: Rejected) -> str:
     """A refused answer in words: the findings at their fields."""
-    found = [
+    sentences = [
         f"{each.get('path') or 'the answer'}: {each['message']}" for each in rejected.findings if "message" in each
     ]
-    return "; ".join(found) or rejected.detail
+    return "; ".join(sentences) or rejected.detail
 
 
 def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -82,11 +82,11 @@ class UpdateParams(TaskParams):
 
 async def server_of(app: FastAPI, access: Access) -> McpServer:
     """The server of the application, made with its first request."""
-    made: McpServer | None = getattr(app.state, "mcp", None)
-    if made is None:
+    server: McpServer | None = getattr(app.state, "mcp", None)
+    if server is None:
         seal = await hints.seal_of(access.cells.home.database.api)
-        made = app.state.mcp = McpServer(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
-    return made
+        server = app.state.mcp = McpServer(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
+    return server
 
 
 class McpServer:
@@ -162,8 +162,8 @@ class McpServer:
         with _Traced(ctx), anyio.CancelScope(shield=True):
             run_id = await mcp_runs.start(access, workflow, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        _, shown = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
-        return self._returned(shown, client)
+        _, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
+        return self._returned(run, client)
 
     def _returned(self, shown: Shown, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
@@ -190,18 +190,18 @@ class McpServer:
     ) -> dict[str, Any]:
         """The same call again, with the state that it was given and perhaps with answers."""
         state = values.loads(params.request_state or "")
-        run_id, asked = state["run"], state["questions"]
-        responses = {asked[name]: each for name, each in _responses(ctx.params).items() if name in asked}
-        access, shown = await mcp_runs.look(access, base, run_id)
+        run_id, questions = state["run"], state["questions"]
+        responses = {questions[name]: each for name, each in _responses(ctx.params).items() if name in questions}
+        access, run = await mcp_runs.look(access, base, run_id)
         with anyio.CancelScope(shield=True):
-            faults = await _answer_all(access, shown, responses)
+            faults = await _answer_all(access, run, responses)
         if faults:
-            _, shown = await mcp_runs.look(access, base, run_id)
-            return self._input_required(shown, client, faults) or _complete(result_of(shown))
-        access, shown = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
-        if not responses or any(each.pending.opened.id not in responses for each in shown.questions if each.mine):
-            return self._input_required(shown, client) or _complete(result_of(shown))
-        return _complete(result_of(shown))  # it was opened or put off: nobody is asked the same twice in one call
+            _, run = await mcp_runs.look(access, base, run_id)
+            return self._input_required(run, client, faults) or _complete(result_of(run))
+        access, run = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
+        if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
+            return self._input_required(run, client) or _complete(result_of(run))
+        return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
 
@@ -216,26 +216,26 @@ class McpServer:
             raise MCPError(HEADER_MISMATCH, "Mcp-Name must be the taskId of the request.")
         access = access_of(ctx)
         try:
-            access, shown = await mcp_runs.look(access, address_of(ctx), id)
+            access, run = await mcp_runs.look(access, address_of(ctx), id)
         except (Rejected, Unreadable):  # foreign, erased or never there: one answer
             raise MCPError(INVALID_PARAMS, "Unknown task.") from None
-        return access, shown, client
+        return access, run, client
 
     async def _get_task(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
-        _, shown, client = await self._task(ctx, params.task_id)
-        return _complete(detailed_task(shown, forms=client.forms, urls=client.urls))
+        _, run, client = await self._task(ctx, params.task_id)
+        return _complete(detailed_task(run, forms=client.forms, urls=client.urls))
 
     async def _update_task(self, ctx: Context, params: UpdateParams) -> dict[str, Any]:
-        access, shown, _ = await self._task(ctx, params.task_id)
+        access, run, _ = await self._task(ctx, params.task_id)
         with anyio.CancelScope(shield=True):
-            faults = await _answer_all(access, shown, params.input_responses)
+            faults = await _answer_all(access, run, params.input_responses)
         if faults:
             raise MCPError(INVALID_PARAMS, "; ".join(faults.values()), {"questions": faults})
         return _complete({})
 
     async def _cancel_task(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
-        access, shown, _ = await self._task(ctx, params.task_id)
-        if not shown.is_over:
+        access, run, _ = await self._task(ctx, params.task_id)
+        if not run.is_over:
             try:
                 with anyio.CancelScope(shield=True):
                     await mcp_runs.stop(access, params.task_id)
@@ -260,13 +260,13 @@ class Client:
         legacy = ctx.protocol_version < "2026-07-28"
         if has is None or legacy:
             return cls(legacy=legacy, tasks=False, forms=False, urls=False)
-        asked = has.elicitation
-        forms = asked is not None and (asked.form is not None or asked.url is None)
+        elicitation = has.elicitation
+        forms = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
         return cls(
             legacy=False,
             tasks=TASKS in (has.extensions or {}),
             forms=forms,
-            urls=asked is not None and asked.url is not None,
+            urls=elicitation is not None and elicitation.url is not None,
         )
 
 
@@ -276,11 +276,11 @@ async def _answer_all(access: Access, shown: Shown, responses: Mapping[str, Mapp
     faults: dict[str, str] = {}
     open_ones = {each.pending.opened.id: each.pending for each in shown.questions}
     for id, response in responses.items():
-        given = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
-        if given is None:
+        answer = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
+        if answer is None:
             continue
         try:
-            await mcp_runs.answer(access, id, given)
+            await mcp_runs.answer(access, id, answer)
         except Rejected as rejected:
             if rejected.status == 422:
                 faults[id] = mcp_runs.faults_in(rejected)
@@ -299,13 +299,13 @@ def _complete(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meta(ctx: Context) -> Mapping[str, Any]:
-    found = (ctx.params or {}).get("_meta")
-    return found if isinstance(found, Mapping) else {}
+    meta = (ctx.params or {}).get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
 
 
 def _responses(params: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    found = (params or {}).get("inputResponses")
-    items = found.items() if isinstance(found, Mapping) else ()
+    raw = (params or {}).get("inputResponses")
+    items = raw.items() if isinstance(raw, Mapping) else ()
     return {str(name): each for name, each in items if isinstance(each, Mapping)}
 
 

@@ -46,7 +46,7 @@ class Tool:
     @cached_property
     def described(self) -> dict[str, Any]:
         """The tool as `tools/list` shows it."""
-        shown: dict[str, Any] = {
+        description: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
             "description": self.description,
@@ -59,10 +59,10 @@ class Tool:
             },
         }
         if self.output is not None:
-            shown["outputSchema"] = self.output
+            description["outputSchema"] = self.output
         if self.meta:
-            shown["_meta"] = self.meta
-        return shown
+            description["_meta"] = self.meta
+        return description
 
     @cached_property
     def _schema(self) -> JsonSchema:

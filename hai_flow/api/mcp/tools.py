@@ -33,30 +33,30 @@ def refusal_result(rejected: Rejected) -> dict[str, Any]:
 
 
 async def _get_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    _, shown = await mcp_runs.look(access, base, given["run_id"])
-    return result_of(shown)
+    _, run = await mcp_runs.look(access, base, given["run_id"])
+    return result_of(run)
 
 
 async def _wait_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     seconds = given.get("seconds", 20)
-    _, shown = await mcp_runs.settle(access, base, given["run_id"], seconds, call.progress)
-    return result_of(shown)
+    _, run = await mcp_runs.settle(access, base, given["run_id"], seconds, call.progress)
+    return result_of(run)
 
 
 async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     fields = {name: value for name, value in given.items() if name != "question_id"}
-    shown = await mcp_runs.answer(access, given["question_id"], fields, call.key)
-    text = f"{'Answered already' if shown['already'] else 'Answered'}: {shown['status']}."
+    result = await mcp_runs.answer(access, given["question_id"], fields, call.key)
+    text = f"{'Answered already' if result['already'] else 'Answered'}: {result['status']}."
     return {
         **text_result(text),
-        "structuredContent": {key: shown[key] for key in ("id", "run_id", "status", "already")},
+        "structuredContent": {key: result[key] for key in ("id", "run_id", "status", "already")},
     }
 
 
 async def _cancel_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     await mcp_runs.stop(access, given["run_id"], given.get("reason", ""))
-    _, shown = await mcp_runs.settle(access, base, given["run_id"], 5)
-    return result_of(shown)
+    _, run = await mcp_runs.settle(access, base, given["run_id"], 5)
+    return result_of(run)
 
 
 async def _list_pending(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -64,12 +64,15 @@ async def _list_pending(access: Access, base: str, given: Mapping[str, Any], cal
     page = await list_pendings(
         access, given.get("limit", 20), given.get("cursor"), given.get("workflow"), given.get("run_id")
     )
-    kept = ("id", "run_id", "workflow", "kind", "title", "message", "options", "schema", "deadline", "digest")
-    found = [
-        {**{name: each[name] for name in kept if each.get(name)}, "url": base + mcp_runs.addresses.pending(each["id"])}
+    fields = ("id", "run_id", "workflow", "kind", "title", "message", "options", "schema", "deadline", "digest")
+    questions = [
+        {
+            **{name: each[name] for name in fields if each.get(name)},
+            "url": base + mcp_runs.addresses.pending(each["id"]),
+        }
         for each in page["items"]
     ]
-    content = {"questions": found, "next_cursor": page["next_cursor"]}
+    content = {"questions": questions, "next_cursor": page["next_cursor"]}
     return {**text_result(values.dumps(content).decode()), "structuredContent": content}
 
 

@@ -125,18 +125,18 @@ class Terms:
 
     async def is_good(self, principal: Principal) -> bool:
         """Whether the principal's proof of identity is still good."""
-        given = [(proof_of(principal), datetime.now(UTC))]
-        return principal.is_anybody or not await credential_checks.ended(self._runtime.database.api, given)
+        proofs = [(proof_of(principal), datetime.now(UTC))]
+        return principal.is_anybody or not await credential_checks.ended(self._runtime.database.api, proofs)
 
     async def _look(self) -> None:
         try:
             for streams in self._open.values():
                 if streams.keep is not None:
                     streams.keep()
-            given = [(proof, streams.since) for proof, streams in self._open.items()]
-            for proof in await credential_checks.ended(self._runtime.database.api, given):
-                found = self._open.get(proof)
-                for term in () if found is None else tuple(found.terms):
+            proofs = [(proof, streams.since) for proof, streams in self._open.items()]
+            for proof in await credential_checks.ended(self._runtime.database.api, proofs):
+                open_streams = self._open.get(proof)
+                for term in () if open_streams is None else tuple(open_streams.terms):
                     term.end(REVOKED)
         except Exception as error:  # the next look finds it
             log.warning("credentials_not_looked_at", error=str(error) or type(error).__name__)

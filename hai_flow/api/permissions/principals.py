@@ -213,14 +213,14 @@ def read_once(dependency: _Dependency) -> _Dependency:
 async def get_principal(connection: HTTPConnection) -> Principal:
     """The caller. The identity finds them once for each request; it reads HAI-Act-As, too (`ACT_AS_PARAMETER`). Raises
     Rejected 400, 401, 403, 422, and 429 for too many wrong credentials of one address."""
-    known: Principal | None = connection.scope.get(_CALLER)
-    if known is None:
+    cached: Principal | None = connection.scope.get(_CALLER)
+    if cached is None:
         state = connection.app.state
         try:
-            known = connection.scope[_CALLER] = await state.identity.principal(connection)
+            cached = connection.scope[_CALLER] = await state.identity.principal(connection)
         except Rejected as refusal:
             raise await state.sign_ins.refused(connection, refusal) from None
-    return known
+    return cached
 
 
 _CALLER: Final = "hai_flow.caller"  # the key of a request's scope that holds the principal
@@ -285,13 +285,13 @@ def forbidden(rights: tuple[Right, ...]) -> MissingRight:
 def rights_for(dependant: Dependant) -> tuple[Right, ...] | None:
     """The rights of which a route with these dependencies demands one. Empty: it asks for no credential. None: it
     declares nothing, which is a mistake."""
-    left = [dependant]
-    while left:
-        each = left.pop()
+    waiting = [dependant]
+    while waiting:
+        each = waiting.pop()
         rights: tuple[Right, ...] | None = getattr(each.call, RIGHTS, None)
         if rights is not None:
             return rights
-        left.extend(each.dependencies)
+        waiting.extend(each.dependencies)
     return None
 
 

@@ -20,9 +20,9 @@ def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
     """A run without its personal input, output and error."""
     if personal is None or not personal.anything:
         return run
-    given, result = run.input, run.result
-    if given is not None:
-        given = values.dumps(masked_object(values.loads(given), personal.input))
+    input, result = run.input, run.result
+    if input is not None:
+        input = values.dumps(masked_object(values.loads(input), personal.input))
     if result is not None:
         ended = values.loads(result)
         if "output" in ended:
@@ -31,7 +31,7 @@ def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
             error = error_without_personal(msgspec.convert(ended["error"], Error), personal)
             ended["error"] = msgspec.to_builtins(error)
         result = values.dumps(ended)
-    return replace(run, input=given, result=result)
+    return replace(run, input=input, result=result)
 
 
 def entry_without_personal(entry: Entry, personal: Personal | None) -> Entry:

@@ -72,5 +72,5 @@ def may_decide(roles: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _rights_of(roles: tuple[str, ...]) -> frozenset[Right]:
-    known = [ROLES[role] for role in roles if role in ROLES]
-    return frozenset().union(*known) if known else _REQUESTER
+    rights = [ROLES[role] for role in roles if role in ROLES]
+    return frozenset().union(*rights) if rights else _REQUESTER

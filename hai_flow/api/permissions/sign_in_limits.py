@@ -57,8 +57,8 @@ class SignIns:
         tenant, credential = LOCAL_TENANT, None
         if isinstance(refusal, Unproven) and refusal.tenant is not None:
             tenant, credential = refusal.tenant, refusal.credential
-        asked = self._asked(connection, NOBODY, who=_UNKNOWN, credential=credential)
-        await self._note(f"{peer} {tenant}", tenant, asked, REFUSED, refusal.code)
+        actor = self._asked(connection, NOBODY, who=_UNKNOWN, credential=credential)
+        await self._note(f"{peer} {tenant}", tenant, actor, REFUSED, refusal.code)
         if seconds:
             return too_often("auth.too_often", "your address has sent too many credentials that were refused.", seconds)
         return refusal
@@ -67,9 +67,9 @@ class SignIns:
         """Record that a known caller tried an act that their roles, or the limits of their credential, do not allow."""
         if refusal.status != 403 or refusal.code not in _BEYOND or principal.is_anybody:
             return
-        asked = self._asked(connection, principal, who=principal.who, credential=principal.credential)
+        actor = self._asked(connection, principal, who=principal.who, credential=principal.credential)
         name = f"{principal.tenant} {principal.id} {principal.credential}"
-        await self._note(name, principal.tenant, asked, DENIED, refusal.code)
+        await self._note(name, principal.tenant, actor, DENIED, refusal.code)
 
     def _asked(
         self, connection: HTTPConnection, principal: Principal, *, who: c.Principal, credential: str | None

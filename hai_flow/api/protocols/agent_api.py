@@ -87,10 +87,10 @@ async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess
 
 
 async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
-    asked = agent_request.read(body, limits_of(access.settings), uuid4().hex)
-    access = await access.at_thread(asked.posted.thread_id)
-    conversation = Conversation(access, AGENT_API, asked.posted, workflow)
-    if not asked.stream:
+    agent_input = agent_request.read(body, limits_of(access.settings), uuid4().hex)
+    access = await access.at_thread(agent_input.posted.thread_id)
+    conversation = Conversation(access, AGENT_API, agent_input.posted, workflow)
+    if not agent_input.stream:
         return await _whole(request, conversation)
     sequence = Sequence()
 

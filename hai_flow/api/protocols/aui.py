@@ -81,8 +81,8 @@ async def ping() -> Response:
 @router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    taken = await Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
-    return JSONResponse({"accepted": True, **taken})
+    receipt = await Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
+    return JSONResponse({"accepted": True, **receipt})
 
 
 @router.websocket("/ws/{stream_type}", dependencies=[requires(Right.SEE_OWN)])
@@ -284,20 +284,20 @@ class _Connection:
     async def _params(self) -> Object:
         """The parameters of the client's first frame, if it comes soon and holds some; else those of the URL. Any other
         first frame is kept, and `_up` reads it."""
-        given: Object = dict(self._socket.query_params)
+        parameters: Object = dict(self._socket.query_params)
         try:
             async with asyncio.timeout(PARAMS_SECONDS):
                 self._first = await self._receive()
         except TimeoutError:
-            return given
+            return parameters
         try:
             anew = self._params_in(self._read(self._first))
         except Rejected:
-            return given  # `_up` reads it again, and answers with the mistake
+            return parameters  # `_up` reads it again, and answers with the mistake
         if anew is None:
-            return given
+            return parameters
         self._first = None
-        return {**given, **anew}
+        return {**parameters, **anew}
 
     def _params_in(self, frame: Object) -> Object | None:
         """The parameters in a frame of that kind; None: the frame is of another kind. Raises Rejected 422."""
@@ -333,8 +333,8 @@ class _Connection:
                 case "input":
                     await self._take(session, frame)
                 case other:
-                    found = repr(other)[:60]
-                    unknown = invalid("/type", f"expected params, input, ping or close, found {found}")
+                    actual = repr(other)[:60]
+                    unknown = invalid("/type", f"expected params, input, ping or close, found {actual}")
                     await self._acknowledge(session, text_in(frame, "action"), unknown)
 
     async def _receive(self) -> str | bytes:
@@ -348,25 +348,25 @@ class _Connection:
     async def _take(self, session: Session, given: Object) -> None:
         other, refused = text_in(given, "session_id"), None
         async with self._taking:
-            taken: Object = {}
+            receipt: Object = {}
             try:
                 if other is not None and other != session.id:
                     raise invalid("/session_id", f"expected {session.id!r}, the session of this socket")
                 if not await self.access.terms.is_good(self.access.principal):
                     self._term.end(REVOKED)
                     raise Rejected(401, *REVOKED)
-                taken = await session.take(given)
+                receipt = await session.take(given)
             except Rejected as rejected:
                 refused = rejected
-            await self._acknowledge(session, text_in(given, "action"), refused, **taken)
+            await self._acknowledge(session, text_in(given, "action"), refused, **receipt)
 
     async def _acknowledge(self, session: Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
         """Tell the client whether an action was accepted; `of` names the interrupt or the message that it was."""
         if refused is not None:
             await self._record(refused)
-        said = of if refused is None else {"error_code": refused.code, "message": refused.detail}
+        fields = of if refused is None else {"error_code": refused.code, "message": refused.detail}
         status = "accepted" if refused is None else "refused"
-        await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **said)
+        await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **fields)
 
     async def _record(self, rejected: Rejected) -> None:
         """Record a refusal (403) in the audit. Here it is a message on the socket, so no handler of responses records

@@ -53,8 +53,10 @@ class Session:
     async def _say(self, message: str, payload: Object) -> Object:
         chars_max = limits_of(self.access.settings).id_chars_max
         id = id_in(payload, "message_id", "/payload", chars_max) or f"msg_{uuid4().hex}"
-        said, given = UserMessage(id, "user", message), payload.get("input")
-        await self._post(id, user_messages=(said,), history=((id, "user"),), input={} if given is None else given)
+        user_message, input = UserMessage(id, "user", message), payload.get("input")
+        await self._post(
+            id, user_messages=(user_message,), history=((id, "user"),), input={} if input is None else input
+        )
         return {"message_id": id}
 
     async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
@@ -77,9 +79,9 @@ class Session:
         state = None if last is None else await self.access.state(last.id)
         opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
         if len(opened) != 1:
-            found = "none is" if not opened else f"{len(opened)} are"
+            actual = "none is" if not opened else f"{len(opened)} are"
             expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
-            raise invalid("/interrupt_id", f"{expected}; {found} open")
+            raise invalid("/interrupt_id", f"{expected}; {actual} open")
         return opened[0]
 
     async def _post(self, name: str, **what: Any) -> None:
@@ -111,12 +113,12 @@ def text_in(record: Object, name: str) -> str | None:
 
 def id_in(record: Object, name: str, at: str, chars_max: int) -> str | None:
     """The id that the client chose as `name`, if it did. Raises Rejected 422 for a text that can't be one."""
-    found = record.get(name)
-    if found is None or found == "":
+    id = record.get(name)
+    if id is None or id == "":
         return None
-    if not isinstance(found, str) or len(found) > chars_max or not found.isprintable():
+    if not isinstance(id, str) or len(id) > chars_max or not id.isprintable():
         raise invalid(f"{at}/{name}", f"expected text of at most {chars_max} printable characters")
-    return found
+    return id
 
 
 def invalid(path: str, message: str) -> Rejected:

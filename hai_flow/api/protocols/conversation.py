@@ -96,10 +96,10 @@ class Conversation:
 
     async def pieces(self) -> Pieces:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
-        known = await self._as_seen(await self._known())
-        speaks = self.access.speaks_in(known.last)
-        last, turn = known.last, known.turn
-        messages = tuple(user for user in self.posted.user_messages if user.id not in known.seen)
+        context = await self._as_seen(await self._known())
+        speaks = self.access.speaks_in(context.last)
+        last, turn = context.last, context.turn
+        messages = tuple(user for user in self.posted.user_messages if user.id not in context.seen)
         if turn is not None and not await self._continues(turn, last, stale=not messages):
             self.access.place.only_follows()
             return await self._replay(turn)
@@ -116,10 +116,10 @@ class Conversation:
             self.access.place.only_follows()
             return await self._attach(last)
         if active is not None:
-            return await self._while_active(active, known, messages)
+            return await self._while_active(active, context, messages)
         if last is not None and await self._has_queue(last):
-            return await self._enqueue(known, messages)
-        return await self._start(known, messages)
+            return await self._enqueue(context, messages)
+        return await self._start(context, messages)
 
     async def corrected(self) -> Pieces:
         """As `pieces`; but where a question was decided by another answer, the thread as it is now, and then the
@@ -131,11 +131,11 @@ class Conversation:
             if rejected.code != "pending_decided" or last is None:
                 raise
             state = await self.access.state(last.id)
-            shown = self._preface(state, await earlier_entries(self.access, self.posted.thread_id, last.id))
+            preface = self._preface(state, await earlier_entries(self.access, self.posted.thread_id, last.id))
             winner = rejected.winner or {}
             reason = f"{rejected.detail} Decided: {winner.get('outcome')}, by {winner.get('by')}."
             ending = last_words(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
-            frames = shown.frames[:-1] if shown.terminal else shown.frames
+            frames = preface.frames[:-1] if preface.terminal else preface.frames
             return one(unnumbered(self.dialect, [*frames, *ending]))
 
     async def attached(self) -> Pieces:
@@ -253,24 +253,24 @@ class Conversation:
         if not self.dialect.corrects or not claimed or last is None:
             return False
         thread_id = self.posted.thread_id
-        known = dict(await threads.message_ids(self.access.reads, self.access.tenant, thread_id, last.id))
-        shared = list(itertools.dropwhile(lambda id: id not in known, claimed))
-        users = [id for id, role in known.items() if role == "user"]
-        said = [id for id in shared if known.get(id) == "user"]
-        made_up = [id for id in shared if id not in known]
-        differs = bool(made_up) or said != users[len(users) - len(said) :]
+        roles_by_id = dict(await threads.message_ids(self.access.reads, self.access.tenant, thread_id, last.id))
+        shared = list(itertools.dropwhile(lambda id: id not in roles_by_id, claimed))
+        users = [id for id, role in roles_by_id.items() if role == "user"]
+        users_claimed = [id for id in shared if roles_by_id.get(id) == "user"]
+        made_up = [id for id in shared if id not in roles_by_id]
+        differs = bool(made_up) or users_claimed != users[len(users) - len(users_claimed) :]
         if differs:
-            log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(said))
+            log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(users_claimed))
         return differs
 
     async def _answers_a_servers_call(self, run_id: UUID) -> bool:
         """Whether the client has an answer of its own to a call that the server performs. CopilotKit makes one from its
         `resume` entry for a call that waits for approval, and shows it in place of the result that comes later."""
-        given = [each for each in call_answers(self.posted) if each.id != result_id(each.tool_call_id)]
-        if not given or not self.posted.resume or not self.dialect.corrects:
+        answers = [each for each in call_answers(self.posted) if each.id != result_id(each.tool_call_id)]
+        if not answers or not self.posted.resume or not self.dialect.corrects:
             return False
         state = await self.access.state(run_id)
-        return any(_is_servers(each.tool_call_id, state) for each in given)
+        return any(_is_servers(each.tool_call_id, state) for each in answers)
 
     # --- branches -------------------------------------------------------------------------------------------------
 
@@ -294,26 +294,28 @@ class Conversation:
         answers that are posted now, it is forked; if it was over there, a new run starts. Nothing new: the thread as it
         is now."""
         base = await self.access.run(parent.run_id)
-        there = await self.access.state(base.id, parent.last_seq or base.seq)
-        messages = await self._unseen_messages((base.id, there.seq))
-        answers = open_answers(self.posted, there) if there.status == "waiting" else ()
+        base_state = await self.access.state(base.id, parent.last_seq or base.seq)
+        messages = await self._unseen_messages((base.id, base_state.seq))
+        answers = open_answers(self.posted, base_state) if base_state.status == "waiting" else ()
         now = await self.access.state(base.id)
-        over = now.ended and now.turn == there.turn
+        over = now.ended and now.turn == base_state.turn
         if answers:
-            begin, plan, branch = await self._fork(base, there, now, answers, messages)
+            begin, plan, branch = await self._fork(base, base_state, now, answers, messages)
         elif over and messages:
             begin, plan = await self._beginning(base, messages)
-            kept = await self.access.runtime.keeping.left_by(self.access.tenant, plan, base)
-            begin = msgspec.structs.replace(begin, kept=kept, instigators=people_behind(base.started_by, base.behind))
+            thread_state = await self.access.runtime.keeping.left_by(self.access.tenant, plan, base)
+            begin = msgspec.structs.replace(
+                begin, kept=thread_state, instigators=people_behind(base.started_by, base.behind)
+            )
             branch = Branch(base.id, base.id)
         elif messages:
-            raise self._busy_with(base.id, there)
+            raise self._busy_with(base.id, base_state)
         else:
             self.access.place.only_follows()
             return await self._attach(last)
         self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
-            inherited = await self.access.runtime.branches.inherited(last, there) if answers else None
+            inherited = await self.access.runtime.branches.inherited(last, base_state) if answers else None
             reason = "the thread goes on from an earlier turn"
             stop = c.Stop(by=self.access.principal.id, reason=reason, inherited=inherited)
             await self._bear(plan, begin, branch, leaving=(last, stop, "branch"))
@@ -433,9 +435,9 @@ class Conversation:
 
     async def _start(self, known: post_context.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
-        there = await self.access.beginning(plan, start)
-        if there is not self.access:
-            return await self._at(there)._start(known, messages)
+        other = await self.access.beginning(plan, start)
+        if other is not self.access:
+            return await self._at(other)._start(known, messages)
         differs = await self._differs(known.last, messages)
         try:
             outcome = await self._bear(plan, start, is_new=known.last is None)
@@ -551,9 +553,9 @@ class Conversation:
         own = tuple(each for each in answers if each not in below)
         if below:
             await self._demand_state_fits(before)
-        given = await self._answer_below(below, () if own else messages, command_id)
+        is_new = await self._answer_below(below, () if own else messages, command_id)
         if below and not own:
-            if not given or before.turn_open or differs:
+            if not is_new or before.turn_open or differs:
                 return await self._attach(last)
             return self._follow(before)  # the turn that the answer opens there comes when the run below has decided
         answer = self._answer_command(own, messages, self.posted.state)
@@ -575,12 +577,12 @@ class Conversation:
     ) -> bool:
         """Answer the questions of runs below the thread's own: each is decided by the run that asks it. Returns whether
         any answer was new."""
-        given = False
+        is_new = False
         for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), asker):
-            answer = self._answer_command(tuple(group), () if given else messages, self.posted.state)
+            answer = self._answer_command(tuple(group), () if is_new else messages, self.posted.state)
             outcome = await self._submit(run_id, answer, command_id=command_id)
-            given = given or not outcome.already
-        return given
+            is_new = is_new or not outcome.already
+        return is_new
 
     def _answer_command(
         self,
@@ -615,8 +617,12 @@ class Conversation:
     async def _begun(self, turn: threads.Turn) -> RunState:
         """The run as it was when the turn opened, with the user's messages of the same POST."""
         opened = await self.access.state(turn.run_id, turn.first_seq)
-        said = await self.access.state(turn.run_id, turn.first_seq + 1)
-        return said if len(said.messages) > len(opened.messages) and not said.open_messages else opened
+        with_messages = await self.access.state(turn.run_id, turn.first_seq + 1)
+        return (
+            with_messages
+            if len(with_messages.messages) > len(opened.messages) and not with_messages.open_messages
+            else opened
+        )
 
     async def _reached(self, turn: threads.Turn) -> RunState:
         """The run at the end of the turn; if no other turn has begun since, as it is now."""

@@ -81,8 +81,8 @@ async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAc
 )
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
-    given = posted_json.load(body, limits_of(access.settings)) if body.strip() else {}
-    return await _stop(agent, thread_id, given, access)
+    inner_body = posted_json.load(body, limits_of(access.settings)) if body.strip() else {}
+    return await _stop(agent, thread_id, inner_body, access)
 
 
 @router.post("", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_STREAM)
@@ -101,8 +101,8 @@ async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept 
         case "agent/connect":
             return await _connect(_param(params, "agentId"), values.dumps(inner), access)
         case "agent/stop":
-            given = {} if inner is None else inner
-            return await _stop(_param(params, "agentId"), _param(params, "threadId"), given, access)
+            inner_body = {} if inner is None else inner
+            return await _stop(_param(params, "agentId"), _param(params, "threadId"), inner_body, access)
         case _:
             raise _invalid("/method", "expected info, agent/run, agent/connect or agent/stop")
 
@@ -123,8 +123,8 @@ def _invalid(path: str, message: str) -> Rejected:
 
 
 async def _info(access: Access) -> JSONResponse:
-    found = await workflows.list_workflows(access.reads, access.tenant)
-    agents = {each.name: _agent(each.name, each.title or each.name) for each in found}
+    listed = await workflows.list_workflows(access.reads, access.tenant)
+    agents = {each.name: _agent(each.name, each.title or each.name) for each in listed}
     if access.settings.default_workflow is not None:
         agents.setdefault(DEFAULT, _agent(DEFAULT, f"The workflow {access.settings.default_workflow}."))
     return JSONResponse(
@@ -144,8 +144,8 @@ def _agent(name: str, description: str) -> dict[str, Any]:
 async def _workflow(agent: str, access: Access) -> str | None:
     """The workflow that an agent is; None: the default one. Raises Rejected 404."""
     if agent == DEFAULT:
-        found = await workflows.latest_workflow(access.reads, access.tenant, agent)
-        return None if found is None else agent
+        workflow = await workflows.latest_workflow(access.reads, access.tenant, agent)
+        return None if workflow is None else agent
     stored, _ = await access.catalog.resolve(access.tenant, agent)
     return stored.name if "@" not in agent else agent
 

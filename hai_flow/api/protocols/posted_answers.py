@@ -48,15 +48,15 @@ def _resumed(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingA
     entries = posted.resume
     if not entries:
         return None
-    asked = state.questions
-    known = {e.interrupt_id: asked[e.interrupt_id] for e in entries if e.interrupt_id in asked}
-    if len(known) < len(entries):
-        unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in known]
+    questions = state.questions
+    matching = {e.interrupt_id: questions[e.interrupt_id] for e in entries if e.interrupt_id in questions}
+    if len(matching) < len(entries):
+        unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in matching]
         log.warning("resume_ignored", thread_id=posted.thread_id, run_id=state.run_id, unknown=unknown[:20])
-    chosen = [e for e in entries if e.interrupt_id in known and known[e.interrupt_id].status == "open"]
+    chosen = [e for e in entries if e.interrupt_id in matching and matching[e.interrupt_id].status == "open"]
     if not chosen and stale:
-        chosen = [e for e in entries if e.interrupt_id in known and not _is_void(e, known[e.interrupt_id])]
-    return [_answer_of(entry, known[entry.interrupt_id]) for entry in chosen]
+        chosen = [e for e in entries if e.interrupt_id in matching and not _is_void(e, matching[e.interrupt_id])]
+    return [_answer_of(entry, matching[entry.interrupt_id]) for entry in chosen]
 
 
 def asker(answer: c.PendingAnswer) -> UUID:

@@ -87,8 +87,8 @@ async def get_thread_events(
     """The thread's events, across its turns and runs, until the client stops listening: those after a cursor, else from
     the start of its newest turn. A thread without a run sends an empty MESSAGES_SNAPSHOT, then its first run."""
     thread = _Thread(access, thread_id)
-    given = (last_event_id if last_event_id is not None else after) or None
-    return await access.stream(lambda: thread.after(given), SOCIAL, farewell(access, SOCIAL, thread_id))
+    cursor = (last_event_id if last_event_id is not None else after) or None
+    return await access.stream(lambda: thread.after(cursor), SOCIAL, farewell(access, SOCIAL, thread_id))
 
 
 @router.get(
@@ -107,8 +107,8 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
         earlier = await earlier_entries(access, thread_id, last.id)
         cursor = str(Cursor(str(last.id), SOCIAL.encoding, state.seq, LAST_FRAME))
     reading = profile() if last is None else read_by(profile(), access, last.id, last.started_by)
-    shown = SocialEncoder(reading, state).history(earlier)
-    return JSONResponse({**shown, "cursor": cursor})
+    history = SocialEncoder(reading, state).history(earlier)
+    return JSONResponse({**history, "cursor": cursor})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,9 @@ class _Thread:
         stored = (await logs.read_log(self.access.reads, row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = SocialEncoder(self._profile(row), before).encode(event)
-        whole = numbered(SOCIAL, frames, place.seq, row.id)
-        shown = numbered(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
-        rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
+        all_frames = numbered(SOCIAL, frames, place.seq, row.id)
+        sent_before = numbered(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
+        rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
         return self._from(here, rest)
 
     def _profile(self, run: RunSummary) -> Profile:
@@ -233,9 +233,9 @@ class _Thread:
                         yield pieces
                 place = Position(run_id, seq)
             await self._news(place)
-            start, shown = await self._next(place)
-            if shown is not None:
-                yield [shown]
+            start, piece = await self._next(place)
+            if piece is not None:
+                yield [piece]
 
     @property
     def _closing(self) -> asyncio.Event:

@@ -155,8 +155,8 @@ class Access:
         """The access to the cell of a thread of the tenant; of one that is not there, to where it would begin."""
         if not self.cells.several:
             return self
-        found = await self.cells.places.of_thread(self.tenant, thread_id)
-        return self.at(self.living.place(thread_id) if found is None else found)
+        cell = await self.cells.places.of_thread(self.tenant, thread_id)
+        return self.at(self.living.place(thread_id) if cell is None else cell)
 
     async def at_run(self, run_id: UUID) -> Access:
         """The access to the cell of a run of the tenant."""
@@ -243,8 +243,8 @@ class Access:
 
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as the delegate `who`."""
-        asked = msgspec.structs.replace(self.asked, who=who)
-        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={})
+        actor = msgspec.structs.replace(self.asked, who=who)
+        return replace(self, principal=replace(self.principal, who=who), asked=actor, _seen={})
 
     # --- runs, as far as the principal may see them
 
@@ -292,8 +292,8 @@ class Access:
         """The answer of `ask`, for a list of runs that are over. A replica may give it, if it has all that the database
         has now. Whether the caller may see those runs is always read from the database."""
         replica, walled = self.runtime.replica, not self.principal.is_anybody
-        found = None if replica is None else await replica.answered_now(self.tenant, walled, ask)
-        return await ask(self.reads) if found is None else found
+        answer = None if replica is None else await replica.answered_now(self.tenant, walled, ask)
+        return await ask(self.reads) if answer is None else answer
 
     async def state_of(self, row: RunRow, seq: int | None = None) -> RunState:
         """As `state`, of a run whose row was read. `seq` None: as of that row, or later."""
@@ -326,8 +326,8 @@ class Access:
         was not found before, every value is kept from them."""
         if self.principal.is_anybody:
             return None
-        found = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
-        return None if found.personal is None else Mask(found.personal, found.reader)
+        sight = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
+        return None if sight.personal is None else Mask(sight.personal, sight.reader)
 
     async def personal(self, run: RunSummary | Found) -> Personal | None:
         """The personal values of a run that are kept from the principal; None: nothing is kept."""
@@ -405,16 +405,16 @@ class Access:
     async def _is_own(self, run: RunSummary | Found) -> bool:
         """Whether the principal has started the run, and each run that it was forked from: forking another person's run
         shows them no more of it."""
-        found: RunSummary | Found | None = run
-        while found is not None and found.started_by in ids_of(self.principal.who):
-            if isinstance(found, Found):
-                if found.is_fork is False:
+        current: RunSummary | Found | None = run
+        while current is not None and current.started_by in ids_of(self.principal.who):
+            if isinstance(current, Found):
+                if current.is_fork is False:
                     return True
-                found = await run_lists.get_run(self.reads, self.tenant, found.id)
-            elif not found.copied or found.branch_of is None:
-                return not found.copied
+                current = await run_lists.get_run(self.reads, self.tenant, current.id)
+            elif not current.copied or current.branch_of is None:
+                return not current.copied
             else:
-                found = await run_lists.get_run(self.reads, self.tenant, found.branch_of)
+                current = await run_lists.get_run(self.reads, self.tenant, current.branch_of)
         return False
 
     async def _personal_in(self, run: RunSummary | Found, state: RunState | None = None) -> Personal:

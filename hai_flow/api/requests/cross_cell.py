@@ -40,11 +40,13 @@ async def gathered(access: Access, ask: Callable[[Access], Awaitable[T]]) -> Gat
         return Gathered([(access, await ask(access))], [])
     cells = access.everywhere
     answers = await asyncio.gather(*(_asked(each, ask) for each in cells))
-    found = [(each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _Answer)]
-    if not found:
+    answered = [
+        (each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _Answer)
+    ]
+    if not answered:
         raise next(each for each in answers if isinstance(each, Rejected))
     away = [each for each, answer in zip(cells, answers, strict=True) if isinstance(answer, Rejected)]
-    return Gathered(found, [access.cells.name(each.cell) for each in away])
+    return Gathered(answered, [access.cells.name(each.cell) for each in away])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ async def page(
 
 async def shown_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
     """Rows of a list of runs, each without the personal values that are kept from the principal."""
-    return [shown for access, run in rows for shown in await access.shown_rows([run])]
+    return [row for access, run in rows for row in await access.shown_rows([run])]
 
 
 def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:

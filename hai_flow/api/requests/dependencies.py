@@ -105,30 +105,30 @@ async def known_parameters(request: HTTPConnection) -> None:
     """
     if not request.url.path.startswith("/v1/") or not request.query_params:
         return
-    known = sorted(_query_names(request.scope["route"]))
-    found = [
+    names = sorted(_query_names(request.scope["route"]))
+    findings = [
         {
             "path": f"/query/{name}",
-            "message": f"there is no such parameter{suggestion(name, known)}",
+            "message": f"there is no such parameter{suggestion(name, names)}",
             "code": "request.unknown_parameter",
             "params": [name],
         }
         for name in request.query_params
-        if name not in (*known, PARAMETER)
+        if name not in (*names, PARAMETER)
     ]
-    if found:
-        has = f" This operation has {', '.join(known)}." if known else " This operation has none."
-        detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
-        raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=found)
+    if findings:
+        has = f" This operation has {', '.join(names)}." if names else " This operation has none."
+        detail = "; ".join(f"{each['path']}: {each['message']}" for each in findings)
+        raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=findings)
 
 
 def _query_names(route: APIRoute) -> frozenset[str]:
     names: set[str] = set()
-    left = [route.dependant]
-    while left:
-        dependant = left.pop()
+    waiting = [route.dependant]
+    while waiting:
+        dependant = waiting.pop()
         names.update(parameter.alias for parameter in dependant.query_params)
-        left.extend(dependant.dependencies)
+        waiting.extend(dependant.dependencies)
     return frozenset(names)
 
 

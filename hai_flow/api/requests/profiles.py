@@ -43,9 +43,9 @@ def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: st
         return msgspec.structs.replace(profile, reader=None, redaction="", personal=None)
     id = UUID(str(run_id))
     mask = access.mask(id)
-    kept = "" if access.sees_conversation(id) else CONVERSATION
+    redaction = "" if access.sees_conversation(id) else CONVERSATION
     personal = None if mask is None else mask.personal
-    return msgspec.structs.replace(profile, reader=access.reader(id), redaction=kept, personal=personal)
+    return msgspec.structs.replace(profile, reader=access.reader(id), redaction=redaction, personal=personal)
 
 
 # The defaults of HAI streams. A profile leaves them out, so that equal streams have equal profiles.
@@ -81,5 +81,5 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
 async def seen_by(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
     """How the caller sees each of the events after `after`; None: not at all."""
     profile = _log_profile(access, row)
-    kept = profile.redaction or profile.personal is not None
-    return seeing(profile, await access.state_of(row, after) if kept else RunState(str(row.id)))
+    is_restricted = profile.redaction or profile.personal is not None
+    return seeing(profile, await access.state_of(row, after) if is_restricted else RunState(str(row.id)))

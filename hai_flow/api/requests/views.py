@@ -95,10 +95,10 @@ def error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
     """A failure as REST shows it: times as texts."""
     if error is None:
         return None
-    shown = {**error, "at": _ms(error.get("at"))}
+    view = {**error, "at": _ms(error.get("at"))}
     if "cause" in error:
-        shown["cause"] = error_view(error["cause"])
-    return shown
+        view["cause"] = error_view(error["cause"])
+    return view
 
 
 def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
@@ -175,13 +175,13 @@ def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Jso
 def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
     """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
     otherwise. `pending` is already without the personal values that are kept from them."""
-    asked, opened = item.asked, pending.opened
+    row, opened = item.asked, pending.opened
     if not sees_all and not item.shows_evidence:
         opened = opened_without_evidence(opened)
     return {
-        "run_id": str(asked.run_id),
-        "workflow": asked.workflow_name,
-        "started_by": asked.started_by,
+        "run_id": str(row.run_id),
+        "workflow": row.workflow_name,
+        "started_by": row.started_by,
         "status": "open",
         "opened_at": _ms(item.opened.at),
         **_opened_view(opened),
@@ -189,14 +189,14 @@ def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
         "on_behalf_of": list(item.for_others),
         "needed": needed(pending) if opened.kind in ("approve", "gate") else None,
-        "claimed_by": asked.claimed_by if asked.claimed_until is not None else None,
-        "claimed_until": time_of(asked.claimed_until),
+        "claimed_by": row.claimed_by if row.claimed_until is not None else None,
+        "claimed_until": time_of(row.claimed_until),
     }
 
 
 def decided_view(decided: Decided) -> dict[str, Json]:
     """A decision of a person."""
-    opened, said = decode_pending(decided.opened), msgspec.json.decode(decided.said)
+    opened, answer = decode_pending(decided.opened), msgspec.json.decode(decided.said)
     return {
         "id": decided.pending_id,
         "run_id": str(decided.run_id),
@@ -204,10 +204,10 @@ def decided_view(decided: Decided) -> dict[str, Json]:
         "kind": opened.kind,
         "title": opened.title,
         "decision": decided.decision,
-        "reason": said.get("reason"),
+        "reason": answer.get("reason"),
         "by": decided.principal,
         "on_behalf_of": decided.on_behalf_of,
-        "via": said.get("via", "rest"),
+        "via": answer.get("via", "rest"),
         "at": time_of(decided.at),
         "status": decided.status,
     }
@@ -312,12 +312,12 @@ def _steps_view(state: RunState) -> dict[str, Json]:
     for path, step in sorted(state.steps.items()):
         if not path:
             continue
-        shown: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
+        view: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
         if step.status == "finished" or step.approval is not None or step.given:
-            shown["output"] = step.output
+            view["output"] = step.output
         if step.error is not None:
-            shown["error"] = error_view(msgspec.to_builtins(step.error))
-        steps[path] = shown
+            view["error"] = error_view(msgspec.to_builtins(step.error))
+        steps[path] = view
     return steps
 
 
@@ -325,7 +325,7 @@ def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
     """The differences of `after` from `before`, two moments of a run."""
     was, now = _steps_view(before), _steps_view(after)
     changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
-    asked = sorted(
+    ids = sorted(
         (id for id in {*before.pendings, *after.pendings} if _asked(before, id) != _asked(after, id)),
         key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
     )
@@ -334,18 +334,18 @@ def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
         "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
         "state": list[Json](difference(before.state, after.state)),
         "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
-        "pendings": {id: {"from": _asked(before, id), "to": _asked(after, id)} for id in asked},
+        "pendings": {id: {"from": _asked(before, id), "to": _asked(after, id)} for id in ids},
     }
 
 
 def _asked(state: RunState, id: str) -> Json:
     """A question as it stood then; None: it was not asked yet."""
-    known = state.pendings.get(id)
-    if known is None:
+    pending = state.pendings.get(id)
+    if pending is None:
         return None
-    votes = [{"by": vote.by, "decision": vote.decision} for vote in known.votes]
-    title, path = known.opened.title, known.opened.path
-    return {"path": path, "title": title, "status": known.status, "by": known.by, "votes": votes}
+    votes = [{"by": vote.by, "decision": vote.decision} for vote in pending.votes]
+    title, path = pending.opened.title, pending.opened.path
+    return {"path": path, "title": title, "status": pending.status, "by": pending.by, "votes": votes}
 
 
 def message_view(message: MessageState) -> dict[str, Json]:
@@ -385,13 +385,13 @@ def queued_message_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]
 
 def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
-    shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
+    view = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
     if isinstance(entry, ToolCallState):
         call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
         is_cut = entry.error == ABORTED
-        return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call, "aborted": is_cut}
-    said = {"kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
-    return {**shown, **said, "aborted": entry.aborted}
+        return {**view, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call, "aborted": is_cut}
+    content = {"kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+    return {**view, **content, "aborted": entry.aborted}
 
 
 def key_view(key: Key) -> dict[str, Json]:

@@ -128,13 +128,13 @@ async def _build(sources: Path) -> str:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await process.communicate()
+        _, output = await process.communicate()
     except asyncio.CancelledError:
         process.terminate()
         raise
     if process.returncode:
-        log.warning("console_not_built", error=said.decode(errors="replace"))
-        return said.decode(errors="replace") or "it ended without a word"
+        log.warning("console_not_built", error=output.decode(errors="replace"))
+        return output.decode(errors="replace") or "it ended without a word"
     return ""
 
 
@@ -168,10 +168,10 @@ def _being_built() -> Response:
 
 
 def _failed(fault: str) -> Response:
-    shown = html.escape(fault[-4000:])
+    excerpt = html.escape(fault[-4000:])
     return _page(
         "The console could not be built",
-        f"<pre>{shown}</pre><p>Load this page again to try again. The API works without it.</p>",
+        f"<pre>{excerpt}</pre><p>Load this page again to try again. The API works without it.</p>",
         503,
     )
 

@@ -60,8 +60,8 @@ async def follow(
     for each in topic or ():
         access.require(_RIGHTS[each])
     topics = [each for each in _RIGHTS if (each in topic if topic else access.principal.may(_RIGHTS[each]))]
-    wanted = _Wanted(limit, None if status is None else tuple(status))
-    sources: dict[str, live_lists.Source] = {each: _source(each, access, wanted) for each in topics}
+    selection = _Wanted(limit, None if status is None else tuple(status))
+    sources: dict[str, live_lists.Source] = {each: _source(each, access, selection) for each in topics}
 
     async def begin() -> Pieces:
         return _news(access, sources, _known(last_event_id))
@@ -118,10 +118,10 @@ def _news(access: Access, sources: Mapping[str, live_lists.Source], known: dict[
 
     async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
         for topic in sources:
-            shown = await reader.read(topic)
-            now = shown.items
-            if known.get(topic) != shown.print:
-                known[topic] = shown.print
+            listed = await reader.read(topic)
+            now = listed.items
+            if known.get(topic) != listed.print:
+                known[topic] = listed.print
                 if topic in before:
                     changed, gone = live_lists.changes(before[topic], now)
                     yield live_lists.piece(topic, _id(known), {"changed": changed, "gone": gone})

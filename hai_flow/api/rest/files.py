@@ -91,13 +91,13 @@ async def upload_file(
     bytes are not those of Content-Digest. The same bytes again are the same file."""
     access = access.somewhere
     files = access.files
-    media_type, wanted = _media_type(request), _wanted(content_digest)
+    media_type, digest = _media_type(request), _wanted(content_digest)
     if declared_bytes(request) > files.bytes_max:
         raise too_large(files.bytes_max)
     with access.admission.upload(peer_of(request.scope)):
         pieces = arriving(request, UPLOAD_SECONDS)
         file = await files.take(
-            access.tenant, access.principal.id, pieces, name=name, media_type=media_type, wanted=wanted
+            access.tenant, access.principal.id, pieces, name=name, media_type=media_type, wanted=digest
         )
         await _repeat(access, file)
     response.headers["Location"] = f"/v1/files/{file_id(file.sha256)}"
@@ -121,19 +121,19 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
     answer = await gathered(access, lambda cell: _find(cell, digest))
-    access, found = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
-    if found is None and answer.missing:
+    access, stored = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
+    if stored is None and answer.missing:
         raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
-    if found is None:
+    if stored is None:
         raise unknown(file)
-    span = _span(request, found)
-    pieces = access.files.read(found, *(span or (0, found.size)))
+    span = _span(request, stored)
+    pieces = access.files.read(stored, *(span or (0, stored.size)))
     try:
         first = await anext(pieces, b"")
     except MissingContent as error:
         log.error("file_content_missing", file=file, error=str(error))
         raise Rejected(503, "file_unavailable", "what the file holds is not where it should be; see the log.") from None
-    return _Download(found, span, first, pieces, access.settings.follower_stall_seconds)
+    return _Download(stored, span, first, pieces, access.settings.follower_stall_seconds)
 
 
 async def _repeat(access: Access, file: File) -> None:
@@ -155,20 +155,20 @@ async def _repeat(access: Access, file: File) -> None:
 
 
 async def _find(access: Access, digest: bytes | None) -> File | None:
-    found = await access.files.find(access.tenant, access.uploader, digest, access.viewer)
-    if found is None and digest is not None and access.viewer is not None:
-        found = await _shown_to(access, digest)
-    return found
+    stored = await access.files.find(access.tenant, access.uploader, digest, access.viewer)
+    if stored is None and digest is not None and access.viewer is not None:
+        stored = await _shown_to(access, digest)
+    return stored
 
 
 async def _shown_to(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
-    found = await access.files.find(access.tenant, access.principal.id, digest)
-    for run_id in [] if found is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
+    stored = await access.files.find(access.tenant, access.principal.id, digest)
+    for run_id in [] if stored is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
         state = await access.find_state(run_id)
-        asked = () if state is None else access.seen(state).questions.values()
-        if any(digest in files_in(msgspec.json.encode(each.opened)) for each in asked):
-            return found
+        questions = () if state is None else access.seen(state).questions.values()
+        if any(digest in files_in(msgspec.json.encode(each.opened)) for each in questions):
+            return stored
     return None
 
 
@@ -223,21 +223,21 @@ class _Download(Response):
 
 def _media_type(request: Request) -> str:
     """Raises Rejected 415."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given and not MEDIA_TYPE.fullmatch(given):
+    header = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if header and not MEDIA_TYPE.fullmatch(header):
         raise Rejected(
-            415, "body.media_type", f"expected a media type like image/png as Content-Type, found {given[:60]!r}."
+            415, "body.media_type", f"expected a media type like image/png as Content-Type, found {header[:60]!r}."
         )
-    return given or BYTES
+    return header or BYTES
 
 
 def _wanted(digest: str | None) -> bytes | None:
     """Raises Rejected 422."""
     if digest is None:
         return None
-    found = _DIGEST.fullmatch(digest)
+    match = _DIGEST.fullmatch(digest)
     try:
-        sha256 = base64.b64decode(found[1], validate=True) if found else b""
+        sha256 = base64.b64decode(match[1], validate=True) if match else b""
     except binascii.Error:
         sha256 = b""
     if len(sha256) != 32:
@@ -247,10 +247,10 @@ def _wanted(digest: str | None) -> bytes | None:
 
 def _span(request: Request, file: File) -> tuple[int, int] | None:
     """The one range that is asked for, `[from, to)`; None: all of it. Raises Rejected 416."""
-    found = _RANGE.fullmatch(request.headers.get("range", ""))
-    if found is None or found[0] == "bytes=-" or request.headers.get("if-range", _etag(file)) != _etag(file):
+    match = _RANGE.fullmatch(request.headers.get("range", ""))
+    if match is None or match[0] == "bytes=-" or request.headers.get("if-range", _etag(file)) != _etag(file):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         start, end = max(0, file.size - int(last)), file.size
     else:

@@ -43,8 +43,8 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     if place is not None and place[0] > POSITION_MAX:
         raise bad_cursor()
     after = ("", 0) if place is None else (place[1], place[0])
-    found = await triggers.list_schedules(access.reads, access.tenant, limit=limit + 1, after=after)
-    rows, following = cut(found, limit, lambda row: encode_place(row.position, row.workflow_name))
+    listed = await triggers.list_schedules(access.reads, access.tenant, limit=limit + 1, after=after)
+    rows, following = cut(listed, limit, lambda row: encode_place(row.position, row.workflow_name))
     return {
         "items": [await _view(access, row) for row in rows],
         "next_cursor": following,

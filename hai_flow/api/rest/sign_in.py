@@ -95,22 +95,22 @@ def _known(request: Request) -> KnownIdentity:
 
 def _issuers(request: Request) -> list[Issuer]:
     """The issuers that browsers can sign in with. Raises Rejected 404 where there is none."""
-    found = [each for each in _known(request).issuers if each.client is not None]
-    if not found or request.app.state.settings.public_url is None:
+    issuers = [each for each in _known(request).issuers if each.client is not None]
+    if not issuers or request.app.state.settings.public_url is None:
         detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."
         raise Rejected(404, "sign_in_none", f"browsers can't sign in here: {detail}")
-    return found
+    return issuers
 
 
 def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, str]:
     """The issuer of this name (None: the first one), and the address to which it sends browsers back. Each issuer has
     an address of its own, so that none can send a code that another one gave. Raises Rejected 404."""
-    found = _issuers(request)
-    issuer = next((each for each in found if name in (None, each.name)), None)
+    issuers = _issuers(request)
+    issuer = next((each for each in issuers if name in (None, each.name)), None)
     if issuer is None:
         raise Rejected(404, "sign_in_none", f"browsers can't sign in with an issuer {str(name)[:60]!r} here.")
     back = f"{request.app.state.settings.public_url.rstrip('/')}/sign-in/callback"
-    return _known(request), issuer, back if issuer is found[0] else f"{back}/{quote(issuer.name, safe='')}"
+    return _known(request), issuer, back if issuer is issuers[0] else f"{back}/{quote(issuer.name, safe='')}"
 
 
 @router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
@@ -121,10 +121,10 @@ async def begin_sign_in(
     if issuer is None and len(_issuers(request)) > 1:
         return _choice(_issuers(request), return_to)
     _, chosen, redirect_uri = _issuer(request, issuer)
-    begun = oidc.begin(chosen, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
-    response = RedirectResponse(begun.location, 302)
+    sign_in = oidc.begin(chosen, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
+    response = RedirectResponse(sign_in.location, 302)
     response.set_cookie(
-        oidc.COOKIE, begun.remembered, max_age=oidc.SECONDS, path="/", secure=True, httponly=True, samesite="lax"
+        oidc.COOKIE, sign_in.remembered, max_age=oidc.SECONDS, path="/", secure=True, httponly=True, samesite="lax"
     )
     return response
 
@@ -169,8 +169,8 @@ async def finish_sign_in(
 async def show_link(link: str) -> Response:
     """A page with a button. Opening a link alone signs in no browser: programs that check links open them, too."""
     action = html.escape(LINK_PATH + quote(link, safe=""))
-    said = "<p>This link signs this browser in, once.</p>"
-    return _page("Sign in", f'{said}<form method="post" action="{action}"><button>Sign in</button></form>')
+    text = "<p>This link signs this browser in, once.</p>"
+    return _page("Sign in", f'{text}<form method="post" action="{action}"><button>Sign in</button></form>')
 
 
 @router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)

@@ -84,22 +84,22 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
     if (retired := await access.catalog.retirement(access.tenant, after)) is not None:
         raise retired
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     more = False
-    async for there, run in _chosen(access, name, body.runs):
+    async for cell, run in _chosen(access, name, body.runs):
         if run.workflow != old.sha256:
             if body.runs is not None and run.workflow != new.sha256:
                 raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
             if body.runs is None:
                 continue
-        if len(found) == RUNS_MAX:
+        if len(results) == RUNS_MAX:
             more = True
             break
         if body.dry_run:
-            found.append(await _examined(there, run, before, after, body.map))
+            results.append(await _examined(cell, run, before, after, body.map))
         else:
-            found.append(await _migrated(there, run, new, after, body.map, key))
-    return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": found, "more": more}
+            results.append(await _migrated(cell, run, new, after, body.map, key))
+    return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": results, "more": more}
 
 
 def _version(stored: Workflow) -> dict[str, Any]:
@@ -115,23 +115,23 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
     """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
-            there = await access.at_run(UUID(id)) if is_run_id(id) else access
-            yield there, await there.run(id)
+            cell = await access.at_run(UUID(id)) if is_run_id(id) else access
+            yield cell, await cell.run(id)
         return
-    for there in access.everywhere:
+    for cell in access.everywhere:
         before = None
         while True:
             page = await run_lists.list_runs(
-                there.reads,
-                there.tenant,
+                cell.reads,
+                cell.tenant,
                 limit=_PAGE,
                 statuses=_ACTIVE,
                 workflow=name,
                 before=before,
-                viewer=there.viewer,
+                viewer=cell.viewer,
             )
             for run in page:
-                yield there, run
+                yield cell, run
             if len(page) < _PAGE:
                 break
             before = (page[-1].created_at, page[-1].id)

@@ -69,8 +69,8 @@ async def publish_workflow(
 async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
     checked."""
-    found = await check_beside_loop(access, check_workflow, source, "<workflow>")
-    findings = [finding.as_dict() for finding in found]
+    checked = await check_beside_loop(access, check_workflow, source, "<workflow>")
+    findings = [finding.as_dict() for finding in checked]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
 
 
@@ -98,8 +98,8 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     """The latest version of each workflow, by name."""
     place = decode_place(cursor)
     after = "" if place is None else place[1]
-    found = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
-    rows, following = cut(found, limit, lambda row: encode_place(0, row.name))
+    listed = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
+    rows, following = cut(listed, limit, lambda row: encode_place(0, row.name))
     return {
         "items": [workflow_view(each) for each in rows],
         "next_cursor": following,

@@ -53,15 +53,15 @@ def list_records(
         run_id = None if run is None else await api.run_id(run)
         return await api.items("/v1/audit", limit, principal=by, act=act, run_id=run_id)
 
-    found = ask(server, as_json, work)
+    items = ask(server, as_json, work)
     if as_json:
-        print_json({"items": found})
-    elif not found:
+        print_json({"items": items})
+    elif not items:
         say("Nothing is recorded.")
     else:
         rows = [
             (moment(each["at"]), each["by"] or "?", each["act"], each["subject"] or "", each["run_id"] or "")
-            for each in found
+            for each in items
         ]
         out().table(rows, heads=("when", "who", "what", "to what", "run"))
 
@@ -87,18 +87,20 @@ def verify(
 
     An end that was cut off, or a chain that was made anew, shows only against an anchor that was kept elsewhere.
     """
-    known = list(_read_anchors(anchors or []))
+    anchors_read = list(_read_anchors(anchors or []))
     if file is not None and logs:
         raise UsageError("expected --logs without --file: an export has no logs.")
     if file is not None:
-        found = _verify_file(file, known)
+        results = _verify_file(file, anchors_read)
     else:
-        found = over_database(data_dir, lambda connection: _verify_database(connection, tenant, known, logs=logs))
-    for name, verified in found:
+        results = over_database(
+            data_dir, lambda connection: _verify_database(connection, tenant, anchors_read, logs=logs)
+        )
+    for name, verified in results:
         _tell(name, verified, as_json)
-    if not found and not as_json:
+    if not results and not as_json:
         say("Nothing is recorded.")
-    if any(verified.faults for _, verified in found):
+    if any(verified.faults for _, verified in results):
         raise typer.Exit(FAILED)
 
 
@@ -167,8 +169,8 @@ def forget(
         typer.confirm(f"Nobody can undo this. Forget {principal} of the tenant {tenant}?", abort=True)
 
     async def work(connection: Any) -> erasure.Forgotten:
-        (found,) = await _names(connection, tenant)
-        return await erasure.forget(connection, found, principal, by=BY)
+        (tenant_id,) = await _names(connection, tenant)
+        return await erasure.forget(connection, tenant_id, principal, by=BY)
 
     done = over_database(data_dir, work)
     if as_json:
@@ -193,8 +195,8 @@ def _tell(name: str, verified: Verified, as_json: bool) -> None:
     end = verified.end
     if as_json:
         faults = [{"n": fault.n, "code": fault.code, "message": fault.message} for fault in verified.faults]
-        shown = {"name": name, "tenant": str(end.tenant), "n": end.n, "hash": end.hash, "waiting": verified.waiting}
-        print_json({**shown, "faults": faults})
+        summary = {"name": name, "tenant": str(end.tenant), "n": end.n, "hash": end.hash, "waiting": verified.waiting}
+        print_json({**summary, "faults": faults})
         return
     waits = f"; {plural(verified.waiting, 'record')} behind it not sealed yet" if verified.waiting else ""
     say(f"{name}: {plural(end.n, 'record')}, the chain ends with {end.hash[:16]}{waits}.")
@@ -210,13 +212,13 @@ async def _verify_database(
     names = await _names(connection, tenant)
     if tenant is None:
         names |= {each.tenant: str(each.tenant) for each in known if each.tenant not in names}
-    found = [(names[each], await audit.verify(connection, each, known)) for each in sorted(names)]
+    results = [(names[each], await audit.verify(connection, each, known)) for each in sorted(names)]
     if not logs:
-        return found
+        return results
     checked = [(await log_chain.verify_logs(connection, each)).faults for each in sorted(names)]
     return [
         (name, verified._replace(faults=[*verified.faults, *more]))
-        for (name, verified), more in zip(found, checked, strict=True)
+        for (name, verified), more in zip(results, checked, strict=True)
     ]
 
 
@@ -231,7 +233,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
             erasings[tenant].insert(0, (link.record, link.details))  # the newest first
     for anchor in known:
         erasings.setdefault(anchor.tenant, [])
-    verifiers = {tenant: Verifier(tenant, accounted(found), known) for tenant, found in erasings.items()}
+    verifiers = {tenant: Verifier(tenant, accounted(details), known) for tenant, details in erasings.items()}
     faults: dict[UUID, list[Fault]] = {tenant: [] for tenant in verifiers}
     for tenant, link in _links_of(file):
         faults[tenant] += verifiers[tenant].check(link)
@@ -289,9 +291,9 @@ async def _names(connection: Any, tenant: str | None) -> dict[UUID, str]:
     from hai_flow.store.identity import tenants
 
     if tenant is not None:
-        found = await tenants.find_tenant(connection, tenant)
-        if found is None:
+        row = await tenants.find_tenant(connection, tenant)
+        if row is None:
             raise UsageError(f"there is no tenant {tenant!r}.")
-        return {found.id: found.name}
+        return {row.id: row.name}
     named = {each.id: each.name for each in await tenants.list_tenants(connection)}
     return {each: named.get(each, str(each)) for each in await audit.tenants(connection)}

@@ -37,15 +37,15 @@ def cells(context: typer.Context) -> None:
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
     cells = all_cells(load_settings(data_dir=data_dir))
-    found = over_database(data_dir, lambda connection: _looked_at(cells, connection))
+    items = over_database(data_dir, lambda connection: _looked_at(cells, connection))
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
     else:
         rows = [
-            (each["name"], str(each["number"]), each["place"], str(each["tenants"]), *_shown(each)) for each in found
+            (each["name"], str(each["number"]), each["place"], str(each["tenants"]), *_shown(each)) for each in items
         ]
         out().table(rows, heads=("name", "number", "place", "tenants", "runs", "bytes", "state"))
-    if any(each["fault"] is not None for each in found):
+    if any(each["fault"] is not None for each in items):
         raise typer.Exit(FAILED)
 
 
@@ -54,19 +54,19 @@ async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, 
     from hai_flow.store.ops import health
 
     lodgers = await tenants.lodgers(home)
-    found: list[dict[str, Json]] = []
+    items: list[dict[str, Json]] = []
     for cell in cells:
-        seen: dict[str, Json] = {"runs": None, "bytes": None, "fault": None}
+        facts: dict[str, Json] = {"runs": None, "bytes": None, "fault": None}
         try:
             async with connected_to(cell, home) as connection:
-                seen["runs"], seen["bytes"] = await health.extent(connection)
+                facts["runs"], facts["bytes"] = await health.extent(connection)
         except StoreError as error:
-            seen["fault"] = str(error)
+            facts["fault"] = str(error)
         place = "HAI_FLOW_DATABASE_URL" if cell.number == 0 else cell.shown
-        found.append(
-            {"name": cell.name, "number": cell.number, "place": place, "tenants": lodgers.get(cell.number, 0), **seen}
+        items.append(
+            {"name": cell.name, "number": cell.number, "place": place, "tenants": lodgers.get(cell.number, 0), **facts}
         )
-    return found
+    return items
 
 
 def _shown(cell: dict[str, Any]) -> tuple[str, str, str]:
@@ -102,14 +102,14 @@ def add(
     if number > CELLS_MAX:
         raise HaiFlowError(f"there are as many cells as there can be: {CELLS_MAX}.")
     entry = Entry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
-    written = _written(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
-    known = variables(each.url_from for each in written.cells.values() if each.url_from)
-    places, faults = places_of(written, settings, known)
+    new_file = _written(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
+    environment = variables(each.url_from for each in new_file.cells.values() if each.url_from)
+    places, faults = places_of(new_file, settings, environment)
     if faults:
         raise UsageError(f"{faults[0]}.")
     cell = next(each for each in places if each.number == number)
     asyncio.run(_make(cell))
-    _write(settings.cells, written)
+    _write(settings.cells, new_file)
     say(f"The cell {name} is there: {cell.shown}. Start the processes again, so that they know it.", "green")
 
 

@@ -34,8 +34,8 @@ def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
     """
     from hai_flow.runtime.ops.doctor import away
 
-    with places(load_settings(data_dir=data_dir), cell) as found:
-        visits = asyncio.run(through(found, _examined, alone=len(found) == 1))
+    with places(load_settings(data_dir=data_dir), cell) as chosen:
+        visits = asyncio.run(through(chosen, _examined, alone=len(chosen) == 1))
     checks = [
         (each.cell, check)
         for each in visits

@@ -62,10 +62,10 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
     from hai_flow.store.cells.cells import HOME_NAME
 
     others = cells_of(settings)
-    known = [HOME_NAME, *(cell.name for cell in others)]
-    if wanted is not None and wanted not in known:
-        raise UsageError(f"--cell: expected one of {', '.join(known)}, found {wanted!r:.60}.")
-    found = [
+    names = [HOME_NAME, *(cell.name for cell in others)]
+    if wanted is not None and wanted not in names:
+        raise UsageError(f"--cell: expected one of {', '.join(names)}, found {wanted!r:.60}.")
+    other_places = [
         Place(
             name=cell.name,
             number=cell.number,
@@ -78,10 +78,10 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
         if wanted in (None, cell.name)
     ]
     if wanted not in (None, HOME_NAME):
-        yield found
+        yield other_places
         return
     with open_database(settings, make=False) as database:
-        yield [Place(name=HOME_NAME, number=HOME, database=database, settings=settings), *found]
+        yield [Place(name=HOME_NAME, number=HOME, database=database, settings=settings), *other_places]
 
 
 async def through(
@@ -107,7 +107,7 @@ def visit(
     wanted: str | None,
     work: Callable[[Place, Connection], Awaitable[Result]],
     *,
-    chosen: Callable[[Sequence[Place]], Sequence[Place]] = lambda found: found,
+    chosen: Callable[[Sequence[Place]], Sequence[Place]] = lambda all_places: all_places,
 ) -> list[Visit[Result]]:
     """The result of `work` over a session of its own in the cell, or in all that are `chosen`. Raises StoreError if
     there is one cell alone, and it does not answer."""
@@ -116,8 +116,8 @@ def visit(
         async with session(place) as connection:
             return await work(place, connection)
 
-    with places(load_settings(data_dir=data_dir), wanted) as found:
-        cells = chosen(found)
+    with places(load_settings(data_dir=data_dir), wanted) as all_places:
+        cells = chosen(all_places)
         return asyncio.run(through(cells, over, alone=len(cells) == 1))
 
 

@@ -83,7 +83,7 @@ def create(
     async def here(connection: Connection, of: Any) -> Json:
         expires_at = None if lasts is None else datetime.now(UTC) + lasts
         async with connection.transaction():
-            made, text = await store.create_key(
+            row, text = await store.create_key(
                 connection,
                 of,
                 principal,
@@ -94,21 +94,21 @@ def create(
                 expires_at=expires_at,
                 speaks_for=speaks_for,
             )
-            given = {"principal": principal, "given_roles": list(roles), "speaks_for": made.speaks_for}
-            await record(connection, of, "key.created", f"key:{made.id}", **given)
-        return {**_view(made), "key": text}
+            details = {"principal": principal, "given_roles": list(roles), "speaks_for": row.speaks_for}
+            await record(connection, of, "key.created", f"key:{row.id}", **details)
+        return {**_view(row), "key": text}
 
     async def there(api: Server) -> Json:
         body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
         body |= {"speaks_for": list(speaks_for)} if speaks_for else {}
         return await api.post("/v1/keys", body if lasts is None else {**body, "expires_in": int(lasts.total_seconds())})
 
-    made = _done(server, tenant, data_dir, as_json, here, there)
+    result = _done(server, tenant, data_dir, as_json, here, there)
     if as_json:
-        print_json(made)
+        print_json(result)
         return
-    note(f"The key {made['id']} of {principal}; it is shown this once:")
-    say(made["key"])
+    note(f"The key {result['id']} of {principal}; it is shown this once:")
+    say(result["key"])
 
 
 def names_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -127,8 +127,8 @@ def names_of(names: Sequence[str]) -> tuple[str, ...]:
 def roles_of(names: Sequence[str]) -> tuple[str, ...]:
     """The roles of these names. `owner` stands for all roles of a first administrator: it is none itself, so
     it opens nothing to people whose workflows have a role of that name. Raises UsageError."""
-    whole = [role for each in names_of(names) for role in (OWNER if each == "owner" else (each,))]
-    return tuple(dict.fromkeys(whole))
+    expanded = [role for each in names_of(names) for role in (OWNER if each == "owner" else (each,))]
+    return tuple(dict.fromkeys(expanded))
 
 
 def _doubt(roles: Sequence[str]) -> None:
@@ -159,11 +159,11 @@ def list_keys(
     async def there(api: Server) -> list[Json]:
         return await api.items("/v1/keys", None)
 
-    found = _done(server, tenant, data_dir, as_json, here, there)
+    items = _done(server, tenant, data_dir, as_json, here, there)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("No keys.")
         return
     rows = [
@@ -175,7 +175,7 @@ def list_keys(
             Styled("revoked", "red") if each["revoked_at"] else moment(each["expires_at"]) or "never",
             moment(each["used_at"]),
         )
-        for each in found
+        for each in items
     ]
     out().table(rows, heads=("key", "who", "roles", "name", "expires", "last used"))
 
@@ -251,7 +251,7 @@ async def find_tenant_and(
 ) -> Result:
     from hai_flow.store.identity import tenants
 
-    found = await tenants.find_tenant(connection, name)
-    if found is None:
+    row = await tenants.find_tenant(connection, name)
+    if row is None:
         raise HaiFlowError(f"there is no tenant {name!r}.")
-    return await work(connection, found.id)
+    return await work(connection, row.id)

@@ -35,20 +35,20 @@ def wanted_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
     """The cells of these names, each once. Raises UsageError for a name that no cell has."""
     if not names:
         return []
-    known = {cell.name: cell for cell in all_cells(load_settings(data_dir=data_dir))}
+    by_name = {cell.name: cell for cell in all_cells(load_settings(data_dir=data_dir))}
     for name in names:
-        if name not in known:
-            raise UsageError(f"--cell: expected one of {', '.join(known)}, found {name!r:.60}.")
-    return [known[name] for name in dict.fromkeys(names)]
+        if name not in by_name:
+            raise UsageError(f"--cell: expected one of {', '.join(by_name)}, found {name!r:.60}.")
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:
     """The cells of these numbers. Raises HaiFlowError for one that the settings do not name."""
-    known = {cell.number: cell for cell in all_cells(load_settings(data_dir=data_dir))}
+    by_number = {cell.number: cell for cell in all_cells(load_settings(data_dir=data_dir))}
     for number in numbers:
-        if number not in known:
+        if number not in by_number:
             raise HaiFlowError(f"HAI_FLOW_CELLS names no cell {number}, where something may live.")
-    return [known[number] for number in numbers]
+    return [by_number[number] for number in numbers]
 
 
 @contextlib.asynccontextmanager

@@ -43,15 +43,15 @@ def restored(
     """
     if confirm and nothing_lost:
         raise UsageError("expected one of --confirm and --nothing-lost.")
-    with places(load_settings(data_dir=data_dir), cell) as found:
-        several = len(found) > 1
+    with places(load_settings(data_dir=data_dir), cell) as chosen:
+        several = len(chosen) > 1
         if nothing_lost and several:
             raise UsageError("--nothing-lost: expected --cell as well: which database was moved.")
 
         async def look(place: Place) -> dict[str, Any]:
             return await _looked_after(place, confirm=confirm, nothing_lost=nothing_lost)
 
-        visits = asyncio.run(through(found, look, alone=not several))
+        visits = asyncio.run(through(chosen, look, alone=not several))
     reports = {each.cell: each.found or {"fault": each.fault} for each in visits}
     if as_json:
         first, *others = reports
@@ -79,9 +79,9 @@ async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> d
     try:
         await demand_schema(database)
         witness = None if settings.witness is None else Witness(settings.witness)
-        known = await database_history.current(connection)
-        seen = None if witness is None else await witness.read(known.database)
-        state = await restore.state_of(connection, seen)
+        history = await database_history.current(connection)
+        beat = None if witness is None else await witness.read(history.database)
+        state = await restore.state_of(connection, beat)
         report = _state(state)
         if confirm and report["held"]:
             report |= await _confirmed(place, connection, state)
@@ -110,12 +110,12 @@ def _state(state: State) -> dict[str, Any]:
 async def _reviewed(connection: Connection) -> dict[str, Any]:
     from hai_flow.runtime import restore
 
-    found: list[Doubt] = []
+    doubtful: list[Doubt] = []
     safe = 0
     async for page in restore.doubts(connection):
-        found += [doubt for doubt in page if doubt.steps]
+        doubtful += [doubt for doubt in page if doubt.steps]
         safe += sum(not doubt.steps for doubt in page)
-    return {"may_repeat": [_view(doubt) for doubt in found], "safe": safe}
+    return {"may_repeat": [_view(doubt) for doubt in doubtful], "safe": safe}
 
 
 def _view(doubt: Doubt) -> dict[str, Any]:

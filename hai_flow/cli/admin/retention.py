@@ -95,21 +95,21 @@ def restore(
         raise UsageError("expected --archive URL, or an `archive` in the file of retention.")
     archive = archives.Archive(url)
     if not places:
-        found = archive.places()
+        listed = archive.places()
         if as_json:
-            print_json({"archives": found})
+            print_json({"archives": listed})
         else:
-            say("\n".join(found) or "There is no archive.")
+            say("\n".join(listed) or "There is no archive.")
         return
 
-    given = list(dict.fromkeys(places))
-    goes: dict[str, str | int] = {place: _cell_said(archive, place) for place in given}
+    chosen = list(dict.fromkeys(places))
+    goes: dict[str, str | int] = {place: _cell_said(archive, place) for place in chosen}
 
     def reached(found: Sequence[Place]) -> Sequence[Place]:
-        known = {each.number for each in found}
+        numbers = {each.number for each in found}
         why = "--cell leaves out" if cell is not None else f"{variable('cells')} does not name"
         for place, number in goes.items():
-            if isinstance(number, int) and number not in known:
+            if isinstance(number, int) and number not in numbers:
                 goes[place] = f"{place}: its runs live in the cell {number}, which {why}; nothing was restored."
         return [each for each in found if each.number in goes.values()]
 
@@ -118,16 +118,16 @@ def restore(
         return {place: await _brought_back(connection, archive, place, store=not dry_run) for place in mine}
 
     visits = visit(data_dir, cell, work, chosen=reached)
-    found = {place: each for visited in visits for place, each in (visited.found or {}).items()}
-    refusals = {place: said for place, said in goes.items() if isinstance(said, str)}
-    done = [(place, {**refusals, **found}[place]) for place in given if place in refusals or place in found]
+    listed = {place: each for visited in visits for place, each in (visited.found or {}).items()}
+    refusals = {place: reason for place, reason in goes.items() if isinstance(reason, str)}
+    done = [(place, {**refusals, **listed}[place]) for place in chosen if place in refusals or place in listed]
     if as_json:
-        shown = [{"archive": place, **_restored(each)} for place, each in done]
-        print_json({"restored": [] if dry_run else shown, "tried": shown if dry_run else [], **_away(visits)})
+        results = [{"archive": place, **_restored(each)} for place, each in done]
+        print_json({"restored": [] if dry_run else results, "tried": results if dry_run else [], **_away(visits)})
     else:
         _tell_restored(done, dry_run)
         tell_faults(visits)
-    if any(isinstance(each, str) for _, each in done) or len(done) < len(given):
+    if any(isinstance(each, str) for _, each in done) or len(done) < len(chosen):
         raise typer.Exit(FAILED)
 
 
@@ -137,10 +137,10 @@ def _cell_said(archive: Archive, place: str) -> str | int:
     from hai_flow.runtime.retention.archive import Damaged
 
     try:
-        said = archive.cell(place)
+        cell = archive.cell(place)
     except Damaged as damaged:
         return str(damaged)
-    return HOME if said is None else said
+    return HOME if cell is None else cell
 
 
 async def _brought_back(connection: Connection, archive: Archive, place: str, *, store: bool) -> Restored | str:
@@ -216,11 +216,11 @@ def _prune(
         return done
 
     visits = visit(data_dir, cell, work)
-    there = [each.found for each in visits if each.found is not None]
+    results = [each.found for each in visits if each.found is not None]
     away = any(each.fault is not None for each in visits)
-    if not there and not away:
+    if not results and not away:
         raise UsageError(f"there is no tenant {tenant!r}.")
-    _tell(visits, there, as_json, dry_run)
+    _tell(visits, results, as_json, dry_run)
     if away:
         raise typer.Exit(FAILED)
 
@@ -228,11 +228,11 @@ def _prune(
 def _tell(visits: Sequence[Visit[Pruned | None]], there: Sequence[Pruned], as_json: bool, dry_run: bool) -> None:
     from hai_flow.runtime.retention.prune import Pruned
 
-    whole = Pruned()
+    total = Pruned()
     for each in there:
-        whole.join(each)
+        total.join(each)
     if as_json:
-        print_json({"dry_run": dry_run, **_numbers(whole), **shown_cells(visits, _numbers)})
+        print_json({"dry_run": dry_run, **_numbers(total), **shown_cells(visits, _numbers)})
         return
     for visited in visits:
         if visited.found is not None:
@@ -261,10 +261,10 @@ def _policy(file: Path | None) -> Retention:
     """The file of retention. Raises SettingsError for mistakes, UsageError where there is none."""
     from hai_flow.runtime.settings import retention_of
 
-    found = retention_of(load_settings(retention=file))
-    if found is None:
+    retention = retention_of(load_settings(retention=file))
+    if retention is None:
         raise UsageError("expected --retention FILE, or HAI_FLOW_RETENTION (docs/retention.md).")
-    return found
+    return retention
 
 
 async def _tenants(connection: Any) -> dict[UUID, str]:

@@ -22,8 +22,8 @@ def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
 
     Exits with 1 if anything needs a person; these faults are listed at the end.
     """
-    with places(load_settings(data_dir=data_dir), cell) as found:
-        report = _report(asyncio.run(through(found, _of_cell, alone=len(found) == 1)))
+    with places(load_settings(data_dir=data_dir), cell) as chosen:
+        report = _report(asyncio.run(through(chosen, _of_cell, alone=len(chosen) == 1)))
     if as_json:
         print_json(report)
     else:
@@ -51,15 +51,15 @@ async def _of_cell(place: Place) -> dict[str, Any]:
     connection = await asyncpg.connect(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
     try:
         revision = await revisions.current(database.dsn)
-        known = revision is None or revision in revisions.known()
+        is_known = revision is None or revision in revisions.known()
         version = await connection.fetchval("SELECT current_setting('server_version')")
-        ours = revision == revisions.head() or not known
+        ours = revision == revisions.head() or not is_known
         era = await database_history.look(connection) if ours else None
         standing = await status.standing(connection) if ours else None
     finally:
         await connection.close()
     held = None if era is None else era.held or era.moved
-    schema = Schema(revision=revision, newest=revisions.head(), known=known, held=held)
+    schema = Schema(revision=revision, newest=revisions.head(), known=is_known, held=held)
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _shown(standing)),

@@ -55,11 +55,11 @@ def create(
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
     cells = wanted_cells(data_dir, cell or ())
-    made = over_database(data_dir, lambda connection: _create(connection, name, cells))
-    if made is None:
+    tenant = over_database(data_dir, lambda connection: _create(connection, name, cells))
+    if tenant is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
     if as_json:
-        print_json(_view(made))
+        print_json(_view(tenant))
     else:
         say(f"The tenant {name} is there.", "green")
 
@@ -83,12 +83,12 @@ def set_limits(
     """Limit a tenant, or choose the cells in which its threads begin. Processes apply it within seconds."""
     from urllib.parse import quote
 
-    said = {"runs_per_minute": runs_per_minute, "open_runs": open_runs, "followers": followers, "log_bytes": log_bytes}
-    changed: dict[str, Any] = {limit: _number(limit, text) for limit, text in said.items() if text is not None}
+    texts = {"runs_per_minute": runs_per_minute, "open_runs": open_runs, "followers": followers, "log_bytes": log_bytes}
+    changed: dict[str, Any] = {limit: _number(limit, text) for limit, text in texts.items() if text is not None}
     if cell and server is None:
         _settle(name, cell, data_dir, as_json, alone=not changed)
     elif not cell and not changed:
-        raise UsageError(f"expected --cell or a limit, one of {', '.join(map(_option, said))}.")
+        raise UsageError(f"expected --cell or a limit, one of {', '.join(map(_option, texts))}.")
     if not changed and server is None:
         return
     if cell and server is not None:
@@ -118,19 +118,19 @@ async def _set(connection: Connection, name: str, changed: dict[str, int | None]
 
 
 def _settle(name: str, cells: Sequence[str], data_dir: Path | None, as_json: bool, *, alone: bool) -> None:
-    wanted = wanted_cells(data_dir, cells)
-    settled = over_database(data_dir, lambda connection: _settled(connection, name, wanted, data_dir))
+    chosen = wanted_cells(data_dir, cells)
+    settled = over_database(data_dir, lambda connection: _settled(connection, name, chosen, data_dir))
     if as_json and alone:
         print_json(_view(settled))
     elif not as_json:
-        say(f"The tenant {name} lives in {_lives(settled, wanted, data_dir)}.", "green")
+        say(f"The tenant {name} lives in {_lives(settled, chosen, data_dir)}.", "green")
 
 
 def _lives(tenant: Tenant, wanted: Sequence[Cell], data_dir: Path | None) -> str:
     numbers = [cell.number for cell in wanted]
-    shown = ", ".join(cell.name for cell in wanted)
+    names = ", ".join(cell.name for cell in wanted)
     rest = ", ".join(cell.name for cell in cells_by_number(data_dir, tenant.cells) if cell.number not in numbers)
-    return f"{shown}; what it has in {rest} stays there, and nothing new begins there" if rest else shown
+    return f"{names}; what it has in {rest} stays there, and nothing new begins there" if rest else names
 
 
 async def _settled(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
@@ -158,8 +158,8 @@ async def _copy(cells: Sequence[Cell], connection: Connection, tenant: Tenant) -
 
     for place in cells:
         if place.number != HOME:
-            async with connected_to(place, connection) as there:
-                await store.copy_tenant(there, tenant)
+            async with connected_to(place, connection) as other:
+                await store.copy_tenant(other, tenant)
 
 
 def _option(limit: str) -> str:
@@ -181,11 +181,11 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
     """All tenants, with the limits that were set for them."""
     from hai_flow.store.identity import tenants as store
 
-    found = [_view(each) for each in over_database(data_dir, store.list_tenants)]
+    items = [_view(each) for each in over_database(data_dir, store.list_tenants)]
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    rows = [(each["name"], each["id"], moment(each["created_at"]), _shown(each["limits"])) for each in found]
+    rows = [(each["name"], each["id"], moment(each["created_at"]), _shown(each["limits"])) for each in items]
     out().table(rows, heads=("name", "id", "since", "limits"))
 
 
@@ -195,11 +195,11 @@ async def _create(connection: Connection, name: str, cells: Sequence[Cell]) -> T
 
     numbers = tuple(each.number for each in cells) or tenants.AT_HOME
     async with connection.transaction():
-        made = await tenants.create_tenant(connection, name, numbers)
-        if made is not None:
-            await _copy(cells, connection, made)
-            await record(connection, made.id, "tenant.created", f"tenant:{name}", name=name)
-    return made
+        tenant = await tenants.create_tenant(connection, name, numbers)
+        if tenant is not None:
+            await _copy(cells, connection, tenant)
+            await record(connection, tenant.id, "tenant.created", f"tenant:{name}", name=name)
+    return tenant
 
 
 def _view(tenant: Tenant) -> dict[str, Json]:

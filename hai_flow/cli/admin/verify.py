@@ -54,50 +54,50 @@ def verify(
         named = None if tenant is None else await _tenant(connection, tenant)
         if tenant is not None and named is None:
             return None
-        asked = Verifying(
+        request = Verifying(
             tenant=named,
             run_id=run_id,
             late=None if seconds is None else timedelta(seconds=seconds),
             pace=runs_a_second,
             limits=None if no_decide else bounds_of(place.settings),
         )
-        return await _verified(connection, asked, as_json)
+        return await _verified(connection, request, as_json)
 
     visits = visit(data_dir, cell, work, chosen=lambda cells: _with_run(cells, run_id))
     away = any(each.fault is not None for each in visits)
-    there = [each.found for each in visits if each.found is not None]
-    found = _all(there)
-    if not there and not away:
+    results = [each.found for each in visits if each.found is not None]
+    total = _all(results)
+    if not results and not away:
         raise UsageError(f"there is no tenant {tenant!r}.")
-    if run_id is not None and not found.runs and not found.unread and not away:
+    if run_id is not None and not total.runs and not total.unread and not away:
         raise UsageError(f"there is no run {run_id}.")
     if as_json:
-        print_json({**_shown(found), **shown_cells(visits, _shown)})
+        print_json({**_shown(total), **shown_cells(visits, _shown)})
     else:
         for each in visits if len(visits) > 1 else ():
             if each.found is not None:
                 _tell_end(each.found, f"cell {each.cell}: ")
         tell_faults(visits)
-        if len(there) == len(visits) == 1:
-            _tell_end(found)
-    if found.broken or away:
+        if len(results) == len(visits) == 1:
+            _tell_end(total)
+    if total.broken or away:
         raise typer.Exit(FAILED)
 
 
 def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
     """The cell that the run's id names, if it is one of these."""
-    said = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
-    return said or cells
+    named = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
+    return named or cells
 
 
 def _all(there: Sequence[Verified]) -> Verified:
     """The findings of several cells as one."""
     from hai_flow.runtime.ops.verify import Verified
 
-    whole = Verified()
+    total = Verified()
     for each in there:
-        whole.join(each)
-    return whole
+        total.join(each)
+    return total
 
 
 async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
@@ -105,16 +105,16 @@ async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> 
     from hai_flow.runtime.ops.verify import Verified
     from hai_flow.runtime.ops.verify import verify as verify_runs
 
-    told, found, next_note = 0, Verified(), time.monotonic() + NOTE_SECONDS
-    async for found in verify_runs(connection, asked):
-        for violation in found.violations[told:] if not as_json else ():
+    printed, result, next_note = 0, Verified(), time.monotonic() + NOTE_SECONDS
+    async for result in verify_runs(connection, asked):
+        for violation in result.violations[printed:] if not as_json else ():
             at = "" if violation.seq is None else f", event {violation.seq}"
             say(f"run {violation.run_id}{at}: {violation.rule}: {violation.message}.", "red")
-        told = len(found.violations)
+        printed = len(result.violations)
         if time.monotonic() > next_note:
             next_note = time.monotonic() + NOTE_SECONDS
-            note(f"{plural(found.runs, 'run')} so far.")
-    return found
+            note(f"{plural(result.runs, 'run')} so far.")
+    return result
 
 
 def _shown(found: Verified) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def _shown(found: Verified) -> dict[str, Any]:
 
 
 def _tell_end(found: Verified, of: str = "") -> None:
-    seen = f"{of}{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
+    extent = f"{of}{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
     if found.broken:
         runs = len({each.run_id for each in found.violations})
-        say(f"{seen}: {plural(found.broken, 'violation')} in {plural(runs, 'run')}.", "red")
+        say(f"{extent}: {plural(found.broken, 'violation')} in {plural(runs, 'run')}.", "red")
     else:
-        say(f"{seen}: everything holds.")
+        say(f"{extent}: everything holds.")
     if found.older:
         rows = plural(found.older, "row")
         say(f"{of}{rows} less than this release writes, as an older one left it: see docs/upgrades.md.", "yellow")
@@ -147,8 +147,8 @@ def _tell_end(found: Verified, of: str = "") -> None:
 async def _tenant(connection: Connection, name: str) -> UUID | None:
     from hai_flow.store.identity import tenants
 
-    found = await tenants.find_tenant(connection, name)
-    return None if found is None else found.id
+    row = await tenants.find_tenant(connection, name)
+    return None if row is None else row.id
 
 
 def _number(text: str | None, option: str) -> float | None:

@@ -72,10 +72,10 @@ def _findings(name: str, found: list[dict[str, Any]]) -> list[Finding]:
     from hai_flow.definition.yaml.include_keys import label
     from hai_flow.errors import Edit
 
-    known = {each.name for each in fields(Finding)}  # a newer server says more of a finding
+    names = {each.name for each in fields(Finding)}  # a newer server says more of a finding
     return [
         Finding(
-            **{key: value for key, value in each.items() if key in known}
+            **{key: value for key, value in each.items() if key in names}
             | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}
             | {"fix": tuple(Edit(**edit) for edit in each.get("fix") or ())}
         )
@@ -127,9 +127,9 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
     async def work(api: Server) -> Json:
         return await api.get(f"/v1/workflows/{name}")
 
-    found = ask(server, as_json, work)
+    answer = ask(server, as_json, work)
     if as_json:
-        print_json({"items": found["versions"]})
+        print_json({"items": answer["versions"]})
         return
     rows = [
         (
@@ -139,7 +139,7 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
             each["title"] or "",
             each["sha256"][:16],
         )
-        for each in found["versions"]
+        for each in answer["versions"]
     ]
     out().table(rows, heads=("version", "published", "retired", "title", "sha256"))
 
@@ -171,15 +171,15 @@ def diff(
         return
     if old is None or new is None:
         raise UsageError("expected OLD and NEW, two files or NAME@VERSION twice; or --against with a commit of Git.")
-    found = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
+    difference = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
     if as_json:
-        print_json(found)
+        print_json(difference)
         return
-    if not found["document"] and not found["steps"]:
+    if not difference["document"] and not difference["steps"]:
         say("No difference but in how they are written.")
-    for part in found["document"]:
+    for part in difference["document"]:
         _print_part("", part)
-    for change in found["steps"]:
+    for change in difference["steps"]:
         was = f" (was {change['was']})" if change.get("was", change["path"]) != change["path"] else ""
         line = f"{change['kind']:8} {change['path']}{was}  {change['verb']}"
         out().print(clean(line), style=_STYLES[change["kind"]])
@@ -192,19 +192,19 @@ def _review(places: list[Path], ref: str, server: str | None) -> None:
 
     if not places:
         places = [Path("workflows") if Path("workflows").is_dir() else Path()]
-    found = reviewing.reviews(places, ref)
+    items = reviewing.reviews(places, ref)
     stranded: dict[str, list[Json]] | None = None
     if server is not None:
 
         async def work(api: Server) -> dict[str, list[Json]]:
-            names = {each.old.name: each for each in found if each.old is not None}
+            names = {each.old.name: each for each in items if each.old is not None}
             return {
                 name: reviewing.stranded_of(review, await api.items("/v1/pendings", None, workflow=name))
                 for name, review in names.items()
             }
 
         stranded = ask(server, False, work)
-    sys.stdout.write(reviewing.as_markdown(found, ref, stranded))
+    sys.stdout.write(reviewing.as_markdown(items, ref, stranded))
 
 
 def _are_files(old: str, new: str) -> bool:
@@ -242,8 +242,8 @@ def _of_server(old: str, new: str, server: str | None, as_json: bool) -> Json:
 
 
 def _print_part(indent: str, part: Json) -> None:
-    shown = ["not there" if part[side] is None else compact(part[side], 200) for side in ("from", "to")]
-    say(f"{indent}{part['key']}: {shown[0]} -> {shown[1]}")
+    sides = ["not there" if part[side] is None else compact(part[side], 200) for side in ("from", "to")]
+    say(f"{indent}{part['key']}: {sides[0]} -> {sides[1]}")
 
 
 # --- migrating --------------------------------------------------------------------------------------------------------
@@ -300,13 +300,13 @@ def migrate(
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for pair in pairs:
         old, separator, new = pair.partition("=")
         if not separator or not old or not new:
             raise UsageError(f"--map: expected OLD=NEW, ids or paths of steps, found {pair!r}.")
-        found[old] = new
-    return found
+        mapping[old] = new
+    return mapping
 
 
 def _print_migration(reference: str, answer: Json) -> None:

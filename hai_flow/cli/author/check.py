@@ -39,15 +39,15 @@ def validate(
     sources = {name: whole(name, source) for name, source in sources.items()}
     modules = ModuleFiles(sources, imports=not no_import)
     workflows = Workflows(sources, modules)
-    found = {name: workflows.findings(name) for name in sources}
-    findings = list(dict.fromkeys(finding for each in found.values() for finding in each))  # of a shared file: once
+    by_file = {name: workflows.findings(name) for name in sources}
+    findings = list(dict.fromkeys(finding for each in by_file.values() for finding in each))  # of a shared file: once
     if as_json:
         unread = [{"tool": name, "reason": reason} for name, reason in sorted(modules.unread.items())]
         print_json({"findings": [finding.as_dict() for finding in findings], "unread": unread})
     else:
         texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
         print_findings(findings, texts, out())
-        say(_summary(found, findings), "green" if not findings else None)
+        say(_summary(by_file, findings), "green" if not findings else None)
         if not any(finding.severity == "error" for finding in findings):
             _tell_unread(modules.unread)
         for name, line in _unlike_yaml(sources):

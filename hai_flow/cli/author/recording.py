@@ -59,22 +59,22 @@ class Recorder:
     async def _performed(
         self, plan: Plan, state: RunState, step: Step, number: int, now: int
     ) -> c.StepSucceeded | c.StepFailed:
-        known, heard, hidden = state.steps[step.path], _Heard(), self._registry.hidden
+        step_state, heard, hidden = state.steps[step.path], _Heard(), self._registry.hidden
         attempt = Attempt(
             state.run_id,
             step.path,
             number,
-            known.args or "{}",
+            step_state.args or "{}",
             step,
-            known.key,
+            step_state.key,
             True,
             plan.name,
             partial(evaluated, plan, state, step, now),
         )
         if isinstance(step.verb, AgentTurn):
-            told = partial(talk, plan, state, step.path)
+            conversation = partial(talk, plan, state, step.path)
             offered = partial(self._registry.offered, from_disk=True)
-            attempt = msgspec.structs.replace(attempt, talk=told, offered=offered)
+            attempt = msgspec.structs.replace(attempt, talk=conversation, offered=offered)
         try:
             output = await self._registry.runner_of(step).perform(attempt, heard)
         except StepError as error:

@@ -56,8 +56,8 @@ def _file_of(name: Path) -> str:
     places = (
         folder / f"{name.name}{ending}" for folder in (name.parent, name.parent / "workflows") for ending in WORKFLOWS
     )
-    found = next((place for place in places if place.is_file()), None)
-    return f" Did you mean {found}?" if found is not None and name.suffix not in SUFFIXES else ""
+    file = next((place for place in places if place.is_file()), None)
+    return f" Did you mean {file}?" if file is not None and name.suffix not in SUFFIXES else ""
 
 
 def read_whole(path: Path) -> bytes:

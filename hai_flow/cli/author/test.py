@@ -109,14 +109,14 @@ def _watch(
     from hai_flow.checking.modules import ModuleFiles
     from hai_flow.testing.loading import Loader
 
-    shown: dict[Path, int] | None = None
+    stamps_played: dict[Path, int] | None = None
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            seen = _stamps(paths)
-            if seen == shown:
+            stamps = _stamps(paths)
+            if stamps == stamps_played:
                 time.sleep(WATCH_SECONDS)
                 continue
-            shown = seen
+            stamps_played = stamps
             try:
                 places = _places(paths)
                 began = time.perf_counter()
@@ -159,19 +159,19 @@ class _Covered:
         if loaded.plan is None:
             return None
         file = loaded.workflow
-        known = self._of.get(file)
-        if known is None or known[0].plan.sha256 != loaded.plan.sha256:
-            known = self._of[file] = (Coverage(loaded.plan), file)
-        return known[0]
+        entry = self._of.get(file)
+        if entry is None or entry[0].plan.sha256 != loaded.plan.sha256:
+            entry = self._of[file] = (Coverage(loaded.plan), file)
+        return entry[0]
 
     def as_dict(self) -> dict[str, object]:
         """By workflow, as `--json` prints it."""
-        shown: dict[str, object] = {}
+        by_file: dict[str, object] = {}
         for file, (coverage, _) in self._of.items():
             covered, total = coverage.counts()
             missed = [{"line": each.line, "path": each.path, "message": each.text} for each in coverage.missed()]
-            shown[file] = {"covered": covered, "total": total, "missed": missed}
-        return shown
+            by_file[file] = {"covered": covered, "total": total, "missed": missed}
+        return by_file
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Lines for people, with their colour."""
@@ -209,18 +209,18 @@ def _places(names: Sequence[str]) -> list[Path]:
     """Every test file that was named, once. Raises UsageError where there is none."""
     from hai_flow.testing.loading import find_suites
 
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for name in names:
         place = Path(name)
         if not place.exists():
             raise UsageError(f"{name}: expected a test file (*.test.yaml) or a folder of them, found nothing there.")
         try:
-            found.update(dict.fromkeys(find_suites(place)))
+            files.update(dict.fromkeys(find_suites(place)))
         except OSError as error:
             raise UsageError(f"{error.filename}: expected a folder that can be read: {error.strerror}.") from None
-    if not found:
+    if not files:
         raise UsageError(f"{', '.join(names)}: expected test files (*.test.yaml), found none.")
-    return list(found)
+    return list(files)
 
 
 class _Session:
@@ -251,13 +251,13 @@ class _Session:
                 say(text, "red" if text.endswith("FAILED") else "green")
         else:
             line = out()
-            shown = False
+            has_heading = False
             for mark in marks:
-                if not shown:
+                if not has_heading:
                     line.print(f"{clean(loaded.file)} ", end="")
-                    shown = True
+                    has_heading = True
                 line.print(mark, end="", style="green" if mark == "." else "red")
-            if shown:
+            if has_heading:
                 line.print()
         if loaded.cassette is not None:
             try:
@@ -341,8 +341,8 @@ class _Published:
         from hai_flow.cli.client.rest import Server
 
         async with Server(self._server) as server:
-            found = await server.get(f"/v1/workflows/{reference}")
-        return found["source"].encode()
+            answer = await server.get(f"/v1/workflows/{reference}")
+        return answer["source"].encode()
 
     def _ask_database(self, reference: str, dsn: str) -> bytes:
         settings = load_settings(database_url=dsn)

@@ -123,9 +123,9 @@ async def _form(schema: Json, prompt: Prompt) -> Json:
     required = schema.get("required") or ()
     values: dict[str, Json] = {}
     for name, field in properties.items():
-        given = await _field(name, field if isinstance(field, dict) else {}, name in required, prompt)
-        if given is not None:
-            values[name] = given[0]
+        entry = await _field(name, field if isinstance(field, dict) else {}, name in required, prompt)
+        if entry is not None:
+            values[name] = entry[0]
     return values
 
 
@@ -168,8 +168,8 @@ def _label(name: str, schema: dict[str, Json], required: bool) -> str:
 def field_value(text: str, schema: dict[str, Json]) -> Json:
     """`text` as a value of the field's type. Raises ValueError, which names the expected form."""
     if "enum" in schema:
-        shown = {each if isinstance(each, str) else json.dumps(each): each for each in schema["enum"]}
-        return shown[one_of(list(shown), text)]
+        values_by_text = {each if isinstance(each, str) else json.dumps(each): each for each in schema["enum"]}
+        return values_by_text[one_of(list(values_by_text), text)]
     kind = schema.get("type")
     if kind in _PARSERS:
         return _PARSERS[kind](text)

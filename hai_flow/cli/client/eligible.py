@@ -21,18 +21,18 @@ def as_whom(pending: Json, started_by: str | None) -> str | None:
     The result is a guess if the requester is not known (`started_by` None), or if the pending does not list its voters.
     """
     policy = pending.get("policy") or {}
-    asked, excluded = policy.get("from") or (), policy.get("exclude") or ()
+    selectors, excluded = policy.get("from") or (), policy.get("exclude") or ()
     out = {each if each != "requester" else started_by for each in excluded}
     out |= {vote["by"] for vote in (pending.get("needed") or {}).get("votes") or ()}
-    if LOCAL not in out and _asks_local(policy, asked, started_by):
+    if LOCAL not in out and _asks_local(policy, selectors, started_by):
         return None
-    named = [*(policy.get("people") or ()), *(each for each in asked if each.startswith("user:"))]
-    named += [started_by] if "requester" in asked and started_by else []
+    named = [*(policy.get("people") or ()), *(each for each in selectors if each.startswith("user:"))]
+    named += [started_by] if "requester" in selectors and started_by else []
     for person in named:
         if person not in out:
             return None if person == LOCAL else person
     somebody = next((name for name in _NAMES if name not in out and name != started_by), _NAMES[0])
-    roles = [each for each in _lacking_first(pending, asked) if each.startswith(("role:", "group:"))]
+    roles = [each for each in _lacking_first(pending, selectors) if each.startswith(("role:", "group:"))]
     return ",".join([somebody, *roles[:1]])
 
 
@@ -64,6 +64,6 @@ def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
     world = World(started_by, {})
     if barred(policy.get("exclude") or (), who, world):
         return False
-    asked = person_of(who) == started_by and policy.get("asks_requester", True)
+    is_requester = person_of(who) == started_by and policy.get("asks_requester", True)
     listed = person_of(who) in (policy.get("people") or ())
-    return asked or listed or bool(matched(policy.get("from") or (), who, world))
+    return is_requester or listed or bool(matched(policy.get("from") or (), who, world))

@@ -102,10 +102,10 @@ class _Reader:
         inverted = self._takes("^")
         singles, ranges = self._members()
         if not inverted:
-            found = "".join([*singles[:1], *(low for low, _ in ranges[:1])])[:1]
-            if not found:
+            character = "".join([*singles[:1], *(low for low, _ in ranges[:1])])[:1]
+            if not character:
                 raise _Unknown
-            return found
+            return character
         for candidate in _OUTSIDE:
             if candidate not in singles and not any(low <= candidate <= high for low, high in ranges):
                 return candidate
@@ -168,9 +168,9 @@ class _Reader:
         return self.pattern[self.at : self.at + 1]
 
     def _takes(self, character: str) -> bool:
-        taken = self._ahead() == character
-        self.at += taken
-        return taken
+        is_next = self._ahead() == character
+        self.at += is_next
+        return is_next
 
     def _next(self) -> str:
         if self.at >= len(self.pattern):

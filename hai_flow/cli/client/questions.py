@@ -23,22 +23,22 @@ def show_question(pending: Json, started_by: str | None) -> None:
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
         say(indented(to_text(pending["message"])))
-    shown = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
-    if shown is not None:
-        say(f"  {compact(shown, 1000)}")
-    if _has_hidden(pending, shown):
+    evidence = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
+    if evidence is not None:
+        say(f"  {compact(evidence, 1000)}")
+    if _has_hidden(pending, evidence):
         say(f"  {WARNING}", "yellow")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")
-    if asked := asked_people(pending):
-        say(f"  {asked}", "dim")
+    if people := asked_people(pending):
+        say(f"  {people}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
     # A server that takes keys does not believe HAI-Act-As.
     whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
     say(f"  {program()} {how_to_answer(pending, act_as=whom)}")
-    if told := about_the_sample(pending):
-        say(f"  {told}", "dim")
+    if hint := about_the_sample(pending):
+        say(f"  {hint}", "dim")
     if others := or_else(pending):
         say(f"  or: {others}", "dim")
 

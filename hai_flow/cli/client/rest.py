@@ -103,15 +103,15 @@ class Server:
         **parameters: Json,
     ) -> Json:
         """`content` is sent as it is, declared as `media_type`; else `body` as JSON. `key`: its Idempotency-Key."""
-        given: dict[str, Json] = {"query": parameters}
+        options: dict[str, Json] = {"query": parameters}
         if key is not None:
-            given["headers"] = {"Idempotency-Key": key}
+            options["headers"] = {"Idempotency-Key": key}
         if content is not None:
-            given |= {"content": content, "headers": {"Content-Type": media_type}}
+            options |= {"content": content, "headers": {"Content-Type": media_type}}
         elif body is not None:
-            given["json"] = body
+            options["json"] = body
         with self._told():
-            return (await self._opened.request("POST", path, **given)).read()
+            return (await self._opened.request("POST", path, **options)).read()
 
     async def patch(self, path: str, body: Json) -> Json:
         with self._told():

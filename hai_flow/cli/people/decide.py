@@ -25,15 +25,15 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
         listed = await api.items("/v1/pendings", limit)
         return [await _with_votes(api, each) for each in listed]
 
-    found = ask(server, as_json, work)
+    items = ask(server, as_json, work)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("Nothing waits for people.")
-    if found:
+    if items:
         say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
-    for pending in found:
+    for pending in items:
         show_question(pending, pending.get("started_by"))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
         workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""

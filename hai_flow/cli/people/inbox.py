@@ -26,23 +26,23 @@ def inbox(
     as_json: JsonOption = False,
 ) -> None:
     """The questions that ask you, the next deadline first, and why you may not decide some of them."""
-    wanted: dict[str, Json] = {"workflow": workflow, "text": text}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    if decided and given:
+    options: dict[str, Json] = {"workflow": workflow, "text": text}
+    filters = {name: value for name, value in options.items() if value is not None}
+    if decided and filters:
         raise UsageError("--decided lists everything that you have decided; leave out --workflow and --text.")
 
     async def work(api: Server) -> list[Json]:
-        return await api.items("/v1/inbox/decided" if decided else "/v1/inbox", limit, **given)
+        return await api.items("/v1/inbox/decided" if decided else "/v1/inbox", limit, **filters)
 
-    found = ask(server, as_json, work, act_as=act_as)
+    items = ask(server, as_json, work, act_as=act_as)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("You have decided nothing yet." if decided else "Nothing waits for you.")
-    if found and not decided:
+    if items and not decided:
         say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
-    for item in found:
+    for item in items:
         _show_decided(item) if decided else _show_asked(item)
 
 
@@ -89,8 +89,8 @@ def delegate(
     async def work(api: Server) -> Json:
         return await api.post("/v1/inbox/delegations", body)
 
-    made = ask(server, as_json, work, act_as=act_as)
+    delegation = ask(server, as_json, work, act_as=act_as)
     if as_json:
-        print_json(made)
+        print_json(delegation)
         return
-    say(f"{made['to']} may decide for {made['from']} until {moment(made['until'])}.", "green")
+    say(f"{delegation['to']} may decide for {delegation['from']} until {moment(delegation['until'])}.", "green")

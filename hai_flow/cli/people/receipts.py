@@ -51,12 +51,12 @@ def verify(
 
     document, keys = _text(file), _text(key)
     try:
-        known = signing.keys_of(keys, str(key))
+        public_keys = signing.keys_of(keys, str(key))
     except signing.BadKeys as error:
         raise UsageError(str(error)) from None
     try:
         token, texts = texts_of(document)
-        content = check_payload(signing.verify(token, known), texts)
+        content = check_payload(signing.verify(token, public_keys), texts)
     except (Unproven, signing.NotVerified) as error:
         if as_json:
             print_json({"verified": False, "reason": str(error)})
@@ -78,10 +78,10 @@ def key(
     from hai_flow.runtime.people.receipts import make_key
 
     try:
-        made = make_key(file)
+        new_key = make_key(file)
     except (signing.BadKeys, OSError) as error:
         raise UsageError(str(error)) from None
-    note(f"{file}: {made.id} signs from now on. Copy the file to every process; it is read anew when it changes.")
+    note(f"{file}: {new_key.id} signs from now on. Copy the file to every process; it is read anew when it changes.")
 
 
 def _text(file: Path) -> str:

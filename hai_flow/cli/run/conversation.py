@@ -159,12 +159,12 @@ class Conversation:
 
     async def _take_asked(self, event: dict[str, Json]) -> None:
         """Ask the question of a run below this one here, too."""
-        asked = event["opened"]
+        opened = event["opened"]
         if event.get("status", "open") == "open":
-            self._open[asked["id"]] = asked
+            self._open[opened["id"]] = opened
         else:
-            await self._take_back(asked["id"])
-            self._open.pop(asked["id"], None)
+            await self._take_back(opened["id"])
+            self._open.pop(opened["id"], None)
 
     async def _take_back(self, pending_id: str) -> None:
         """Stop asking a question that was answered elsewhere, or that needs no answer any more."""
@@ -241,8 +241,8 @@ class Conversation:
             return
         whom = None if caller.proven else as_whom(pending, caller.who.id)
         note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
-        if told := about_the_sample(pending):
-            note(f"  {told}")
+        if hint := about_the_sample(pending):
+            note(f"  {hint}")
         if others := or_else(pending):
             note(f"  or: {others}")
 

@@ -58,18 +58,18 @@ def run(
     Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
     if _names_a_file(file):
-        wanted, input = _of_file(file, given or [], given_json)
+        choice, input = _of_file(file, given or [], given_json)
     else:
         if data_dir is not None:
             raise UsageError(f"{no_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
-        wanted, input = _of_name(file, given or [], given_json, server, act_as)
+        choice, input = _of_name(file, given or [], given_json, server, act_as)
     if detach:
-        _detached(wanted, input, thread, server, data_dir, act_as, as_json=as_json)
+        _detached(choice, input, thread, server, data_dir, act_as, as_json=as_json)
         return
-    at = server_url(server) if wanted.source is None else server
+    at = server_url(server) if choice.source is None else server
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = Conversation(
-        wanted,
+        choice,
         input,
         thread,
         where=_where(at, data_dir),
@@ -154,15 +154,17 @@ def _detached(
     async def work(api: Server) -> Json:
         return await Remote(api).begun(wanted, input, thread)
 
-    begun = ask(server, as_json, work, act_as=act_as)
+    started = ask(server, as_json, work, act_as=act_as)
     if as_json:
-        print_json({"run_id": begun["id"], "status": begun["status"], "output": None, "error": None, "pendings": []})
+        print_json(
+            {"run_id": started["id"], "status": started["status"], "output": None, "error": None, "pendings": []}
+        )
         return
     at = "" if server is None else f" --server {shlex.quote(server)}"
-    note(f"{version_of(begun)} is started. To follow it, and to see and answer what it asks:")
-    note(f"  {program()} events {begun['id']} --follow{at}")
+    note(f"{version_of(started)} is started. To follow it, and to see and answer what it asks:")
+    note(f"  {program()} events {started['id']} --follow{at}")
     note(f"  {program()} pendings{at}")
-    out().print(begun["id"])
+    out().print(started["id"])
 
 
 async def _on_server(conversation: Conversation, url: str, act_as: str | None) -> int:
@@ -202,10 +204,12 @@ def check_input(schema: Schema, input: dict[str, Json]) -> None:
     faults = schema.findings(schema.with_defaults(input))
     if not faults:
         return
-    told = "; ".join(f"{fault['path']}: {fault['message']}" if fault["path"] else fault["message"] for fault in faults)
+    reasons = "; ".join(
+        f"{fault['path']}: {fault['message']}" if fault["path"] else fault["message"] for fault in faults
+    )
     sample = sample_input(schema)
     example = f", for example{as_options(sample)}" if sample else ""
-    raise UsageError(f"the input does not fit: {told}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
+    raise UsageError(f"the input does not fit: {reasons}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
 
 
 def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) -> dict[str, Json]:
@@ -213,18 +217,18 @@ def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) ->
 
     Raises UsageError.
     """
-    found: Json = {}
+    values: Json = {}
     if given_json is not None:
         try:
-            found = json.loads(given_json)
+            values = json.loads(given_json)
         except ValueError as error:
             raise UsageError(f"--input-json: expected JSON: {error}.") from None
-        if not isinstance(found, dict):
+        if not isinstance(values, dict):
             raise UsageError("--input-json: expected a JSON object.")
     for item in given:
         key, separator, text = item.partition("=")
         if not separator or not key:
             raise UsageError(f"--input: expected KEY=VALUE, found {item!r}.")
         field = (schema.get("properties") or {}).get(key)
-        found[key] = answers.tool_result(text, field if isinstance(field, dict) else {})
-    return found
+        values[key] = answers.tool_result(text, field if isinstance(field, dict) else {})
+    return values

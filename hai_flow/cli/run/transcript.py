@@ -130,9 +130,9 @@ class Transcript(Narrator):
     def _is_known(self, error: EventJson) -> bool:
         """Whether this very failure was told. It is from now on."""
         failure = _failure(error)
-        known = failure in self._failures
+        is_repeated = failure in self._failures
         self._failures.add(failure)
-        return known
+        return is_repeated
 
     def _run_retried(self, event: EventJson) -> None:
         self._failures.clear()

@@ -47,27 +47,27 @@ def bulk(
     """
     if action not in ACTIONS:
         raise UsageError(f"expected one of {', '.join(ACTIONS)}, found {action!r}.")
-    given: dict[str, Json] = {
+    options: dict[str, Json] = {
         "status": status, "workflow": workflow, "version": version, "queue": queue, "started_by": started_by,
         "created_after": created_after, "created_before": created_before, "error": error,
     }  # fmt: skip
-    where = {name: value for name, value in given.items() if value is not None}
+    where = {name: value for name, value in options.items() if value is not None}
     if not where:
         raise UsageError("expected a filter: --status, --workflow, --started-by, --created-before, --error, ...")
     body: dict[str, Json] = {"action": action, "reason": reason}
 
     async def work(api: Server) -> list[Json]:
         first = {**body, "where": where, "dry_run": True} | ({} if expect is None else {"expect": expect})
-        found = (await api.post("/v1/runs/bulk", first))["items"]
+        matching = (await api.post("/v1/runs/bulk", first))["items"]
         if expect is None:
-            return found
-        ids, told, key = [each["id"] for each in found], list[Json](), str(uuid.uuid4())
+            return matching
+        ids, results, key = [each["id"] for each in matching], list[Json](), str(uuid.uuid4())
         for start in range(0, len(ids), AT_ONCE):
             some = {**body, "runs": ids[start : start + AT_ONCE]}
-            told += (await api.post("/v1/runs/bulk", some, key=key))["items"]
+            results += (await api.post("/v1/runs/bulk", some, key=key))["items"]
             if not as_json and len(ids) > AT_ONCE:
-                note(f"{len(told)} of {len(ids)}")
-        return told
+                note(f"{len(results)} of {len(ids)}")
+        return results
 
     items = ask(server, as_json, work, act_as=act_as)
     refused = [each for each in items if each["outcome"] == "refused"]
@@ -81,7 +81,7 @@ def bulk(
         if expect is None:
             say(f"{len(items)} runs; to {action} them, say --expect {len(items)}.")
         else:
-            said = f"{action}: {len(items) - len(refused)} of {len(items)} runs, {len(refused)} refused."
-            say(said, "red" if refused else "green")
+            summary = f"{action}: {len(items) - len(refused)} of {len(items)} runs, {len(refused)} refused."
+            say(summary, "red" if refused else "green")
     if refused:
         raise typer.Exit(1)

@@ -40,12 +40,12 @@ def put(
     async def work(api: Server) -> dict[str, Json]:
         return await upload(api, file, media_type)
 
-    found = ask(server, as_json, work, act_as=act_as)
+    stored = ask(server, as_json, work, act_as=act_as)
     if as_json:
-        print_json(found)
+        print_json(stored)
     else:
-        note(clean(f"{found['name']}: {found['size']} bytes, {found['media_type']}"))
-        say(str(found["id"]))
+        note(clean(f"{stored['name']}: {stored['size']} bytes, {stored['media_type']}"))
+        say(str(stored["id"]))
 
 
 @app.command(cls=Command, epilog=EPILOG)

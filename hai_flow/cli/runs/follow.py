@@ -177,15 +177,15 @@ class Narrator:
         self.line(f"! {event['by']} votes {event['decision']}{because(event)}", "bold")
 
     def _pending_reminded(self, event: EventJson) -> None:
-        told = ", ".join(event.get("notify") or ())
-        self.line(f"! {event['path']} still waits; a reminder is due{f' over {told}' if told else ''}", "dim")
+        channels = ", ".join(event.get("notify") or ())
+        self.line(f"! {event['path']} still waits; a reminder is due{f' over {channels}' if channels else ''}", "dim")
 
     def _pending_escalated(self, event: EventJson) -> None:
         why = event.get("reason") or "nobody decided in time"
-        asked = ", ".join(event["policy"]["from"])
+        deciders = ", ".join(event["policy"]["from"])
         until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
         self.line(
-            f"! {event['path']}: {why}; it now asks {asked}{until}",
+            f"! {event['path']}: {why}; it now asks {deciders}{until}",
             "bold yellow",
         )
 
@@ -202,11 +202,11 @@ class Narrator:
 
     def _child_asked(self, event: EventJson) -> None:
         """Show the question of a run below as if this run asked it. Its outcome is shown by its path."""
-        asked, status = event["opened"], event.get("status", "open")
+        opened, status = event["opened"], event.get("status", "open")
         if status != "open":
-            self.line(f"! {asked['path']}: {status}{because(event)}", "bold")
+            self.line(f"! {opened['path']}: {status}{because(event)}", "bold")
         elif not event.get("known"):
-            self._pending_opened(asked)
+            self._pending_opened(opened)
 
     def _child_moved(self, event: EventJson) -> None:
         self.line(f"· {event['path']}: the run below {'works again' if event['working'] else 'waits'}", "dim")

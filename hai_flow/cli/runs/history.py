@@ -77,14 +77,14 @@ def lines_of(
 
 def asked_below(events: Iterable[EventJson]) -> list[Json]:
     """The open questions of runs below this one, taken from this run's events."""
-    found: dict[str, Json] = {}
+    open_by_id: dict[str, Json] = {}
     for event in events:
         if event["type"] == "child_asked":
-            asked = event["opened"]
-            found.pop(asked["id"], None)
+            opened = event["opened"]
+            open_by_id.pop(opened["id"], None)
             if event.get("status", "open") == "open":
-                found[asked["id"]] = {**asked, "needed": {"votes": event.get("votes") or []}}
-    return list(found.values())
+                open_by_id[opened["id"]] = {**opened, "needed": {"votes": event.get("votes") or []}}
+    return list(open_by_id.values())
 
 
 def words_of(source: str) -> dict[str, Node]:
@@ -104,11 +104,11 @@ def duration(begun: str, ended: str) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
-    whole = int(seconds)
+    total = int(seconds)
     for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {unit}" + (f" {rest} {part}" if rest else "")
+        if total >= size:
+            rest = total % size // below
+            return f"{total // size} {unit}" + (f" {rest} {part}" if rest else "")
     raise AssertionError("it is a minute at least")
 
 
@@ -116,20 +116,20 @@ def duration(begun: str, ended: str) -> str:
 
 
 def _entries(events: Iterable[EventJson]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for event in events:
         kind, path = event["type"], event.get("path") or ""
         if kind == "migrated":
-            found = _renamed(found, event.get("paths") or {})
+            entries = _renamed(entries, event.get("paths") or {})
         elif kind in ("run_retried", "step_reopened"):
             for each in event.get("reopened") or ():
-                if each in found:
-                    found[each].status, found[each].ended = "running", ""
+                if each in entries:
+                    entries[each].status, entries[each].ended = "running", ""
         elif kind in ("step_started", "step_skipped", "iteration_started"):
-            _begin(found, event, path)
-        elif path in found:
-            _go_on(found[path], event)
-    return found
+            _begin(entries, event, path)
+        elif path in entries:
+            _go_on(entries[path], event)
+    return entries
 
 
 def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
@@ -268,8 +268,8 @@ def _called(entry: Entry, node: Node | None, name: str) -> str:
     detail = entry.title or node.detail
     if verb == "switch" and entry.status != "skipped":
         lanes = node.lanes
-        taken = entry.case is not None and entry.case < len(lanes)
-        detail = lanes[entry.case].label if taken and entry.case is not None else "none of its cases"
+        is_lane = entry.case is not None and entry.case < len(lanes)
+        detail = lanes[entry.case].label if is_lane and entry.case is not None else "none of its cases"
     parts = " ".join(filter(None, (verb, called, detail if detail != called else "")))
     return parts if len(parts) <= _LABEL_CHARS else parts[: _LABEL_CHARS - 1] + "…"
 

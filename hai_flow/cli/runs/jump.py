@@ -29,25 +29,25 @@ def jump(
         ms = milliseconds(duration, shortest=1)
     except NotADuration as error:
         raise UsageError(f"DURATION: {error}.") from None
-    found = ask(server, as_json, lambda api: _let_pass(api, run, ms), act_as=act_as)
+    result = ask(server, as_json, lambda api: _let_pass(api, run, ms), act_as=act_as)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    say(f"{roughly(found['passed_ms'])} have passed for run {found['id']}: {found['status']}")
-    for child in found["children"]:
+    say(f"{roughly(result['passed_ms'])} have passed for run {result['id']}: {result['status']}")
+    for child in result["children"]:
         note(f"Its child run {child} has a clock of its own: {program()} jump {child} {duration}")
 
 
 async def _let_pass(api: Server, run: str, ms: int) -> Json:
     """Let `ms` pass for the run, and real time whenever it works. Returns the run as it is then; `passed_ms` is the
     sum."""
-    id, left = await api.run_id(run), ms
+    id, rest = await api.run_id(run), ms
     while True:
-        found = await api.post(f"/v1/runs/{id}/jump", {"for": f"{left}ms"})
-        left = found["left_ms"]
-        if not left or found["ended_at"] is not None:
-            return {**found, "passed_ms": ms - left}
-        note(f"{roughly(ms - left)} have passed; the run goes on. When it waits again, the other {roughly(left)} pass.")
+        state = await api.post(f"/v1/runs/{id}/jump", {"for": f"{rest}ms"})
+        rest = state["left_ms"]
+        if not rest or state["ended_at"] is not None:
+            return {**state, "passed_ms": ms - rest}
+        note(f"{roughly(ms - rest)} have passed; the run goes on. When it waits again, the other {roughly(rest)} pass.")
         await _until_it_waits(api, id)
 
 

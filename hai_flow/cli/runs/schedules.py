@@ -37,11 +37,11 @@ def schedules(context: typer.Context) -> None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
     """All schedules: when each fires next, and when it last did."""
-    found = ask(server, as_json, _all)
+    items = ask(server, as_json, _all)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("No schedules.")
         return
     rows = [
@@ -52,7 +52,7 @@ def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> 
             Styled("paused", "yellow") if each["paused"] else moment(each["next"]) + _waiting(each),
             moment(each["last"]),
         )
-        for each in found
+        for each in items
     ]
     out().table(rows, heads=("schedule", "workflow", "when", "next", "last"))
 
@@ -102,10 +102,10 @@ async def _all(api: Server) -> list[Json]:
 
 def id_of(text: str, schedules: list[Json]) -> str:
     """The id of the one schedule that `text` means. Raises UsageError where it is none, or several."""
-    found = [each["id"] for each in schedules if each["workflow"] == text]
-    found = found or [each["id"] for each in schedules if text and each["id"].startswith(text)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    ids = [each["id"] for each in schedules if each["workflow"] == text]
+    ids = ids or [each["id"] for each in schedules if text and each["id"].startswith(text)]
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
         raise UsageError(f"expected the id of a schedule or the name of a workflow that has one, found {text!r}.")
-    raise UsageError(f"{text!r} means {len(found)} schedules; give the beginning of one id: {', '.join(found)}.")
+    raise UsageError(f"{text!r} means {len(ids)} schedules; give the beginning of one id: {', '.join(ids)}.")

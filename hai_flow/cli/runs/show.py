@@ -56,11 +56,11 @@ def runs(
         listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
         return listed, "" if as_json else await _unattended(api, listed)
 
-    found, unattended = ask(server, as_json, work)
+    items, unattended = ask(server, as_json, work)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("No runs.")
         return
     rows = [
@@ -72,7 +72,7 @@ def runs(
             moment(run["ended_at"]),
             run.get("summary") or "",
         )
-        for run in found
+        for run in items
     ]
     kept = slice(None) if any(row[-1] for row in rows) else slice(-1)
     out().table([row[kept] for row in rows], heads=("run", "workflow", "status", "created", "ended", "summary")[kept])
@@ -101,41 +101,41 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
 
     async def work(api: Server) -> Json:
         run_id = await api.run_id(run)
-        found = await api.get(f"/v1/runs/{run_id}")
+        run_row = await api.get(f"/v1/runs/{run_id}")
         try:
             snapshot = await api.get(f"/v1/runs/{run_id}/snapshot")
         except Problem as problem:
             if problem.body.get("code") != "run_unreadable":
                 raise
-            unreadable = found["unreadable"] or problem.body["detail"]
-            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
-        events = await _newest_events(api, run_id, found["seq"])
-        source = "" if as_json else await _source(api, found)
-        unattended = "" if as_json else await _unattended(api, [found])
-        shown = {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
-        return shown, events, source, unattended, [] if as_json else await _untold(api, run_id)
+            unreadable = run_row["unreadable"] or problem.body["detail"]
+            return {**run_row, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
+        events = await _newest_events(api, run_id, run_row["seq"])
+        source = "" if as_json else await _source(api, run_row)
+        unattended = "" if as_json else await _unattended(api, [run_row])
+        facts = {**run_row, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
+        return facts, events, source, unattended, [] if as_json else await _untold(api, run_id)
 
-    found, events, source, unattended, untold = ask(server, as_json, work)
+    run_facts, events, source, unattended, untold = ask(server, as_json, work)
     if as_json:
-        print_json(found)
+        print_json(run_facts)
         return
-    _show_facts(found, found["snapshot"], events)
-    if found["snapshot"] is not None:
-        _show_steps(found, events, source)
-    for path, trace in found["traces"].items():
+    _show_facts(run_facts, run_facts["snapshot"], events)
+    if run_facts["snapshot"] is not None:
+        _show_steps(run_facts, events, source)
+    for path, trace in run_facts["traces"].items():
         say(f"{path} raised:", "red")
         say(indented(trace), "dim")
-    waiting = [each for each in (found["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
-    if found["ended_at"] is None:
+    waiting = [each for each in (run_facts["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
+    if run_facts["ended_at"] is None:
         waiting += asked_below(events)
     for pending in waiting:
-        show_question(pending, found["started_by"])
+        show_question(pending, run_facts["started_by"])
     for each in untold:
         whom = f"{each['channel']} to {each['person']}" if each["person"] else each["channel"]
         say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
-    for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
+    for line in next_commands(run_facts, waiting, _awaited(events, run_facts["snapshot"])):
         say(line)
-    say(f"In a browser: {server_url(server)}{addresses.run(found['id'])}", "dim")
+    say(f"In a browser: {server_url(server)}{addresses.run(run_facts['id'])}", "dim")
     if unattended:
         note(unattended)
 
@@ -273,8 +273,8 @@ def events(
 
     async def work(api: Server) -> None:
         run_id = await api.run_id(run)
-        found = api.events(run_id, after) if follow else api.log(run_id, after)
-        async for event in found:
+        source = api.events(run_id, after) if follow else api.log(run_id, after)
+        async for event in source:
             write(event)
 
     ask(server, as_json, work)

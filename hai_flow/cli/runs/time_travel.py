@@ -76,17 +76,17 @@ def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = F
         run_id = await api.run_id(run)
         return run_id, await api.get(f"/v1/runs/{run_id}/marks")
 
-    run_id, found = ask(server, as_json, work)
+    run_id, answer = ask(server, as_json, work)
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
-    if not any(mark["forkable"] for mark in found["items"]):
+    if not any(mark["forkable"] for mark in answer["items"]):
         say("There is no moment at which it could be forked.")
-    for mark in found["items"]:
+    for mark in answer["items"]:
         where = f"in front of {mark['step']}" if mark["step"] else "it waited"
         line = f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{obstacle_of(mark, run_id)}"
         say(line, None if mark["forkable"] else "dim")
-    if any(mark["forkable"] for mark in found["items"]):
+    if any(mark["forkable"] for mark in answer["items"]):
         say(f"To go on from a moment in a new run, with its number as N: {program()} fork {run_id} --at N --dry-run")
 
 
@@ -109,23 +109,23 @@ def changes(
     """The differences between two moments of a run: variables, steps and questions."""
 
     async def work(api: Server) -> Json:
-        given = {"from": from_} if to is None else {"from": from_, "to": to}
-        return await api.get(f"/v1/runs/{await api.run_id(run)}/diff", **given)
+        moments = {"from": from_} if to is None else {"from": from_, "to": to}
+        return await api.get(f"/v1/runs/{await api.run_id(run)}/diff", **moments)
 
-    found = ask(server, as_json, work)
+    difference = ask(server, as_json, work)
     if as_json:
-        print_json(found)
+        print_json(difference)
         return
-    first, second = found["from"], found["to"]
+    first, second = difference["from"], difference["to"]
     say(f"From event {first['seq']} ({first['status']}) to event {second['seq']} ({second['status']}):")
-    for operation in found["state"]:
+    for operation in difference["state"]:
         value = f" = {compact(operation['value'], 200)}" if "value" in operation else ""
         say(f"  state{operation['path']}: {operation['op']}{value}")
-    for path, change in found["steps"].items():
+    for path, change in difference["steps"].items():
         was = "not begun" if change["from"] is None else change["from"]["status"]
         now = "not begun" if change["to"] is None else change["to"]["status"]
         say(f"  step {path}: {was} -> {now}")
-    for change in found["pendings"].values():
+    for change in difference["pendings"].values():
         question = change["to"] or change["from"]
         was = "not asked" if change["from"] is None else change["from"]["status"]
         say(f"  question {question['title'] or question['path']}: {was} -> {question['status']}")
@@ -153,14 +153,14 @@ def fork(
     """Go on from an earlier moment of a run, in a new run; the thread's active run is stopped first."""
     if (at is None) == (step is None):
         raise UsageError(f"expected one of --at and --step; `{program()} marks RUN` lists the moments.")
-    given: dict[str, Json] = {"at": at, "step": step, "version": version, "reason": reason or None}
-    given["input"] = None if input is None else parse_json(input, "--input")
-    given["state"] = None if state is None else parse_json(state, "--state")
+    body: dict[str, Json] = {"at": at, "step": step, "version": version, "reason": reason or None}
+    body["input"] = None if input is None else parse_json(input, "--input")
+    body["state"] = None if state is None else parse_json(state, "--state")
     pairs = [each.partition("=") for each in mapping or []]
     if any(not old or not new for old, _, new in pairs):
         raise UsageError("--map: expected OLD=NEW.")
-    given["map"] = {old: new for old, _, new in pairs} or None
-    _fork(run, given, dry_run, act_as, server, as_json)
+    body["map"] = {old: new for old, _, new in pairs} or None
+    _fork(run, body, dry_run, act_as, server, as_json)
 
 
 def rerun(

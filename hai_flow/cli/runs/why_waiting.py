@@ -43,12 +43,12 @@ def stopped_by(run: Json, events: Iterable[Json]) -> str:
     """Who stopped a run that is stopped or being stopped, when and why."""
     if run["status"] not in ("stopping", "stopped"):
         return ""
-    told = ""
+    sentence = ""
     for event in events:
         if event["type"] in ("run_stopping", "run_stopped"):
             how = "terminated " if event.get("terminated") else ""
-            told = f"{how}{moment(event['at'])} by {event['by']}{because(event)}"
-    return told
+            sentence = f"{how}{moment(event['at'])} by {event['by']}{because(event)}"
+    return sentence
 
 
 def because(said: Mapping[str, Json]) -> str:
@@ -59,12 +59,12 @@ def because(said: Mapping[str, Json]) -> str:
 def ends_of_waits(snapshot: Json) -> dict[str, str]:
     """Until when each step waits, by its path: as it is now, after pauses and jumps."""
     halts = snapshot["status"] == "paused"
-    found: dict[str, str] = {}
+    ends: dict[str, str] = {}
     for timer in snapshot["timers"]:
         if timer["kind"] in ENDS_OF_WAITS:
             halted = halts and timer["kind"] == "halting_deadline"
-            found[timer["path"]] = "its deadline stands still meanwhile" if halted else until(timer["due"])
-    return found
+            ends[timer["path"]] = "its deadline stands still meanwhile" if halted else until(timer["due"])
+    return ends
 
 
 def limit_of(snapshot: Json) -> str:

@@ -159,8 +159,8 @@ class Remote:
         try:
             return await self._server.post("/v1/workflows", content=source, dev="true")
         except Problem as problem:
-            found: list[dict[str, Json]] = problem.body.get("findings") or []
-            named = [{**each, "file": _named(each.get("file"), file)} for each in found]
+            findings: list[dict[str, Json]] = problem.body.get("findings") or []
+            named = [{**each, "file": _named(each.get("file"), file)} for each in findings]
             advice = ""
             if problem.code in ("right_missing", "publishing_off"):
                 advice = (
@@ -274,17 +274,17 @@ class Local:
 
         run_id = run_of_pending(pending_id)
         assert run_id is not None, "a pending's id names its run"
-        given = values.check(body)
+        fields = values.check(body)
         answer = c.PendingAnswer(
             id=pending_id,
-            decision=given.get("decision"),
-            reason=given.get("reason"),
-            error=given.get("error"),
-            digest=given.get("digest"),
-            edits=given.get("edits", msgspec.UNSET),
-            values=given.get("values", msgspec.UNSET),
-            result=given.get("result", msgspec.UNSET),
+            decision=fields.get("decision"),
+            reason=fields.get("reason"),
+            error=fields.get("error"),
+            digest=fields.get("digest"),
+            edits=fields.get("edits", msgspec.UNSET),
+            values=fields.get("values", msgspec.UNSET),
+            result=fields.get("result", msgspec.UNSET),
         )
         command = c.Answer(answers=(answer,), by=self._who, via=self._via)
-        asked = Asked(who=self._who, way="local", via=self._via)
-        await self._runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=asked)
+        actor = Asked(who=self._who, way="local", via=self._via)
+        await self._runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=actor)

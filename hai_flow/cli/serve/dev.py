@@ -174,8 +174,8 @@ def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
     """The first commands to type in a project that has no workflows yet."""
     if any(path.suffix in SUFFIXES and not path.name.endswith(TESTS) for path in folder.rglob("*")):
         return
-    there = f"There is no workflow in {folder} yet" if folder.is_dir() else f"There is no folder {folder} yet"
-    yield f"{there}; these are the examples that come along." if loaded else f"{there}."
+    empty = f"There is no workflow in {folder} yet" if folder.is_dir() else f"There is no folder {folder} yet"
+    yield f"{empty}; these are the examples that come along." if loaded else f"{empty}."
     place = "" if folder == Path("workflows") else f" -o {shlex.quote(str(folder))}"
     yield "Begin one, it is loaded as soon as it is there; in another terminal, in this folder:"
     yield f"  {program()} new NAME{place}"
@@ -184,10 +184,10 @@ def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
 def making_a_key(data_dir: Path) -> Iterator[str]:
     """The command that makes a key, for a server that asks for credentials."""
     place = "" if data_dir == Path(".hai-flow") else f" --data-dir {shlex.quote(str(data_dir))}"
-    made = f"{program()} keys create user:local --role operator --role decider{place}"
+    command = f"{program()} keys create user:local --role operator --role decider{place}"
     yield ""
     yield "Commands call with a key. Make one first, in another terminal, in this folder:"
-    yield f"  export {variable('key')}=$({made})"
+    yield f"  export {variable('key')}=$({command})"
 
 
 def suggestions(
@@ -201,8 +201,8 @@ def suggestions(
     yield "Try, in another terminal:"
     token = secrets.token_hex(4)
     if "chat" in names:
-        said = _user_says(f"thread-{token}", f"run-{token}", "Hello!")
-        yield f"  {_post(f'{url}/awp', said, stream=True, keyed=keyed)}"
+        message = _user_says(f"thread-{token}", f"run-{token}", "Hello!")
+        yield f"  {_post(f'{url}/awp', message, stream=True, keyed=keyed)}"
     for name in (DEMO_WORKFLOW, *sorted(names - {"chat"})):
         if name in samples:
             yield f"  {_post(f'{url}/v1/runs', {'workflow': name, 'input': samples[name]}, keyed=keyed)}"

@@ -27,7 +27,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
-    shown: list[Any] = (
+    processors: list[Any] = (
         [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
         if as_text
         else [
@@ -42,7 +42,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
             _with_place,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *shown,
+            *processors,
             _without_secrets,
         ],
         wrapper_class=_hearing(structlog.make_filtering_bound_logger(level), heard or {}),

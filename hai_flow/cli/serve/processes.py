@@ -97,9 +97,9 @@ def worker(
         return
     settings = load_settings(data_dir=data_dir, queues=tuple(queue) if queue else None, concurrency=concurrency)
     configure_logs("info", settings.logs)
-    wanted = None if cells is None else _named(cells, settings)
+    cell_names = None if cells is None else _named(cells, settings)
     with open_database(settings) as database:
-        code = live(lambda: _work(database, settings, wanted))
+        code = live(lambda: _work(database, settings, cell_names))
     raise typer.Exit(code)
 
 
@@ -108,12 +108,12 @@ def _named(names: str, settings: Settings) -> frozenset[str]:
     from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells.cells import HOME_NAME
 
-    known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
-    given = frozenset(name.strip() for name in names.split(","))
-    for name in sorted(given):
-        if name not in known:
-            raise UsageError(f"--cells: there is no cell {name!r:.60}; there are {', '.join(known)}.")
-    return given
+    existing = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
+    chosen = frozenset(name.strip() for name in names.split(","))
+    for name in sorted(chosen):
+        if name not in existing:
+            raise UsageError(f"--cells: there is no cell {name!r:.60}; there are {', '.join(existing)}.")
+    return chosen
 
 
 async def _work(database: Database, settings: Settings, wanted: Collection[str] | None) -> int:

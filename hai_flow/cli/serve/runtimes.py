@@ -108,7 +108,7 @@ async def keep_running(database: Database) -> None:
     postgres = database.postgres
     if postgres is None:
         return
-    known = postgres.pid
+    pid = postgres.pid
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         try:
@@ -116,9 +116,9 @@ async def keep_running(database: Database) -> None:
         except StoreError as error:
             note(f"PostgreSQL is gone and cannot be started again: {error} Trying on.")
             continue
-        if postgres.pid != known:
-            known = postgres.pid
-            note(f"PostgreSQL was gone; it runs again (process {known}).")
+        if postgres.pid != pid:
+            pid = postgres.pid
+            note(f"PostgreSQL was gone; it runs again (process {pid}).")
 
 
 @contextlib.asynccontextmanager

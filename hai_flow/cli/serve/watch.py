@@ -115,15 +115,17 @@ class Shelf:
 
     async def watch(self) -> None:
         """Load saved files, once they have stopped changing."""
-        seen, waited = self._stamps, 0.0
+        stamps, waited = self._stamps, 0.0
         while True:
             await asyncio.sleep(POLL_SECONDS)
             waited += POLL_SECONDS
             now = self._look()
             self._forget(self._stamps.keys() - now.keys())
             self._stamps = self._imported(now) | self._stamps
-            settled = {path: stamp for path, stamp in now.items() if stamp == seen.get(path) != self._stamps.get(path)}
-            seen = now
+            settled = {
+                path: stamp for path, stamp in now.items() if stamp == stamps.get(path) != self._stamps.get(path)
+            }
+            stamps = now
             self._stamps |= settled
             if settled:
                 await self._load_changed(settled)
@@ -136,10 +138,10 @@ class Shelf:
         files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
         workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
         used = (path for file in self._files.values() for path in file.used)
-        found = {file: stamp_of(file) for file in (*workflows, *used) if _is_file(file)}
+        stamps = {file: stamp_of(file) for file in (*workflows, *used) if _is_file(file)}
         if self._project is not None:
             self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
-        return found | {file: stamp_of(file) for file in self._modules}
+        return stamps | {file: stamp_of(file) for file in self._modules}
 
     def _imported(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
         """The stamps of modules that are loaded: one that was not watched before was imported just now."""
@@ -174,8 +176,8 @@ class Shelf:
                 self._files.pop(path, None)
                 continue
             source = whole(str(path), read_now)
-            known = self._files.get(path)
-            if known is None or known.source != source:
+            file_before = self._files.get(path)
+            if file_before is None or file_before.source != source:
                 self._files[path] = _File(
                     path, source, _plan_of(source, str(path)), frozenset(used_files(path, read_now))
                 )
@@ -241,10 +243,10 @@ class Shelf:
         """Print the fault of a file, unless it is the one that was printed last."""
         unanswered = isinstance(error, FAILURES) or type(error) is StoreError
         self._unanswered |= unanswered
-        told = "unanswered" if unanswered else f"{heading}: {error}"
-        if file.told == told:
+        complaint = "unanswered" if unanswered else f"{heading}: {error}"
+        if file.told == complaint:
             return
-        file.told = told
+        file.told = complaint
         if unanswered:
             say(f"{heading} yet: the database failed ({error}). It is tried again.", "yellow")
         elif isinstance(error, RunnersMissing):  # the file is right; this server lacks the runner
@@ -270,8 +272,8 @@ def _as_validate_says(file: _File, error: DefinitionError) -> Sequence[Finding]:
     if any(each.code != "step.unavailable" for each in error.findings):
         return error.findings
     name = str(file.path)
-    found = Workflows({name: file.source}, ModuleFiles([name], imports=False)).findings(name)
-    return found if any(each.severity == "error" for each in found) else error.findings
+    findings = Workflows({name: file.source}, ModuleFiles([name], imports=False)).findings(name)
+    return findings if any(each.severity == "error" for each in findings) else error.findings
 
 
 def _plan_of(source: bytes, file: str) -> Plan | None:

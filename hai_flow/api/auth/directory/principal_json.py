@@ -25,7 +25,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 def dumped(principal: Principal) -> str:
     """The principal as JSON, without their tenant."""
-    kept = _Kept(
+    record = _Kept(
         principal.who,
         principal.credential,
         principal.expires_at,
@@ -35,21 +35,21 @@ def dumped(principal: Principal) -> str:
         principal.session,
         principal.session_version,
     )
-    return msgspec.json.encode(kept).decode()
+    return msgspec.json.encode(record).decode()
 
 
 def loaded(tenant: UUID, text: str, way: Way) -> Principal:
     """The principal that `dumped` wrote; their request now comes by this `way`."""
-    kept = msgspec.json.decode(text, type=_Kept)
+    record = msgspec.json.decode(text, type=_Kept)
     return Principal(
-        kept.who,
+        record.who,
         tenant,
         way=way,
-        credential=kept.credential,
-        expires_at=kept.expires_at,
-        threads=None if kept.threads is None else frozenset(kept.threads),
-        workflows=None if kept.workflows is None else frozenset(kept.workflows),
-        key=kept.key,
-        session=kept.session,
-        session_version=kept.session_version,
+        credential=record.credential,
+        expires_at=record.expires_at,
+        threads=None if record.threads is None else frozenset(record.threads),
+        workflows=None if record.workflows is None else frozenset(record.workflows),
+        key=record.key,
+        session=record.session,
+        session_version=record.session_version,
     )

@@ -24,5 +24,5 @@ class Tenants:
         return await self._known.get(name) if tenants.NAME.fullmatch(name) else None
 
     async def _find(self, name: str) -> UUID | None:
-        found = await tenants.find_tenant(self._runtime.database.api, name)
-        return None if found is None else found.id
+        tenant = await tenants.find_tenant(self._runtime.database.api, name)
+        return None if tenant is None else tenant.id

@@ -62,12 +62,12 @@ class KeySet:
             self._read(self._file)
             return self._found(kid, algorithm)
         now = time.monotonic()
-        known = now - self._fetched_at < STALE_SECONDS
-        found = self._found(kid, algorithm) if known else None
-        if found is not None:
+        is_fresh = now - self._fetched_at < STALE_SECONDS
+        public_key = self._found(kid, algorithm) if is_fresh else None
+        if public_key is not None:
             if now - self._fetched_at > RENEW_SECONDS and now - self._tried_at > AGAIN_SECONDS:
                 self._fetch()
-            return found
+            return public_key
         if self._fetching is None and now - self._tried_at > AGAIN_SECONDS:
             self._fetch()
         if self._fetching is not None:
@@ -122,8 +122,8 @@ class _Key:
         self._raw = raw
         kind, curve = raw.get("kty"), raw.get("crv")
         fitting = _FITTING.get((str(kind), None if kind == "RSA" else str(curve)), frozenset())
-        said = raw.get("alg")
-        self.algorithms = fitting if said is None else fitting & {said}
+        algorithm = raw.get("alg")
+        self.algorithms = fitting if algorithm is None else fitting & {algorithm}
         self._made: dict[str, jwt.PyJWK] = {}
 
     def for_algorithm(self, algorithm: str) -> jwt.PyJWK:
@@ -148,10 +148,10 @@ class _Key:
 def _keys_in(body: bytes) -> dict[str, _Key]:
     """The signing keys of a JWKS, by name. Raises ValueError if it is no JWKS."""
     try:
-        found = values.loads(body)
+        document = values.loads(body)
     except NotJson as error:
         raise ValueError(f"expected a JWKS, {error}") from None
-    listed = found.get("keys") if isinstance(found, dict) else None
+    listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise ValueError("expected a JWKS: an object with the list `keys`")
     return dict(_signing(listed[:KEYS_MAX]))

@@ -93,10 +93,10 @@ class Tokens:
     async def claims(self, token: str, audience: Sequence[str] | None = None) -> tuple[Issuer, Mapping[str, Json]]:
         """The issuer of a token that it has signed for us, and its claims. Raises Rejected 401 and 503."""
         header, unproven = _parts(token)
-        found = self._issuers.get(_text(unproven.get("iss")) or "")
-        if found is None:
+        entry = self._issuers.get(_text(unproven.get("iss")) or "")
+        if entry is None:
             raise invalid_credential()
-        issuer, keys_of_issuer = found
+        issuer, keys_of_issuer = entry
         algorithm = header.get("alg")
         if algorithm not in issuer.algorithms:
             raise invalid_credential()
@@ -184,23 +184,23 @@ def _object(part: str) -> dict[str, Json]:
     """A part of a token. What stands twice in an object is refused: another reader might believe the other one."""
     try:
         text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-        found = values.loads(text)
+        record = values.loads(text)
         json.loads(text.decode(), object_pairs_hook=members_once)
     except (ValueError, NotJson, RecursionError):
         raise invalid_credential() from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise invalid_credential()
-    return found
+    return record
 
 
 def _claim(claims: Mapping[str, Json], path: str) -> Json:
     """The claim of this name. If there is none, a name with dots is a path into nested claims."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: Any = claims
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _roles(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[str]:
@@ -212,9 +212,9 @@ def _roles(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[str]:
 
 def _names(claims: Mapping[str, Json], path: str | None) -> list[str]:
     """The names in a claim: a list of texts, or one text with spaces. Those that can be no name are left out."""
-    given = None if path is None else _claim(claims, path)
-    found = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
-    sound = [each for each in found if isinstance(each, str) and _is_named(each)]
+    claim = None if path is None else _claim(claims, path)
+    raw_names = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
+    sound = [each for each in raw_names if isinstance(each, str) and _is_named(each)]
     return list(dict.fromkeys(sound))[:NAMES_MAX]
 
 

@@ -84,19 +84,21 @@ class _Remembered(msgspec.Struct, frozen=True):
 def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
     """Send a browser to the issuer."""
     assert issuer.client is not None, "only such issuers are asked"
-    kept = _Remembered(*(secrets.token_urlsafe(32) for _ in range(3)), return_to=return_to, issuer=issuer.name)
-    challenge = base64.urlsafe_b64encode(sha256(kept.verifier.encode()).digest()).rstrip(b"=").decode()
+    pending_sign_in = _Remembered(
+        *(secrets.token_urlsafe(32) for _ in range(3)), return_to=return_to, issuer=issuer.name
+    )
+    challenge = base64.urlsafe_b64encode(sha256(pending_sign_in.verifier.encode()).digest()).rstrip(b"=").decode()
     query = {
         "response_type": "code",
         "client_id": issuer.client.id,
         "redirect_uri": redirect_uri,
         "scope": issuer.client.scope,
-        "state": kept.state,
-        "nonce": kept.nonce,
+        "state": pending_sign_in.state,
+        "nonce": pending_sign_in.nonce,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
     }
-    remembered = base64.urlsafe_b64encode(msgspec.json.encode(kept)).decode()
+    remembered = base64.urlsafe_b64encode(msgspec.json.encode(pending_sign_in)).decode()
     return SignIn(f"{issuer.client.authorize}?{urlencode(query)}", remembered)
 
 
@@ -110,49 +112,49 @@ async def finish(
     here, or would receive it.
     """
     try:
-        kept = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
+        pending_sign_in = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
     except (ValueError, msgspec.MsgspecError):
         raise _refused() from None
-    if kept.issuer not in ("", issuer.name) or iss not in (None, issuer.issuer):
+    if pending_sign_in.issuer not in ("", issuer.name) or iss not in (None, issuer.issuer):
         raise _refused()
-    if not code or not state or not hmac.compare_digest(state.encode(), kept.state.encode()):
+    if not code or not state or not hmac.compare_digest(state.encode(), pending_sign_in.state.encode()):
         raise _refused()
     form = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect_uri,
-        "code_verifier": kept.verifier,
+        "code_verifier": pending_sign_in.verifier,
     }
-    status, told = await _asked(issuer, form)
-    token = told.get("id_token")
+    status, answer = await _asked(issuer, form)
+    token = answer.get("id_token")
     if status != 200 or not isinstance(token, str):
         log.warning("sign_in_refused", issuer=issuer.name, status=status)
         raise _refused()
     signer, claims = await tokens.claims(token)
     nonce = claims.get("nonce")
-    asked = isinstance(nonce, str) and hmac.compare_digest(nonce.encode(), kept.nonce.encode())
-    if signer is not issuer or not asked:
+    is_our_nonce = isinstance(nonce, str) and hmac.compare_digest(nonce.encode(), pending_sign_in.nonce.encode())
+    if signer is not issuer or not is_our_nonce:
         raise _refused()
-    principal = await tokens.person(issuer, await _described(issuer, claims, told))
-    refresh_token = told.get("refresh_token")
+    principal = await tokens.person(issuer, await _described(issuer, claims, answer))
+    refresh_token = answer.get("refresh_token")
     grant = None
     if isinstance(refresh_token, str) and refresh_token:
         grant = Grant(issuer.name, str(claims["sub"]), refresh_token, int(claims["exp"]))
-    return SignedIn(principal, kept.return_to, grant)
+    return SignedIn(principal, pending_sign_in.return_to, grant)
 
 
 async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
     """Ask the issuer for a person's claims anew. Returns the grant for the next time, and the issuer's answer. Raises
     Rejected 401 where it refuses, and 503 where it does not answer, or not as an issuer does."""
-    status, told = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
-    error = told.get("error")
+    status, answer = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
+    error = answer.get("error")
     if 400 <= status <= 403 and isinstance(error, str) and error not in _NOT_THEIRS:
         raise _refused()
     if status != 200:
         log.warning("renewal_unavailable", issuer=issuer.name, status=status, error=error)
         raise _unavailable()
-    token = told.get("refresh_token")
-    return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), told
+    token = answer.get("refresh_token")
+    return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), answer
 
 
 async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
@@ -183,14 +185,14 @@ async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
     if not isinstance(access, str) or not access.isprintable():
         raise _refused()
     headers = {"Accept": "application/json", "Authorization": f"Bearer {access}"}
-    status, said = await _sent(issuer, "GET", client.userinfo, headers)
+    status, answer = await _sent(issuer, "GET", client.userinfo, headers)
     if status in (401, 403):
         raise _refused()
     if status != 200:
         raise _unavailable()
-    if said.get("sub") != claims.get("sub"):
+    if answer.get("sub") != claims.get("sub"):
         raise _refused()
-    return {**said, **{name: claims[name] for name in _OF_TOKENS if name in claims}}
+    return {**answer, **{name: claims[name] for name in _OF_TOKENS if name in claims}}
 
 
 async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
@@ -198,8 +200,8 @@ async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
     client = issuer.client
     assert client is not None, "only such issuers are asked"
     secret = {"client_secret": client.secret} if client.secret else {}
-    whole = {**form, "client_id": client.id, **secret}
-    return await _sent(issuer, "POST", client.token, {"Accept": "application/json"}, whole)
+    all_fields = {**form, "client_id": client.id, **secret}
+    return await _sent(issuer, "POST", client.token, {"Accept": "application/json"}, all_fields)
 
 
 async def _sent(
@@ -223,10 +225,10 @@ async def _sent(
         log.warning("sign_in_unavailable", issuer=issuer.name, error=str(error) or type(error).__name__)
         raise _unavailable() from None
     try:
-        told = values.loads(body)
+        answer = values.loads(body)
     except NotJson:
-        told = None
-    return status, told if isinstance(told, dict) else {}
+        answer = None
+    return status, answer if isinstance(answer, dict) else {}
 
 
 def _unavailable() -> Rejected:

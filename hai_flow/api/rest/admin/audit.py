@@ -60,7 +60,7 @@ async def list_audit(
         raise bad_cursor()
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(422, "request.invalid", f"run_id: expected the id of a run, found {run_id[:60]!r}.")
-    wanted = audit.Wanted(
+    filters = audit.Wanted(
         principal=principal,
         act=act,
         run_id=None if run_id is None else UUID(run_id),
@@ -69,15 +69,15 @@ async def list_audit(
         until=until,
         before=None if place is None else UUID(place[1]),
     )
-    await _note(access, filters=_shown(wanted), limit=limit)
+    await _note(access, filters=_shown(filters), limit=limit)
 
     async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
-        found = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, wanted, limit=limit + 1))
-        return cross_cell.whole(found, limit, _id)
+        records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
+        return cross_cell.whole(records, limit, _id)
 
-    found = await cross_cell.page(access, ask, _id, limit)
-    following = None if found.following is None else encode_place(0, str(found.following))
-    return {"items": [audit_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
+    page = await cross_cell.page(access, ask, _id, limit)
+    following = None if page.following is None else encode_place(0, str(page.following))
+    return {"items": [audit_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
 
 
 def _id(row: audit.Found) -> UUID:
@@ -94,8 +94,8 @@ async def read_chain(
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     await _note(access, chain_after=after, limit=limit)
-    found = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
-    rows, following = cut(found, limit, lambda link: encode_place(link.seal.n, "chain"))
+    links = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
+    rows, following = cut(links, limit, lambda link: encode_place(link.seal.n, "chain"))
     return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
 
 

@@ -52,7 +52,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
     home = access.at_home
     async with home.act() as connection:
-        made, text = await keys.create_key(
+        key, text = await keys.create_key(
             connection,
             access.tenant,
             body.principal,
@@ -66,12 +66,12 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
         await home.record(
             connection,
             "key.created",
-            subject=f"key:{made.id}",
-            principal=made.principal,
-            given_roles=made.roles,
-            speaks_for=made.speaks_for,
+            subject=f"key:{key.id}",
+            principal=key.principal,
+            given_roles=key.roles,
+            speaks_for=key.speaks_for,
         )
-    return {**key_view(made), "key": text}
+    return {**key_view(key), "key": text}
 
 
 @router.get(
@@ -82,8 +82,8 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
 )
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
-    found = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.id))
+    listed = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
+    rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, row.id))
     return {"items": [key_view(each) for each in rows], "next_cursor": following}
 
 

@@ -56,8 +56,8 @@ class TenantBody(Body):
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
-    found = await tenants.list_tenants(home.pool if _is_of_the_deployment(access) else home.reads)
-    return {"items": [_view(access, each) for each in found if _is_seen(access, each)]}
+    listed = await tenants.list_tenants(home.pool if _is_of_the_deployment(access) else home.reads)
+    return {"items": [_view(access, each) for each in listed if _is_seen(access, each)]}
 
 
 @router.get("/{tenant}", response_model=None, responses=_ONE)
@@ -70,39 +70,41 @@ async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
 async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
-    found = await _tenant(access, tenant)
+    row = await _tenant(access, tenant)
     if not _is_of_the_deployment(access):
         raise Rejected(
             403,
             "tenant_forbidden",
-            f"what {found.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
+            f"what {row.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
         )
     changed = body.model_dump(exclude_unset=True)
     cells = changed.pop("cells", None)
-    wanted = None if cells is None else _numbers(access, cells)
+    numbers = None if cells is None else _numbers(access, cells)
     async with access.at_home.act() as connection:
-        if wanted is not None:
-            await settle(connection, partial(_connected, access, connection), found.name, wanted)
-        limited = await tenants.set_limits(connection, found.name, changed)
+        if numbers is not None:
+            await settle(connection, partial(_connected, access, connection), row.name, numbers)
+        limited = await tenants.set_limits(connection, row.name, changed)
         assert limited is not None, "tenants stay"
         rows = []
-        if wanted is not None:
-            rows.append(access.asked.row("tenant.placed", subject=f"tenant:{found.name}", cells=cells))
-        if changed or wanted is None:
-            rows.append(access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed))
-        for of in {found.id, access.tenant}:  # both can read this record
+        if numbers is not None:
+            rows.append(access.asked.row("tenant.placed", subject=f"tenant:{row.name}", cells=cells))
+        if changed or numbers is None:
+            rows.append(access.asked.row("tenant.limited", subject=f"tenant:{row.name}", limits=changed))
+        for of in {row.id, access.tenant}:  # both can read this record
             await audit.write(connection, of, rows)
-    access.cells.home.tenants.forget(found.id)
+    access.cells.home.tenants.forget(row.id)
     return _view(access, limited)
 
 
 def _numbers(access: Access, names: list[str]) -> list[int]:
     """The numbers of the cells with these names. Raises Rejected 422 for a cell that does not exist."""
-    known = {access.cells.name(number): number for number in access.cells.numbers}
+    numbers_by_name = {access.cells.name(number): number for number in access.cells.numbers}
     for name in names:
-        if name not in known:
-            raise Rejected(422, "cell_unknown", f"cells: expected some of {', '.join(known)}, found {name[:60]!r}.")
-    return [known[name] for name in names]
+        if name not in numbers_by_name:
+            raise Rejected(
+                422, "cell_unknown", f"cells: expected some of {', '.join(numbers_by_name)}, found {name[:60]!r}."
+            )
+    return [numbers_by_name[name] for name in names]
 
 
 @contextlib.asynccontextmanager
@@ -124,10 +126,10 @@ def _is_seen(access: Access, tenant: Tenant) -> bool:
 
 async def _tenant(access: Access, name: str) -> Tenant:
     home = access.at_home
-    found = await tenants.find_tenant(home.pool if _is_of_the_deployment(access) else home.reads, name)
-    if found is None or not _is_seen(access, found):
+    row = await tenants.find_tenant(home.pool if _is_of_the_deployment(access) else home.reads, name)
+    if row is None or not _is_seen(access, row):
         raise Rejected(404, "tenant_unknown", f"there is no tenant {name[:63]!r}.")
-    return found
+    return row
 
 
 def _view(access: Access, tenant: Tenant) -> dict[str, Any]:

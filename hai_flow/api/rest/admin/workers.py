@@ -31,6 +31,6 @@ async def list_workers(access: CurrentAccess) -> dict[str, Any]:
     cells = access.cells
     items: list[dict[str, Any]] = []
     for runtime in cells.runtimes():
-        found = await workers.list_workers(runtime.database.api, WORKERS_MAX)
-        items += [worker_view(each, cells.name(runtime.cell)) for each in found]
+        listed = await workers.list_workers(runtime.database.api, WORKERS_MAX)
+        items += [worker_view(each, cells.name(runtime.cell)) for each in listed]
     return {"items": items}

@@ -64,7 +64,7 @@ async def _runtime_for(path: str, access: Access) -> Runtime:
     """The runtime over the cell where the runs of the webhook's tenant are started by triggers: its first."""
     if not access.cells.several:
         return access.runtime
-    name, found = tenant_of(path), None
+    name, tenant = tenant_of(path), None
     if tenants.NAME.fullmatch(name):
-        found = await tenants.find_tenant(access.pool, name)
-    return access.cells.at(HOME if found is None else found.cells[0])
+        tenant = await tenants.find_tenant(access.pool, name)
+    return access.cells.at(HOME if tenant is None else tenant.cells[0])

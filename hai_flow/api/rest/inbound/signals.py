@@ -75,9 +75,9 @@ async def _send(
         record = record_of(access, "signal.sent", id, body)
         delivery = access.runtime.delivery
         if run_id is None and access.living.is_large:
-            async with spread(access, id, body, record) as known:
+            async with spread(access, id, body, record) as is_repeated:
                 sent, already = await delivery.send(access.tenant, id, body.type, body.data, sender=record.principal)
-                already |= known
+                already |= is_repeated
         else:
             sent, already = await delivery.send(
                 access.tenant, id, body.type, body.data, run_id, sent=record, sender=record.principal

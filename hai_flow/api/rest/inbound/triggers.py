@@ -38,9 +38,9 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
         record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
         sender = record.principal
         if access.living.is_large:
-            async with spread(access, id, body, record) as known:
+            async with spread(access, id, body, record) as is_repeated:
                 received = await triggers.receive_event(access.tenant, id, body.type, body.data, sender=sender)
-            received = replace(received, already=received.already or known)
+            received = replace(received, already=received.already or is_repeated)
         else:
             received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record, sender=sender)
     if received.already:

@@ -39,5 +39,5 @@ async def _described(access: Access, plan: Plan, pending: PendingState) -> tuple
         offered = await access.runtime.registry.offered(tool.name, tool, from_disk=plan.from_disk, workflow=plan.name)
     except StepError:  # its module or its service is not known here
         return None, None
-    found = next((each for each in offered if each.name == pending.opened.tool), None)
-    return (None, None) if found is None else (found.description or None, dict(found.parameters))
+    offer = next((each for each in offered if each.name == pending.opened.tool), None)
+    return (None, None) if offer is None else (offer.description or None, dict(offer.parameters))

@@ -40,16 +40,16 @@ class DecideBody(Body):
 
     def answer(self, pending_id: str) -> c.PendingAnswer:
         """The body as an answer to this pending. A field that the client left out is UNSET: null is a value."""
-        given = self.model_dump(exclude_unset=True)
+        fields = self.model_dump(exclude_unset=True)
         return c.PendingAnswer(
             id=pending_id,
             decision=self.decision,
             reason=self.reason,
             error=self.error,
             digest=self.digest,
-            edits=given.get("edits", msgspec.UNSET),
-            values=given.get("values", msgspec.UNSET),
-            result=given.get("result", msgspec.UNSET),
+            edits=fields.get("edits", msgspec.UNSET),
+            values=fields.get("values", msgspec.UNSET),
+            result=fields.get("result", msgspec.UNSET),
         )
 
 

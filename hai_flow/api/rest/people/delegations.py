@@ -83,24 +83,24 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         message += "delegation ends with it. One that begins later is made with an API key (`hai-flow delegate`)."
         raise Rejected(422, "delegation.invalid", message)
     until = body.until if ends_at is None else min(body.until, ends_at)  # it can't outlive what it rests on
-    made = Delegation(
+    delegation = Delegation(
         uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
         principal.key, principal.session, principal.credential if principal.way == "jwt" else None,
     )  # fmt: skip
     async with access.act() as connection:
         over = [each.id for each in found if each.id not in holding and each.from_id in access.ids]
         await delegations.clear_away(connection, access.tenant, over)
-        await delegations.create(connection, access.tenant, made)
+        await delegations.create(connection, access.tenant, delegation)
         await access.record(
             connection,
             "delegation.created",
-            subject=f"delegation:{made.id}",
-            to=made.to_id,
+            subject=f"delegation:{delegation.id}",
+            to=delegation.to_id,
             until=until.isoformat(),
         )
     await access.repeat()
     access.hint_lists()
-    return delegation_view(made)
+    return delegation_view(delegation)
 
 
 async def _of_caller(access: Access) -> list[Delegation]:
@@ -116,8 +116,8 @@ async def list_all_delegations(
     """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
     before = decode_cursor(cursor)
     place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
-    found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    rows_found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
+    rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     holding = await access.inbox.in_force(access.tenant, rows)
     return {"items": [delegation_view(each) for each in holding], "next_cursor": following}
 

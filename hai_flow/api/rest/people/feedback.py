@@ -78,10 +78,10 @@ async def list_feedback(
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
-    found = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
-    if not found or access.viewer is not None:
+    opinions = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
+    if not opinions or access.viewer is not None:
         await find_thread(access, thread_id)
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    rows, following = cut(opinions, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
         "items": [feedback_view(each) for each in rows],
         "next_cursor": following,
@@ -99,12 +99,12 @@ async def get_feedback(
 ) -> dict[str, Any]:
     """Your opinion of it."""
     subject = _subject(access, thread_id, kind, subject_id)
-    given = await feedback.get_feedback(access.reads, subject, access.principal.id)
-    if given is None or access.viewer is not None:
+    opinion = await feedback.get_feedback(access.reads, subject, access.principal.id)
+    if opinion is None or access.viewer is not None:
         await _find(access, subject)
-    if given is None:
+    if opinion is None:
         raise Rejected(404, "feedback_unknown", f"you have not said what you think of the {subject.kind}.")
-    return feedback_view(given)
+    return feedback_view(opinion)
 
 
 @router.put(
@@ -132,11 +132,11 @@ async def put_feedback(
     run_id = await _find(access, subject, decided=True)
     principal = access.principal
     with access.admission.command():
-        given, new = await feedback.give_feedback(
+        stored, new = await feedback.give_feedback(
             access.pool, subject, run_id, principal.id, principal.via("rest"), opinion
         )
     response.status_code = 201 if new else 200
-    return feedback_view(given)
+    return feedback_view(stored)
 
 
 @router.delete(

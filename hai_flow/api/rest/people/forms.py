@@ -45,9 +45,9 @@ def fields_of(schema: Json) -> list[Field]:
 
 
 def _field(name: str, schema: Json, required: bool) -> Field:
-    known: Mapping[str, Json] = schema if isinstance(schema, Mapping) else {}
-    label, hint, default = str(known.get("title", name)), str(known.get("description", "")), known.get("default")
-    kind, choices, input_type = _kind(known)
+    raw: Mapping[str, Json] = schema if isinstance(schema, Mapping) else {}
+    label, hint, default = str(raw.get("title", name)), str(raw.get("description", "")), raw.get("default")
+    kind, choices, input_type = _kind(raw)
     return Field(name, kind, label, hint, required, choices, default, input_type)
 
 
@@ -55,8 +55,8 @@ def _kind(schema: Mapping[str, Json]) -> tuple[str, tuple[Json, ...], str]:
     if isinstance(schema.get("enum"), list):
         return "choice", tuple(schema["enum"]), ""
     types = schema.get("type")
-    given = [each for each in (types if isinstance(types, list) else [types]) if each != "null"]
-    match given:
+    names = [each for each in (types if isinstance(types, list) else [types]) if each != "null"]
+    match names:
         case ["boolean"]:
             return "choice", (True, False), ""
         case ["integer"] | ["number"] | ["integer", "number"] | ["number", "integer"]:
@@ -76,12 +76,12 @@ def _kind(schema: Mapping[str, Json]) -> tuple[str, tuple[Json, ...], str]:
 
 def values_of(schema: Json, given: Given) -> dict[str, Json]:
     """The values that were filled in. A field that was left empty is not there."""
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for field in fields_of(schema):
         texts = [text for text in given.get(PREFIX + field.name, ()) if text != ""]
         if texts:
-            found[field.name] = _value(field, texts)
-    return found
+            values[field.name] = _value(field, texts)
+    return values
 
 
 def _value(field: Field, texts: Sequence[str]) -> Json:
@@ -149,9 +149,9 @@ def _text(value: Json) -> str:
 
 
 def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> str:
-    said = [f"{id}-hint"] if field.hint else []
-    said += [f"{id}-error"] if faults else []
-    state = f' aria-describedby="{" ".join(said)}"' if said else ""
+    described_by = [f"{id}-hint"] if field.hint else []
+    described_by += [f"{id}-error"] if faults else []
+    state = f' aria-describedby="{" ".join(described_by)}"' if described_by else ""
     state += ' aria-invalid="true"' if faults else ""
     label = _escaped(reveal(field.label)) + (" (required)" if field.required else "")
     about = f'<br><small id="{id}-hint">{_escaped(reveal(field.hint))}</small>' if field.hint else ""

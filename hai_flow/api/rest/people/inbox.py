@@ -74,8 +74,8 @@ async def _shown(access: Access, item: Item) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
-    asked = item.asked
-    run = Found(asked.run_id, asked.started_by, asked.workflow, asked.workflow_name, asked.thread_id)
+    row = item.asked
+    run = Found(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
     personal = await access.personal(run)
     return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
 
@@ -114,18 +114,18 @@ async def read_inbox(
     """The open questions that ask you, the next deadline first. `why_not` explains why you may not decide one. `text`
     is searched for in titles, messages and names of tools."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
-    found = await _page(access, filters, limit, _decode(cursor))
+    page = await _page(access, filters, limit, _decode(cursor))
     return {
-        "items": [await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)],
-        "next_cursor": None if found.following is None else encode_cursor(*found.following),
-        "missing": found.missing,
+        "items": [await _view(cell, each) for cell, each in page.rows if await _is_found(cell, each, filters)],
+        "next_cursor": None if page.following is None else encode_cursor(*page.following),
+        "missing": page.missing,
     }
 
 
 async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> cross_cell.Page[Item]:
     async def ask(cell: Access) -> tuple[Sequence[Item], Place | None]:
-        found, following = await cell.inbox.page(cell.tenant, cell.principal.who, filters, limit=limit + 1, after=after)
-        return (found[:limit], found[limit - 1].asked.place) if len(found) > limit else (found, following)
+        items, following = await cell.inbox.page(cell.tenant, cell.principal.who, filters, limit=limit + 1, after=after)
+        return (items[:limit], items[limit - 1].asked.place) if len(items) > limit else (items, following)
 
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
@@ -167,8 +167,8 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
 
     async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
         nonlocal before, known
-        shown = await reader.read("inbox")
-        now, id = shown.items, shown.print
+        listed = await reader.read("inbox")
+        now, id = listed.items, listed.print
         if before is None and id != known:
             yield live_lists.piece("inbox", id, {"items": list(now.values())})
         elif before is not None and id != known:
@@ -182,8 +182,8 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
 
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
-    found = await _page(access, filters, limit, None)
-    return {each.asked.id: await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)}
+    page = await _page(access, filters, limit, None)
+    return {each.asked.id: await _view(cell, each) for cell, each in page.rows if await _is_found(cell, each, filters)}
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -219,14 +219,14 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
     async def outcome(item: BulkItem) -> dict[str, Any]:
         async with room:
             try:
-                given = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
+                body = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
                 of = run_of_pending(item.id)
-                there = access if of is None else await access.at_run(of)
-                shown = await decide(there, item.id, given, key and f"{key}/{item.id}")
+                cell = access if of is None else await access.at_run(of)
+                pending = await decide(cell, item.id, body, key and f"{key}/{item.id}")
             except (Rejected, Unreadable) as error:
                 rejected = unreadable_of(error) if isinstance(error, Unreadable) else error
                 return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
-        return {"id": item.id, "status": 200, "pending": shown, "problem": None}
+        return {"id": item.id, "status": 200, "pending": pending, "problem": None}
 
     return {"items": await asyncio.gather(*map(outcome, body.items))}
 
@@ -240,12 +240,12 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         return row.at, row.pending_id
 
     async def ask(cell: Access) -> tuple[Sequence[inbox.Decided], Place | None]:
-        found = await cell.past(lambda pool: inbox.decided_by(pool, cell.tenant, who, limit=limit + 1, before=before))
-        return cross_cell.whole(found, limit, place)
+        decided = await cell.past(lambda pool: inbox.decided_by(pool, cell.tenant, who, limit=limit + 1, before=before))
+        return cross_cell.whole(decided, limit, place)
 
-    found = await cross_cell.page(access, ask, place, limit)
-    following = None if found.following is None else encode_cursor(*found.following)
-    return {"items": [decided_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
+    page = await cross_cell.page(access, ask, place, limit)
+    following = None if page.following is None else encode_cursor(*page.following)
+    return {"items": [decided_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
 
 
 # --- one question -----------------------------------------------------------------------------------------------------
@@ -263,8 +263,8 @@ async def _item(access: Access, pending_id: str) -> Item:
     run_id, item = run_of_pending(pending_id), None
     if run_id is not None:
         item = await access.inbox.item(access.tenant, access.principal.who, run_id, pending_id)
-    seen = item is not None and (item.is_theirs or access.principal.sees_all)
-    if item is None or not seen or not await _is_shown(access, item):
+    is_visible = item is not None and (item.is_theirs or access.principal.sees_all)
+    if item is None or not is_visible or not await _is_shown(access, item):
         raise Rejected(404, "pending_unknown", f"there is no open question {pending_id[:100]!r} in your inbox.")
     return item
 
@@ -295,12 +295,14 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
         raise Rejected(422, "request.invalid", "for: expected more than nothing, and at most a day.")
     run_id = item.asked.run_id
     async with access.act() as connection:
-        taken = await inbox.claim(connection, access.tenant, run_id, pending_id, who.id, timedelta(milliseconds=time))
-        if taken:
+        is_claimed = await inbox.claim(
+            connection, access.tenant, run_id, pending_id, who.id, timedelta(milliseconds=time)
+        )
+        if is_claimed:
             await access.record(connection, "pending.claimed", subject=f"pending:{pending_id}", run_id=run_id, ms=time)
     access.hint_lists()
     item = await _item(access, pending_id)
-    if not taken:
+    if not is_claimed:
         winner = {"by": item.asked.claimed_by}
         raise Rejected(409, "pending_claimed", f"{item.asked.claimed_by} is at {pending_id} already.", winner=winner)
     return await _view(access, item)

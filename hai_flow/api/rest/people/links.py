@@ -54,10 +54,10 @@ _DECIDED: Final = "Thank you: this is recorded."
 @router.api_route(LINKS + "{token}", methods=["GET", "HEAD"], dependencies=[open_to_everybody()])
 async def show_link(token: str, request: Request, access: OpenAccess) -> Response:
     """The question, and a form. Nothing changes."""
-    found = await _find(access, request.app.state.identity, token)
-    if found is None:
+    entry = await _find(access, request.app.state.identity, token)
+    if entry is None:
         return _page("Not here", f"<p>{_GONE}</p>", 404)
-    link, theirs = found
+    link, theirs = entry
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
@@ -70,16 +70,16 @@ async def show_link(token: str, request: Request, access: OpenAccess) -> Respons
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
 async def use_link(token: str, request: Request, access: OpenAccess) -> Response:
     """Decide as the person that the link is for."""
-    found = await _find(access, request.app.state.identity, token)
-    if found is None:
+    entry = await _find(access, request.app.state.identity, token)
+    if entry is None:
         return _page("Not here", f"<p>{_GONE}</p>", 404)
-    link, theirs = found
-    given = await _form(request)
+    link, theirs = entry
+    form = await _form(request)
     try:
         _, pending = await find_pending(theirs, link.pending_id)
-        await decide(theirs, link.pending_id, _answer(pending, given), f"link:{link.digest.hex()}", "link")
+        await decide(theirs, link.pending_id, _answer(pending, form), f"link:{link.digest.hex()}", "link")
     except Rejected as rejected:
-        return await _again(theirs, link, given, rejected)
+        return await _again(theirs, link, form, rejected)
     await notifications.use_link(theirs.pool, link.digest)
     return _page("Decided", f"<p>{_DECIDED}</p>")
 
@@ -110,8 +110,8 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
-    shown = _question(run.workflow, link, pending, given, rejected)
-    return _page(f"Not decided: {_title(pending)}", shown, rejected.status)
+    question = _question(run.workflow, link, pending, given, rejected)
+    return _page(f"Not decided: {_title(pending)}", question, rejected.status)
 
 
 async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
@@ -128,9 +128,9 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
         )
     )
     who = principal.who
-    asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
+    actor = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
     living = await access.cells.living(link.tenant)
-    return link, replace(access, principal=principal, living=living, asked=asked, _seen={})
+    return link, replace(access, principal=principal, living=living, asked=actor, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
@@ -157,21 +157,21 @@ def _question(
 ) -> str:
     """The question and its form, with the values `given` before, and the reason why they were `refused`."""
     opened = pending.opened
-    shown = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
+    parts = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
     read = [each for each in (opened.title, opened.message) if each]
     data = [each for each in (opened.args, opened.evidence) if each]
     if any(map(has_hidden, read)) or any(escape_json(each) != each for each in data):
-        shown.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
-    shown += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
-    shown += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
+        parts.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
+    parts += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
+    parts += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
     if opened.kind not in _ANSWERABLE:
-        return "".join([*shown, "<p>It can't be answered here: answer it in your inbox.</p>"])
+        return "".join([*parts, "<p>It can't be answered here: answer it in your inbox.</p>"])
     typed = html.escape((given or {}).get("reason", [""])[0])
     reason = '<p><label for="reason">Reason</label><br>'
     reason += f'<textarea id="reason" name="reason" rows="3" cols="60" maxlength="10000">\n{typed}</textarea></p>'
     return "".join(
         [
-            *shown,
+            *parts,
             _refusal(opened.schema, refused),
             '<form method="post">',
             f'<input type="hidden" name="digest" value="{opened.digest}">',
@@ -194,8 +194,8 @@ def _buttons(opened: PendingOpened) -> tuple[str, ...]:
 def _button(option: str) -> str:
     if not option:
         return "<p><button>Send</button></p>"
-    shown = html.escape(reveal(option), quote=True)
-    return f'<p><button name="decision" value="{html.escape(option, quote=True)}">{shown}</button></p>'
+    label = html.escape(reveal(option), quote=True)
+    return f'<p><button name="decision" value="{html.escape(option, quote=True)}">{label}</button></p>'
 
 
 def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
@@ -206,15 +206,15 @@ def _refusal(schema: Any, refused: Rejected | None) -> str:
     """Why an answer was refused, without the findings that are shown at the fields."""
     if refused is None:
         return ""
-    said = [refused.detail] if not refused.findings else ["Something has to be put right below."]
-    said += forms.elsewhere(schema, _findings(refused))
-    return f'<div role="alert"><p>{"</p><p>".join(map(html.escape, said))}</p></div>'
+    sentences = [refused.detail] if not refused.findings else ["Something has to be put right below."]
+    sentences += forms.elsewhere(schema, _findings(refused))
+    return f'<div role="alert"><p>{"</p><p>".join(map(html.escape, sentences))}</p></div>'
 
 
 def _page(title: str, body: str, status: int = 200) -> Response:
-    shown = html.escape(reveal(title))
+    heading = html.escape(reveal(title))
     page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{shown}</title>'
-        f'<meta name="viewport" content="width=device-width"></head><body><h1>{shown}</h1>{body}</body></html>\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>'
+        f'<meta name="viewport" content="width=device-width"></head><body><h1>{heading}</h1>{body}</body></html>\n'
     )
     return HTMLResponse(page, status, _HEADERS)

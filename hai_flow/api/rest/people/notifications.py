@@ -46,7 +46,7 @@ async def list_notifications(
     before = decode_cursor(cursor)
 
     async def ask(cell: Access) -> tuple[Sequence[notifications.Listed], Any]:
-        found = await notifications.list_notifications(
+        rows_found = await notifications.list_notifications(
             cell.reads,
             cell.tenant,
             limit=limit + 1,
@@ -54,14 +54,14 @@ async def list_notifications(
             run_id=None if run_id is None else UUID(run_id),
             before=before,
         )
-        return whole(found, limit, _place)
+        return whole(rows_found, limit, _place)
 
-    found = await page(access, ask, _place, limit)
-    following = None if found.following is None else encode_cursor(*found.following)
+    listed_page = await page(access, ask, _place, limit)
+    following = None if listed_page.following is None else encode_cursor(*listed_page.following)
     return {
-        "items": [notification_view(row) for _, row in found.rows],
+        "items": [notification_view(row) for _, row in listed_page.rows],
         "next_cursor": following,
-        "missing": found.missing,
+        "missing": listed_page.missing,
     }
 
 

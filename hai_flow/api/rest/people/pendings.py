@@ -101,10 +101,14 @@ async def list_pendings(
         )
         return page.rows, page.following
 
-    found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
-    shown = [await _shown(cell, row) for cell, row in found.rows]
-    following = None if found.following is None else encode_cursor(*found.following)
-    return {"items": [each for each in shown if each is not None], "next_cursor": following, "missing": found.missing}
+    page_found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
+    views = [await _shown(cell, row) for cell, row in page_found.rows]
+    following = None if page_found.following is None else encode_cursor(*page_found.following)
+    return {
+        "items": [each for each in views if each is not None],
+        "next_cursor": following,
+        "missing": page_found.missing,
+    }
 
 
 @router.get(
@@ -167,15 +171,15 @@ async def get_history(
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
-    found = [
-        event_json(seq, shown if sees else without_evidence(shown))
+    history = [
+        event_json(seq, visible if sees else without_evidence(visible))
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
         if seq > after and _is_about(event, pending_id)
-        for shown in [event if mask is None else mask.event(event, run)]
+        for visible in [event if mask is None else mask.event(event, run)]
     ]
     following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
-    return {"items": found, "next_cursor": following}
+    return {"items": history, "next_cursor": following}
 
 
 def _is_about(event: e.Event, pending_id: str) -> bool:

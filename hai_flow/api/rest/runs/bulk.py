@@ -119,26 +119,26 @@ async def _at(access: Access, id: str) -> Access:
 async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
     """The runs that the filter finds in all cells. Raises Rejected 422 for more than there may be, 503 where a cell is
     away: a bulk must not leave out some of the runs unnoticed."""
-    found = list[run_lists.RunRow]()
+    rows = list[run_lists.RunRow]()
     for cell in access.everywhere:
-        found += await _found_in(cell, where.filter())
-        if len(found) > RUNS_MAX:
+        rows += await _found_in(cell, where.filter())
+        if len(rows) > RUNS_MAX:
             raise Rejected(
                 422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."
             )
-    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
-    return [(row.id, row.status) for row in found]
+    rows.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    return [(row.id, row.status) for row in rows]
 
 
 async def _found_in(access: Access, wanted: run_lists.Filter) -> list[run_lists.RunRow]:
-    found, before = list[run_lists.RunRow](), None
+    rows, before = list[run_lists.RunRow](), None
     while True:
         page = await run_lists.find_runs(
             access.reads, access.tenant, wanted, limit=_PAGE, before=before, viewer=access.viewer
         )
-        found += page
-        if len(found) > RUNS_MAX or len(page) < _PAGE:
-            return found
+        rows += page
+        if len(rows) > RUNS_MAX or len(page) < _PAGE:
+            return rows
         before = (page[-1].created_at, page[-1].id)
 
 
@@ -152,8 +152,8 @@ async def _performed(
         command_id = None if key is None else f"bulk:{key}"
         async with some:
             try:
-                there = await access.at_run(id)
-                outcome = await there.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
+                cell = await access.at_run(id)
+                outcome = await cell.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
             except Rejected as rejected:
                 return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})
             except Unreadable as unreadable:

@@ -53,8 +53,8 @@ async def _shown(access: Access, row: RunRow) -> dict[str, Any]:
 
 async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
     row = await access.run(run_id)
-    asked = [type(command).__name__, getattr(command, "reason", "")]
-    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
+    content = [type(command).__name__, getattr(command, "reason", "")]
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
     extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
     return {**await _shown(access, row), **extra}
 
@@ -120,8 +120,8 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
         reason=body.reason,
         asks_below=await access.catalog.asks_below(access.tenant, state, body.step),
     )
-    asked = ["Skip", body.step, body.output, body.reason]
-    await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
+    content = ["Skip", body.step, body.output, body.reason]
+    await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
     return {**await _shown(access, row), "in_flight": 0}
 
 

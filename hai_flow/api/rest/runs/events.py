@@ -78,15 +78,15 @@ async def get_events(
     it, if Accept asks for one. If the cursor is not a place of this run, the answer is `cursor_reset` and the run as it
     is now.
     """
-    wanted = _Wanted(before, None if type is None else _types(type), path, backwards=order == "desc")
+    selection = _Wanted(before, None if type is None else _types(type), path, backwards=order == "desc")
     row = await access.run(run_id, Sight.QUESTIONS)
-    given = (last_event_id if last_event_id is not None else after) or None
+    cursor = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
-        shown = _Shown(access, row, DIALECTS[dialect].accepted(accept))
-        return await access.stream(lambda: shown.after(given), shown.dialect, farewell(access, shown.dialect))
-    seq = _seq(given)
+        view = _Shown(access, row, DIALECTS[dialect].accepted(accept))
+        return await access.stream(lambda: view.after(cursor), view.dialect, farewell(access, view.dialect))
+    seq = _seq(cursor)
     if sse.CONTENT_TYPE not in accept:
-        return await _page(access, row, seq, limit, wanted)
+        return await _page(access, row, seq, limit, selection)
     return await access.stream(lambda: _log(access, row, seq), LOG, farewell(access, LOG))
 
 
@@ -144,7 +144,7 @@ async def _forwards(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, and the seq behind which there are more."""
     items: list[dict[str, Any]] = []
-    seen, place = await seen_by(access, row, after), after
+    see, place = await seen_by(access, row, after), after
     most = limit if wanted.types is None and wanted.path is None else LOOKED_AT_MAX
     while place < last:
         commits = await access.history(row, last).read_log(place, min(most, _COMMITS_AT_ONCE))
@@ -156,9 +156,9 @@ async def _forwards(
                     continue
                 if len(items) == limit or seq - after > most:
                     return items, place
-                place, shown = seq, seen(event)
-                if shown is not None and wanted.has(shown):
-                    items.append(event_json(seq, shown))
+                place, visible = seq, see(event)
+                if visible is not None and wanted.has(visible):
+                    items.append(event_json(seq, visible))
     return items, None
 
 
@@ -170,17 +170,17 @@ async def _backwards(
     place = last + 1
     while place > after + 1 and last - place < LOOKED_AT_MAX:
         start = max(after, place - 1 - _COMMITS_AT_ONCE)  # each commit has an event
-        seen = await seen_by(access, row, start)
-        found: list[tuple[int, e.Event]] = []
+        see = await seen_by(access, row, start)
+        entries: list[tuple[int, e.Event]] = []
         for stored in await access.history(row, last).read_log(start, _COMMITS_AT_ONCE):
             for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-                shown = seen(event) if start < seq < place else None
-                if shown is not None and wanted.has(shown):
-                    found.append((seq, shown))
-        for seq, shown in reversed(found):
+                visible = see(event) if start < seq < place else None
+                if visible is not None and wanted.has(visible):
+                    entries.append((seq, visible))
+        for seq, visible in reversed(entries):
             if len(items) == limit:
                 return items, items[-1]["seq"]
-            items.append(event_json(seq, shown))
+            items.append(event_json(seq, visible))
         place = start + 1
     return items, place if place > after + 1 else None
 
@@ -243,9 +243,9 @@ class _Shown:
         stored = (await logs.read_log(self.access.reads, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
-        whole = numbered(self.dialect, frames, place.seq, self.row.id)
-        shown = numbered(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
-        rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
+        all_frames = numbered(self.dialect, frames, place.seq, self.row.id)
+        sent_before = numbered(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
+        rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
         return preceded(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:

@@ -57,9 +57,9 @@ class Reader:
     async def read(self, topic: str) -> Shown:
         """The list of the topic, no older than what the stream was hinted of."""
         source = self.sources[topic]
-        shown = await self.shared[topic].get(self.since, source.read)
-        self.changes[topic] = _next_change(shown.items, source.changes_at)
-        return shown
+        listed = await self.shared[topic].get(self.since, source.read)
+        self.changes[topic] = _next_change(listed.items, source.changes_at)
+        return listed
 
     def seconds(self, at_most: float) -> float:
         """How long nothing changes by itself, and at most so long."""
@@ -138,5 +138,5 @@ def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]
 
 def piece(name: str, id: str, data: dict[str, Any]) -> Piece:
     """An event of a live list."""
-    shown = dump(data)
-    return Piece(0, (Frame(name, shown),), LOG.framing.render(shown, name, id))
+    text = dump(data)
+    return Piece(0, (Frame(name, text),), LOG.framing.render(text, name, id))

@@ -32,8 +32,8 @@ async def moment_of(access: Access, row: RunRow, text: str, name: str = "at") ->
     ms, now = instants.milliseconds(moment), access.runtime.committer.now_ms()
     began = (await access.state(row.id, 1)).at
     if not began <= ms <= now:
-        there = f"the run began at {instants.rfc3339(began)}, and it is {instants.rfc3339(now)}"
-        raise _no_moment(name, f"{there}; found {text[:60]}.")
+        range_text = f"the run began at {instants.rfc3339(began)}, and it is {instants.rfc3339(now)}"
+        raise _no_moment(name, f"{range_text}; found {text[:60]}.")
     return await access.runtime.moments.behind_time(row.id, row.seq, ms)
 
 

@@ -125,15 +125,15 @@ async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: t
     tried = c.Start(run_id=name, thread_id=body.thread_id or str(name), requester=access.principal.id, input=body.input)
     if body.thread_id is None:
         return await access.beginning_anew(plan, tried, id)
-    there = await access.beginning(plan, tried)
+    cell = await access.beginning(plan, tried)
     if id is None:
-        return there
+        return cell
     away = access.cells.away_numbers
-    for other in [each for each in access.everywhere if each.cell != there.cell and each.cell not in away]:
+    for other in [each for each in access.everywhere if each.cell != cell.cell and each.cell not in away]:
         if await run_lists.get_run(other.reads, access.tenant, placed(id, other.cell)) is not None:
             detail = "this Idempotency-Key was used before with another body."
             raise Rejected(409, "command_id_reused", detail)
-    return there
+    return cell
 
 
 async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
@@ -173,7 +173,7 @@ async def list_runs(
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
-    wanted = run_lists.Filter(
+    filters = run_lists.Filter(
         statuses=status,
         workflow=workflow,
         version=version,
@@ -189,17 +189,17 @@ async def list_runs(
         async def find(pool: Pool) -> list[RunRow]:
             before = None if place is None else (place[0], UUID(place[1]))
             return await run_lists.find_runs(
-                pool, cell.tenant, wanted, limit=limit + 1, before=before, viewer=cell.viewer
+                pool, cell.tenant, filters, limit=limit + 1, before=before, viewer=cell.viewer
             )
 
         over = status and run_lists.ENDED.issuperset(status)
         return whole(await (cell.past(find) if over else find(cell.reads)), limit, _place)
 
-    found = await page(access, ask, _place, limit)
+    listed = await page(access, ask, _place, limit)
     return {
-        "items": [run_view(run) for run in await shown_rows(found.rows)],
-        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
-        "missing": found.missing,
+        "items": [run_view(run) for run in await shown_rows(listed.rows)],
+        "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
+        "missing": listed.missing,
     }
 
 
@@ -227,7 +227,7 @@ async def count_runs(
     created_before: Annotated[Instant | None, Query()] = None,
 ) -> dict[str, Any]:
     """How many of the runs that you see have each status, counted up to 1,000 of each."""
-    wanted = run_lists.Filter(
+    filters = run_lists.Filter(
         statuses=_STATUSES,
         workflow=workflow,
         version=version,
@@ -238,7 +238,7 @@ async def count_runs(
     )
 
     async def ask(cell: Access) -> dict[str, int]:
-        return await run_lists.count_runs(cell.reads, cell.tenant, wanted, limit=COUNTED_MAX, viewer=cell.viewer)
+        return await run_lists.count_runs(cell.reads, cell.tenant, filters, limit=COUNTED_MAX, viewer=cell.viewer)
 
     answer = await gathered(access, ask)
     counts = summed([counts for _, counts in answer.found], COUNTED_MAX)
@@ -257,13 +257,13 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     row = await access.run(run_id, Sight.QUESTIONS)
     if not access.sees_conversation(row.id):
         return await _shown(access, replace(row, input=None, result=None))
-    shown = await _shown(access, row)
+    view = await _shown(access, row)
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
-            shown["queued_for"] = await _queued_for(access, row)
+            view["queued_for"] = await _queued_for(access, row)
         elif row.status == "paused":
-            shown["paused"] = await _pause_of(access, row)
-    return shown
+            view["paused"] = await _pause_of(access, row)
+    return view
 
 
 async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
@@ -280,11 +280,11 @@ async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
 async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     """Who paused the run last. Nothing but answers and results comes behind a pause, so the log is read backwards."""
     before = row.seq + 1
-    while (found := await logs.last_with(access.reads, row.id, _PAUSED, before)) is not None:
-        for event in reversed(e.decode_events(found.events)):
+    while (commit := await logs.last_with(access.reads, row.id, _PAUSED, before)) is not None:
+        for event in reversed(e.decode_events(commit.events)):
             if isinstance(event, e.RunPaused):
                 return pause_view(event)
-        before = found.first_seq
+        before = commit.first_seq
     return None
 
 

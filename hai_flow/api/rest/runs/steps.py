@@ -44,19 +44,19 @@ async def list_steps(
     row = await access.run(run_id)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    seen, spans, last = await seen_by(access, row, 0), Spans(), 0
+    see, spans, last = await seen_by(access, row, 0), Spans(), 0
     end = row.seq if at is None else at
     log = access.history(row, end)
     while last < end:
         for stored in await log.read_log(last, COMMITS_AT_ONCE):
             for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-                shown = seen(event) if seq <= end else None
-                if shown is not None:
-                    spans.take(seq, shown)
+                visible = see(event) if seq <= end else None
+                if visible is not None:
+                    spans.take(seq, visible)
             last = stored.last_seq
-    found = [span for span in spans.all if span.first_seq > after][: limit + 1]
-    following = str(found[limit - 1].first_seq) if len(found) > limit else None
-    return {"items": [_view(span) for span in found[:limit]], "next_cursor": following}
+    rest = [span for span in spans.all if span.first_seq > after][: limit + 1]
+    following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
+    return {"items": [_view(span) for span in rest[:limit]], "next_cursor": following}
 
 
 def _view(span: Span) -> dict[str, Any]:

@@ -71,16 +71,16 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
     before = None if place is None else (place[0], UUID(place[1]))
 
     async def ask(cell: Access) -> tuple[Sequence[ThreadSummary], Any]:
-        found = await thread_lists.list_threads(
+        rows_found = await thread_lists.list_threads(
             cell.reads, cell.tenant, limit=limit + 1, before=before, viewer=cell.viewer
         )
-        return whole(found, limit, _place)
+        return whole(rows_found, limit, _place)
 
-    found = await page(access, ask, _place, limit)
+    listed = await page(access, ask, _place, limit)
     return {
-        "items": [thread_view(thread) for _, thread in found.rows],
-        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
-        "missing": found.missing,
+        "items": [thread_view(thread) for _, thread in listed.rows],
+        "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
+        "missing": listed.missing,
     }
 
 
@@ -122,11 +122,11 @@ async def list_messages(
     if not transcript and viewer is None:
         await find_thread(access, thread_id)
     start = 0 if place is None else _behind(place, transcript)
-    found = transcript[start : start + limit]
+    messages = transcript[start : start + limit]
     more = len(transcript) > start + limit
     return {
-        "items": [thread_message_view(*each) for each in await access.shown_entries(found)],
-        "next_cursor": encode_place(found[-1].n, str(found[-1].run_id)) if more else None,
+        "items": [thread_message_view(*each) for each in await access.shown_entries(messages)],
+        "next_cursor": encode_place(messages[-1].n, str(messages[-1].run_id)) if more else None,
     }
 
 
@@ -140,8 +140,8 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
     the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)
-    found = await message_queue.of_thread(access.reads, access.tenant, thread_id)
-    return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in found]}
+    queued = await message_queue.of_thread(access.reads, access.tenant, thread_id)
+    return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in queued]}
 
 
 @router.delete(
@@ -166,9 +166,7 @@ async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: Cur
                 await access.record(connection, "message.withdrawn", subject=f"run:{run_id}")
         if withdrawn or message.refused is not None:
             return
-    elif (
-        begun := await run_lists.get_run(access.reads, access.tenant, run_id)
-    ) is None or begun.thread_id != thread_id:
+    elif (run := await run_lists.get_run(access.reads, access.tenant, run_id)) is None or run.thread_id != thread_id:
         raise Rejected(404, "message_unknown", f"no message of thread {thread_id[:100]!r} waits to start run {run_id}.")
     raise Rejected(409, "message_begun", f"the message has started run {run_id}; stop that if you want it undone.")
 

@@ -151,14 +151,14 @@ async def replay_run(
     row = await access.run(run_id, Sight.QUESTIONS)
     first = 0 if from_ is None else await moment_of(access, row, from_, "from")
     last = row.seq if to is None else await moment_of(access, row, to, "to")
-    shown = LOG if dialect is None else DIALECTS[dialect]
+    chosen = LOG if dialect is None else DIALECTS[dialect]
     start = await access.state_of(row, first)
-    profile = reader_of(access, row, shown, start)
+    profile = reader_of(access, row, chosen, start)
 
     async def begin() -> Pieces:
-        return _replayed(access, shown, profile, start, last, speed, gap)
+        return _replayed(access, chosen, profile, start, last, speed, gap)
 
-    return await access.stream(begin, shown, farewell(access, shown))
+    return await access.stream(begin, chosen, farewell(access, chosen))
 
 
 async def _replayed(
@@ -239,29 +239,29 @@ class _Forking:
         if (body.at is None) == (body.step is None):
             raise Rejected(422, "request.invalid", "expected one of `at` and `step`: the moment to go back to.")
         run_id = access.runtime.starts.new_id()
-        known = False
+        is_repeated = False
         if key is not None:
             run_id = access.runtime.starts.id_of("fork", str(access.tenant), str(base.id), access.principal.id, key)
-            known = await run_lists.get_run(access.reads, access.tenant, run_id) is not None
+            is_repeated = await run_lists.get_run(access.reads, access.tenant, run_id) is not None
         seq = await _seq_of(access, base, body)
-        there, now = await access.state(base.id, seq), await access.state(base.id)
-        to, edits = await _edits_of(access, base, there, body)
+        base_state, now = await access.state(base.id, seq), await access.state(base.id)
+        to, edits = await _edits_of(access, base, base_state, body)
         answer = c.Answer(answers=(), by=access.principal.who, via=access.principal.via("rest"))
         branches = access.runtime.branches
-        fork, plan = await branches.fork(run_id, access.tenant, there, now, answer, edits=edits, to=to)
+        fork, plan = await branches.fork(run_id, access.tenant, base_state, now, answer, edits=edits, to=to)
         last = await threads.last_run(access.reads, access.tenant, base.thread_id)
-        left = None if last is None or last.status in TERMINAL_STATUSES or last.id == run_id else last
+        leaving = None if last is None or last.status in TERMINAL_STATUSES or last.id == run_id else last
         line = await threads.line(access.reads, access.tenant, base.thread_id, base.id, 2)
         branch = Branch(base.id, line[-2] if len(line) > 1 else None, seq)
-        found = cls(
+        forking = cls(
             access, base, body, key,
-            there=there, fork=fork, plan=plan, branch=branch, left=left, known=known,
-            leaving=None if left is None else await access.state(left.id),
-            inherited=None if left is None else await branches.inherited(left, there),
+            there=base_state, fork=fork, plan=plan, branch=branch, left=leaving, known=is_repeated,
+            leaving=None if leaving is None else await access.state(leaving.id),
+            inherited=None if leaving is None else await branches.inherited(leaving, base_state),
         )  # fmt: skip
-        if not known:
-            await found._rehearse()
-        return found
+        if not is_repeated:
+            await forking._rehearse()
+        return forking
 
     async def _rehearse(self) -> None:
         try:
@@ -273,9 +273,9 @@ class _Forking:
         """A refusal of the moment, with the nearest moments at which a fork is possible."""
         if not rejected.code.startswith("fork_"):
             return rejected
-        found = nearest(await _marks(self.access, self.base.id), self.there.seq, edited=self.command.edits is not None)
-        there = f"The nearest moments: {' and '.join(map(str, found))}." if found else "It can be forked nowhere."
-        return Rejected(rejected.status, rejected.code, f"{rejected.detail} {there}", winner={"nearest": found})
+        seqs = nearest(await _marks(self.access, self.base.id), self.there.seq, edited=self.command.edits is not None)
+        advice = f"The nearest moments: {' and '.join(map(str, seqs))}." if seqs else "It can be forked nowhere."
+        return Rejected(rejected.status, rejected.code, f"{rejected.detail} {advice}", winner={"nearest": seqs})
 
     @property
     def _stop(self) -> c.Stop:
@@ -285,7 +285,7 @@ class _Forking:
         """The effects that the fork would have (`shapes.Rehearsal`). Raises Rejected where it would be refused."""
         if not self.known:
             await self.access.rehearse(self.left, self.plan, self.command)
-        there, leaving = self.there, self.leaving
+        base_state, leaving = self.there, self.leaving
         inherited = self.inherited
         stops = leaving and {
             "run_id": leaving.run_id,
@@ -294,15 +294,15 @@ class _Forking:
             "undoes": sorted(p for p, seq in leaving.undoables.items() if inherited is None or seq > inherited.seq),
         }
         return {
-            "of": there.run_id,
-            "at": there.seq,
+            "of": base_state.run_id,
+            "at": base_state.seq,
             "thread_id": self.base.thread_id,
             "workflow": self.plan.name,
             "version": self.plan.version,
             "requester": self.access.principal.id,
-            "begins": [path for path in there.ready if path],
-            "asks": sorted(there.open_pendings),
-            "restarts": sorted(there.children),
+            "begins": [path for path in base_state.ready if path],
+            "asks": sorted(base_state.open_pendings),
+            "restarts": sorted(base_state.children),
             "stops": stops,
         }
 
@@ -310,12 +310,12 @@ class _Forking:
         """Stop the thread's active run, if there is one, and begin the fork."""
         access, body = self.access, sha256(values.dumps(self.body.model_dump(mode="json"))).digest()
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
-        given: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
+        options: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
         if self.left is not None and not self.known:
-            await access.succeed(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **given)
+            await access.succeed(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **options)
         else:
             await access.runtime.branches.hand_files(access.tenant, fork)
-            await access.start(self.plan, fork, **given)
+            await access.start(self.plan, fork, **options)
         return await access.run(fork.run_id)
 
 
@@ -325,15 +325,15 @@ async def _seq_of(access: Access, base: RunRow, body: ForkBody) -> int:
             raise Rejected(422, "request.invalid", f"at: the run has {base.seq} events so far, found {body.at}.")
         return body.at
     plan = await access.runtime.catalog.plan(access.tenant, base.workflow)
-    wanted = plan.ids.get(str(body.step), str(body.step))
+    path = plan.ids.get(str(body.step), str(body.step))
     began = [mark for mark in await _marks(access, base.id) if mark.step is not None]
-    found = [mark.seq for mark in began if mark.step == wanted]
-    if not found:
+    seqs = [mark.seq for mark in began if mark.step == path]
+    if not seqs:
         steps = list(dict.fromkeys(str(mark.step) for mark in began))
         detail = f"step: the run has not begun {body.step!r}. Those that began: {', '.join(steps) or 'none'}."
         findings = [{"path": "/step", "message": step} for step in steps]
         raise Rejected(422, "step.not_begun", detail, findings=findings)
-    return found[-1]
+    return seqs[-1]
 
 
 async def _edits_of(
