@@ -61,6 +61,9 @@ class Webhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="webh
 Channel: TypeAlias = Email | Slack | Webhook
 
 
+LINK_HOURS_MAX: Final = 72  # a link lends its person's roles to whoever has the mail
+
+
 class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A person's address, and the roles and groups by which questions find them, and which their links carry."""
 
@@ -86,7 +89,7 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     people: Mapping[str, Person] = {}
     tenants: Mapping[str, Place] = {}
     hosts: tuple[str, ...] = ()
-    link_hours: int = 72
+    link_hours: int = LINK_HOURS_MAX
 
     def place(self, tenant: str) -> Place:
         """The channels and people of the tenant of this name."""
@@ -107,8 +110,8 @@ def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
         faults += _faults(f"tenants.{name}: ", place)
     if notify_file.url is not None and not notify_file.url.startswith(("https://", "http://")):
         faults.append(f"url: expected an address, found {notify_file.url!r:.80}")
-    if not 1 <= notify_file.link_hours <= 24 * 30:
-        faults.append(f"link_hours: expected 1 to 720, found {notify_file.link_hours}")
+    if not 1 <= notify_file.link_hours <= LINK_HOURS_MAX:
+        faults.append(f"link_hours: expected 1 to {LINK_HOURS_MAX}, found {notify_file.link_hours}")
     return notify_file, [_finding(file, fault) for fault in faults]
 
 

@@ -13,7 +13,7 @@ PostgreSQL or of another store; `world` makes the runners of effects.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow.cells import HOME
-from hai_flow.notify.channels import NotifyFile
+from hai_flow.notify.channels import NotifyFile, Person
 from hai_flow.runtime.base.queue_selection import Served
 from hai_flow.runtime.base.row_isolation import Rows
 from hai_flow.runtime.base.service import Service
@@ -329,6 +329,10 @@ class Runtime(Service):
     def _channels_of(self, tenant: str) -> Collection[str] | None:
         """The names of a tenant's channels; None: the deployment has no file of them."""
         return None if self._channels is None else tuple(self._channels.place(tenant).channels)
+
+    async def people_of_channels(self, tenant: UUID) -> Mapping[str, Person] | None:
+        """The tenant's people whom channels reach, by id; None: this process has no file of them."""
+        return None if self._channels is None else self._channels.place(await self.tenants.name(tenant)).people
 
     def _notifier(self, file: NotifyFile) -> Notifier:
         settings = self.settings

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.api.test_rest import Checked, wait_for_pendings
+from tests.support.identities import People
 from tests.support.postgres import Server, run_apart
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, serving
@@ -206,6 +208,30 @@ async def _let_links_end(dsn: str) -> None:
         await connection.execute("UPDATE links SET expires_at = now() - interval '1 second'")
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [("user:ann: {email: ann@example.com, roles: [boss]}", "user:ben: {}"), ("roles: [boss]", "roles: [clerk]")],
+)
+def test_a_link_ends_with_its_person_and_lends_no_role_that_the_file_has_taken_away(
+    mailed: Mailed, tmp_path: Path, lost: str, left: str
+) -> None:
+    pending, link = mailed.ask()
+    file = tmp_path / "notify.yaml"
+    file.write_text(FILE.replace("PORT", "1").replace(lost, left))
+    with serving(mailed.dsn, environment={"HAI_FLOW_NOTIFY": str(file)}) as server:
+        there = Mailed.__new__(Mailed)
+        there.http = Checked(server.url)
+        with there.http:
+            assert there.press(link, "approve").status_code == 404
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+
+
+def test_no_link_lasts_longer_than_three_days(mailed: Mailed) -> None:
+    mailed.ask()
+    query = "SELECT max(expires_at) - now() FROM links"
+    assert People(mailed.dsn).do(lambda connection: connection.fetchval(query)) <= timedelta(hours=72)
 
 
 FILLED = {

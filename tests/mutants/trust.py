@@ -111,6 +111,11 @@ of_routes.bug(
     ),
 )
 
+_LINKS: Final = "tests/api/test_links.py"
+links = Room("hai_flow/api/rest/people/links.py", _LINKS)
+links.bug("who was taken out of the file decides by a link", ("        if person is None:", "        if False:"))
+links.bug("a link lends a role that its person has lost", ("roles.intersection(person.roles)", "roles"))
+
 _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 
 of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
@@ -163,6 +168,7 @@ ROOMS: Final = (
     of_keys,
     delegates,
     of_routes,
+    links,
     of_issuers,
     times,
     what_is_asked,

@@ -72,7 +72,8 @@ def test_another_tenant_has_its_own_channels_and_people_and_an_unknown_one_has_n
         (b"person: user:ann", b"person: user:eve", "not among the people"),
         (b"url: https://flow", b"url: ftp://flow", "expected an address"),
         (b"https://ann.example/hai", b"file:///etc/passwd", "expected an address"),
-        (b"hai: notify/v1", b"hai: notify/v1\nlink_hours: 0", "expected 1 to 720"),
+        (b"hai: notify/v1", b"hai: notify/v1\nlink_hours: 0", "expected 1 to 72"),
+        (b"hai: notify/v1", b"hai: notify/v1\nlink_hours: 73", "expected 1 to 72"),
         (b"hai: notify/v1", b"hai: notify/v1\nother: 0", "other"),
     ],
 )

@@ -115,12 +115,21 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
 
 
 async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
-    """The link, and the access of the person that it is for; None: it is unknown, or was used."""
+    """The link, and the access of the person that it is for; None: it is unknown, or was used, or its person is not
+    among those of the file of channels any more. Of the roles and groups with which it was sent they have those that
+    the file still gives them."""
     access = access.at(cell_of_address(token))
     link = await notifications.find_link(access.pool, digest_of(token))
     if link is None or link.used_at is not None:
         return None
-    who = c.Principal(link.principal, tuple(link.roles), tuple(link.groups))
+    roles, groups = set(link.roles), set(link.groups)
+    people = await access.runtime.people_of_channels(link.tenant)
+    if people is not None:
+        person = people.get(link.principal)
+        if person is None:
+            return None
+        roles, groups = roles.intersection(person.roles), groups.intersection(person.groups)
+    who = c.Principal(link.principal, tuple(sorted(roles)), tuple(sorted(groups)))
     credential = link.digest.hex()[:16]
     principal = await identity.known(
         Principal(
