@@ -22,8 +22,9 @@ that was answered with no. One rule bounds all of them (`engine/pendings/passing
   run, where these may not decide. Where others forked the run, its requester stays excluded in the fork.
 * People approve for one run. Behind an `approve` (also one that was skipped, in an iteration that is over, or in a run
   below that has finished) nobody forks, but where the run waited, nothing is edited, and neither the run nor a relative
-  has begun a call that acts on that approval since (409 `fork_approved`). An answer to an `ask` is kept for another
-  input, state or version by a person that its rules let answer.
+  has begun a call that acts on that approval since (409 `fork_approved`). Once a relative has, a run that failed behind
+  the approval goes on neither by a retry nor by a skip (409 `retry_approved`). An answer to an `ask` is kept for
+  another input, state or version by a person that its rules let answer.
 * A step whose output decides whether people are asked, or whom (it is read by an `if` around the question, by
   `approval.when`, or by what leads there), is not skipped by the requester or who is behind the run.
 * The input and the variables on which that depends are not edited in a fork by the requester or who is behind the run:

@@ -379,11 +379,13 @@ class Terminate(Command, frozen=True):
 
 class Retry(Command, frozen=True):
     """`who` is the caller with their roles, None: `by`, who has none. `again`: the command is made again out of a log,
-    in which it was allowed."""
+    in which it was allowed. `acted`: the steps that have begun to change the world in runs that are forks of each other
+    with this one, on an approval that they have in common with it."""
 
     by: str
     who: Principal | None = None
     again: bool = False
+    acted: tuple[str, ...] = ()
 
 
 class RetryChild(Command, frozen=True):
@@ -396,7 +398,7 @@ class RetryChild(Command, frozen=True):
 
 class Skip(Command, frozen=True):
     """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` takes the place
-    of its output. `who` and `again` as in `Retry`. `asks_below`: the runs that the step would wait for may ask
+    of its output. `who`, `again` and `acted` as in `Retry`. `asks_below`: the runs that the step would wait for may ask
     people."""
 
     by: str
@@ -406,6 +408,7 @@ class Skip(Command, frozen=True):
     who: Principal | None = None
     again: bool = False
     asks_below: bool = True
+    acted: tuple[str, ...] = ()
 
 
 class Jump(Command, frozen=True):

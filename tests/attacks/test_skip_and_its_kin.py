@@ -345,6 +345,58 @@ def test_one_approval_pays_once_where_the_run_waited_behind_it(api: httpx2.Clien
     assert anew.status_code == 201, anew.text
 
 
+def _begun(api: httpx2.Client, run_id: str, path: str) -> bool:
+    page = api.get(f"/v1/runs/{run_id}/events", params={"limit": 500}).json()
+    return any(each["type"] == "step_started" and each["path"] == path for each in page["items"])
+
+
+FAILING: Final = f"""hai: flow/v1
+name: k_failing
+version: 1
+tools: {{fx: {{python: tests.support.effects, effect: write}}, look: {{python: tests.support.effects, effect: read}}}}
+steps:
+  - {{id: ok, {_OK}}}
+  - {{id: more, {_MORE}}}
+  - {{id: late, call: look.breaks}}
+  - {{id: pay, call: fx.note, with: {{n: 2}}}}
+"""
+
+
+@pytest.mark.parametrize("payer", ["the run", "a fork of it"])
+@pytest.mark.parametrize("way", ["retry", "skip", "bulk"])
+def test_a_run_that_failed_behind_an_approval_does_not_go_on_when_a_relative_has_acted_on_it(
+    api: httpx2.Client, way: str, payer: str
+) -> None:
+    answer = api.post("/v1/workflows", content=FAILING, headers=YAML)
+    assert answer.status_code in (200, 201), answer.text
+    it = Payment(api, "k_failing")
+    first = str(it.run["id"])
+    it.decide("user:" + unique("yes"), "approve")
+    wait_for(lambda: api.get("/v1/pendings", params={"run_id": first}).json()["items"][0]["title"] == "More?")
+    wait_for(lambda: _is(api, first, "waiting"))
+    at = _waits(api, first)
+    _answer_more(api, first)
+    wait_for(lambda: _is(api, first, "failed"))
+    forked = it.post("fork", it.mine, at=at)
+    assert forked.status_code == 201, forked.text
+    second = str(forked.json()["id"])
+    _answer_more(api, second)
+    wait_for(lambda: _is(api, second, "failed"))
+    paying, other = (first, second) if payer == "the run" else (second, first)
+    skipped = api.post(f"/v1/runs/{paying}/skip", json={"step": "late"}, headers=as_(it.mine))
+    assert skipped.status_code == 200, skipped.text  # nobody has acted on the approval yet
+    wait_for(lambda: _begun(api, paying, "pay") and (_is(api, paying, "finished") or _is(api, paying, "failed")))
+    for who in (it.mine, OPERATOR):
+        if way == "bulk":
+            body = {"action": "retry", "runs": [other]}
+            (item,) = api.post("/v1/runs/bulk", json=body, headers=as_(who)).json()["items"]
+            assert item["problem"]["code"] == "retry_approved", item
+            continue
+        answer = api.post(f"/v1/runs/{other}/{way}", json={"step": "late"} if way == "skip" else None, headers=as_(who))
+        assert "asked anew" in refused(answer, "retry_approved")
+    assert not _begun(api, other, "pay")
+
+
 RISKY: Final = f"""hai: flow/v1
 name: k_risky
 version: 1

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.pendings.passing import rejected_in
+from hai_flow.engine.pendings.passing import approval_at, rejected_in
 from hai_flow.engine.runs.fork import undone_in
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -126,6 +126,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     "fork where it waited behind the answer, when it has paid": {
         kind: _BEHIND if kind in _OF_ITSELF else "nnnn--nn-" for kind in KINDS
     },
+    "retry behind the answer, when a fork has paid": {
+        kind: _BEHIND if kind in _OF_ITSELF else "nnnn--nn-" for kind in KINDS
+    },
+    "skip what has failed behind the answer, when a fork has paid": {
+        kind: _BEHIND if kind in _OF_ITSELF else "nnnn--nn-" for kind in KINDS
+    },
     "fork or rerun behind a skip": {
         kind: "nnnn--nn-" if kind in _SKIPPABLE else "---------" for kind in KINDS
     },
@@ -156,7 +162,9 @@ class Case(NamedTuple):
     at: str
 
 
-def _document(kind: str, person: str, *, without: bool = False, guarded: str = "", waits: bool = False) -> str:
+def _document(
+    kind: str, person: str, *, without: bool = False, guarded: str = "", waits: bool = False, fails: bool = False
+) -> str:
     quorum = 2 if "of two" in person else 1
     asking = "{id: other, say: Hello.}" if without else KINDS[kind].format(id="ok", quorum=quorum)
     if guarded:
@@ -174,13 +182,14 @@ def _document(kind: str, person: str, *, without: bool = False, guarded: str = "
       - {{id: first, call: r}}
       - {asking}
       - {more}
+      - {"{id: late, call: r}" if fails else "say: Late."}
       - {{id: pay, call: t}}
     """
 
 
-def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False) -> Play:
+def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False, fails: bool = False) -> Play:
     """A run that has just been answered where, and whose first call is under way."""
-    play = Play(_document(kind, person, guarded=guarded, waits=waits), start=False)
+    play = Play(_document(kind, person, guarded=guarded, waits=waits, fails=fails), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
     play.do(
         c.Start(
@@ -191,9 +200,9 @@ def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False) ->
     return play
 
 
-def asked(kind: str, person: str, *, waits: bool = False) -> Case:
-    """The question is open; `waits`: behind it the run will wait once more."""
-    play = _begun(kind, person, waits=waits)
+def asked(kind: str, person: str, *, waits: bool = False, fails: bool = False) -> Case:
+    """The question is open; `waits`: behind it the run will wait once more; `fails`: behind that it may fail."""
+    play = _begun(kind, person, waits=waits, fails=fails)
     play.succeed("first")
     at = _WHERE.get(kind, "{id}").format(id="ok")
     if kind == "an `approve` in a loop":
@@ -238,9 +247,9 @@ def rejected(kind: str, person: str) -> Case:
     return case
 
 
-def answered(kind: str, *, waits: bool = False) -> Case:
+def answered(kind: str, *, waits: bool = False, fails: bool = False) -> Case:
     """Somebody who may do so has let the run go on, and it is about to pay, or `waits` in front of that."""
-    case = asked(kind, "an operator", waits=waits)
+    case = asked(kind, "an operator", waits=waits, fails=fails)
     play = case.play
     if kind == "a run below that decides":
         _tell(play, "", "approve")
@@ -298,6 +307,25 @@ def _retry(case: Case, who: c.Principal) -> None:
     assert case.play.status == "waiting" or case.play.open, "it asks anew"
 
 
+def _go_on_when_a_fork_has_paid(kind: str, who: c.Principal, path: str | None = None) -> None:
+    case = answered(kind, waits=True, fails=True)
+    play, there = case.play, len(case.play.events)
+    play.answer("more", by="user:zoe", values={})
+    while play.status != "failed":
+        _ = play.fail("late") if "late" in play.open else play.advance(HOUR)
+    fork = _fork(case, PEOPLE["a decider"], there)
+    fork.answer("more", by="user:zoe", values={})
+    fork.succeed("late")
+    fork.succeed("pay")
+    assert fork.status == "finished"
+    acted = fork.acted_behind(there) if approval_at(play.state_at(there)) is not None else ()
+    if path is None:
+        play.do(c.Retry(by=who.id, who=who, acted=acted))
+    else:
+        play.do(c.Skip(by=who.id, who=who, path=path, acted=acted))
+    assert play.status in ("running", "waiting"), "it goes on"
+
+
 def _fork(
     case: Case,
     who: c.Principal,
@@ -306,7 +334,7 @@ def _fork(
     edits: c.Edits | None = None,
     without: str | None = None,
     answer: tuple[c.PendingAnswer, ...] = (),
-) -> None:
+) -> Play:
     play, to = case.play, None
     if without is not None:
         to = plan_of(_document(case.kind, without, without=True).replace("Hello.", "Welcome."))
@@ -322,6 +350,7 @@ def _fork(
     )  # fmt: skip
     assert other.state.requester == who.id
     assert "user:req" in (*other.state.all_instigators, who.id, who.on_behalf_of)
+    return other
 
 
 def _in_front(case: Case) -> int:
@@ -385,6 +414,10 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
     "fork where it waited behind the answer": lambda kind, person, who: _fork_where_it_waited(kind, who, paid=False),
     "fork where it waited behind the answer, when it has paid": lambda kind, person, who: _fork_where_it_waited(
         kind, who, paid=True
+    ),
+    "retry behind the answer, when a fork has paid": lambda kind, person, who: _go_on_when_a_fork_has_paid(kind, who),
+    "skip what has failed behind the answer, when a fork has paid": lambda kind, person, who: (
+        _go_on_when_a_fork_has_paid(kind, who, path="late")
     ),
     "fork or rerun behind a skip": lambda kind, person, who: _fork_behind(skipped(kind), who),
     "migrate to a version without it": lambda kind, person, who: _migrate(_at_the_place(kind, person), who, person),

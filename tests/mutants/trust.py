@@ -87,8 +87,9 @@ uploads.bug("a limited token reads its person's files", ('return "" if self.prin
 _DELEGATIONS: Final = "tests/attacks/test_delegations.py"
 of_keys = Room("hai_flow/store/identity/keys.py", _DELEGATIONS)
 of_keys.bug(
-    "a delegation outlives its key",
+    "a delegation stays in lists when its key is revoked",
     ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),
+    by="tests/api/test_sessions.py::test_a_key_begins_a_session_that_ends_with_it",
 )
 
 delegates = Room("hai_flow/runtime/people/delegates.py", _DELEGATIONS)
@@ -142,6 +143,15 @@ what_is_asked.bug(
     "who is behind a run edits what decides whether people are asked",
     ("    if values and _is_of_the_request(who, world):\n", "    if False:\n"),
 )
+what_is_asked.bug(
+    "one approval is used for the retry of a run and for its fork",
+    ("if command.acted and not command.again:", "if False:"),
+)
+branches = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_skip_and_its_kin.py")
+branches.bug(
+    "what a relative has done on a common approval is not looked for",
+    ("            found.update(steps)\n", "            _ = steps\n"),
+)
 guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
 guarding.bug(
     "a step that is read by way of another decides nothing",
@@ -172,6 +182,7 @@ ROOMS: Final = (
     of_issuers,
     times,
     what_is_asked,
+    branches,
     guarding,
     tickets,
 )

@@ -123,6 +123,7 @@ export const serverZh: Record<string, string> = {
   value_unstorable: "值中有数据库无法保存的内容。",
   version_forbidden: "您只能启动最新版本，指定版本请找操作员。",
   webhook_path_taken: "这个 webhook 路径已被其他工作流占用。",
+  retry_approved: "这项批准已由分叉出的另一个运行使用；一次批准只用于一个运行。请从批准之前分叉，重新征求批准。",
   workflow_retired: "这个版本已停用，不能再启动新的运行。",
   "skip.too_large": "跳过时给出的结果过大。",
   starting: "服务器正在启动，请稍后再试。",

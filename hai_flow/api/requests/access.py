@@ -502,6 +502,9 @@ class Access:
             if isinstance(command, c.Answer) and command.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(run_id, command)
+            if isinstance(command, (c.Retry, c.Skip)):
+                acted = await self.runtime.branches.acted_elsewhere(self.tenant, await self.state(run_id))
+                command = msgspec.structs.replace(command, acted=acted)
             return await self.runtime.committer.submit(
                 run_id,
                 self.tenant,

@@ -93,10 +93,12 @@ def _demand_own(draft: Draft) -> None:
 
 def _reopen(draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.Awaited | None = None) -> None:
     """A run that failed, was stopped with the run above it, or needs attention, goes on from there. Raises `Rejected`:
-    409 where its log is full, 403 where the caller may not have asked anew what is asked then. (What the run above has
-    retried was judged there, where it knows the questions below.)"""
+    409 where its log is full or a fork has acted on its approval, 403 where the caller may not have asked anew what is
+    asked then. (What the run above has retried was judged there, where it knows the questions below.)"""
     status = draft.state.status
     redo: tuple[str, ...] = ()
+    if not isinstance(command, c.RetryChild):
+        passing.demand_unspent(draft, command)
     if draft.state.ended and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
         detail = "the run's log is full; it can't go on. Start another run."
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})

@@ -7,6 +7,8 @@ answered with no. One rule holds for all of them, and for every kind of question
   is met, and never after a no.
 * Behind a no it is asked anew by a person that its rules let decide; so never by the requester or the people behind the
   run, where these may not decide.
+* A run that has failed behind an approval goes on by nobody's command once a fork of it, or a run that it was forked
+  from, has acted on that approval.
 * A step whose result decides whether people are asked, or whom, is not skipped by the requester or the people behind
   the run: that is an answer to the question before it.
 * The input and the variables that decide whether people are asked, or whom, are not edited in a fork by the requester
@@ -101,6 +103,18 @@ def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], 
     if not refused and _ends_with_a_no(draft.state.error) and _is_of_the_request(who, world):
         detail = f"a run below was rejected, and {who.id} can't have it asked anew: {world.requester} started this run"
         raise Rejected(403, "retry.forbidden", f"{detail}, or is behind it; somebody else must retry it.")
+
+
+def demand_unspent(draft: Draft, command: c.Retry | c.Skip) -> None:
+    """Raises `Rejected` 409 where another run has acted on an approval on which this one would go on."""
+    if command.acted and not command.again:
+        place = approval_at(draft.state) or "a step before"
+        detail = (
+            f"run {draft.state.run_id} was approved at {place}, and {', '.join(command.acted)} was begun on that "
+            "approval in a fork of it, or in a run that it was forked from; what people approve they approve for one "
+            "run. Fork it before that, and they are asked anew."
+        )
+        raise Rejected(409, "retry_approved", detail, winner={"seq": draft.state.seq})
 
 
 def _ends_with_a_no(error: e.Error | None) -> bool:

@@ -116,16 +116,20 @@ class Branches:
         """The steps that have begun to change the world in the run, which is `now`, and in its relatives on an approval
         that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
         a relative that is not looked at."""
-        of = UUID(now.run_id)
-        first_seqs = await self._moments.acted(tenant, of, now.sha256)
+        first_seqs = await self._moments.acted(tenant, UUID(now.run_id), now.sha256)
+        return first_seqs | dict.fromkeys(await self.acted_elsewhere(tenant, now, but=but), _HEAD)
+
+    async def acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
+        """The same steps of the relatives of the run alone."""
+        of, found = UUID(now.run_id), set[str]()
         for relative in await threads_store.relatives(self._database.api, tenant, of):
             common = await state_at(self._database, tenant, of, relative.shared)
             if relative.run_id == but or common is None or passing.approval_at(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
             steps = await self._moments.acted(tenant, relative.run_id, state.sha256, after=relative.shared)
-            first_seqs |= dict.fromkeys(steps, _HEAD)
-        return first_seqs
+            found.update(steps)
+        return tuple(sorted(found))
 
     async def _acted_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""

@@ -94,7 +94,8 @@ async def terminate_run(
 @router.post("/{run_id}/retry", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on from the failed step of a failed run, or with a run that needs attention. What was answered with no is
-    asked anew by those alone who may decide it: 403 `retry.forbidden`."""
+    asked anew by those alone who may decide it: 403 `retry.forbidden`. Once a fork has acted on an approval that both
+    have, the run goes on no more: 409 `retry_approved`."""
     return await _control(access, run_id, c.Retry(by=access.principal.id, who=access.principal.who), key)
 
 
