@@ -484,7 +484,8 @@ class StepWait(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
-    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars.
+    `children`: the runs that it started; `notes`: what was changed in its output, so that a run can hold it; `usage`:
+    tokens (`input`, `output`), and their `cost` in US dollars.
 
     `status`: running, finished, failed, skipped, stopped or undone.
     """
@@ -503,6 +504,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[StepAttempt]
     waits: list[StepWait]
     children: list[str]
+    notes: list[str]
     usage: dict[str, float]
 
 

@@ -113,7 +113,7 @@ class Admit(Command, frozen=True):
 class StepSucceeded(Command, frozen=True):
     """`output` is plain JSON (checked where it entered). `ended_at`: when the attempt ended (ms since 1970), if its
     outcome took a while to get here. `used`: the answers of models that it took. `parts`: the files in its
-    model's answer, as content parts."""
+    model's answer, as content parts. `notes` as in `events.StepFinished`."""
 
     path: str
     attempt: int
@@ -121,6 +121,7 @@ class StepSucceeded(Command, frozen=True):
     ended_at: int | None = None
     used: tuple[ModelUse, ...] = ()
     parts: tuple[Json, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class StepFailed(Command, frozen=True):

@@ -349,7 +349,8 @@ class AttemptStarted(Event, frozen=True):
 
 class StepFinished(Event, frozen=True):
     """`handler` "~finally": its list goes on, and the flow behind the step comes after that. `undoable`: an error that
-    comes later undoes the step. The output of a `for_each` is not here: the fold gathers it from the iterations."""
+    comes later undoes the step. The output of a `for_each` is not here: the fold gathers it from the iterations.
+    `notes`: the parts of a tool's result that a run can't hold as they came, and what became of each."""
 
     path: str
     output: Json = None
@@ -357,6 +358,7 @@ class StepFinished(Event, frozen=True):
     undoable: bool = False
     handler: str | None = None
     ready: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class StepSkipped(Event, frozen=True):

@@ -95,7 +95,7 @@ class McpRunner:
         offered = _allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp_asking import answer_to, completed
-        from hai_flow.steps.mcp_results import content_of, judged, kept, schema_of
+        from hai_flow.steps.mcp_results import content_of, judged, kept, schema_of, unread_parts
         from hai_flow.steps.mcp_schemas import output_schema_of
 
         who = f"{tool.name}.{function}"
@@ -112,7 +112,9 @@ class McpRunner:
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetched(connection, session, result)
         schema = output_schema_of(offered)
-        output = kept(content_of(result, who, fetched, schema), who, tool.big_integers)
+        output, notes = kept(content_of(result, who, fetched, schema), who, tool.big_integers)
+        if notes := (*unread_parts(result), *notes):
+            stream.noted(notes)
         judge = partial(judged, is_structured=result.structured_content is not None)
         if has_no_files(attempt.files):
             return judge(output, schema, who, self._config.bytes_max)

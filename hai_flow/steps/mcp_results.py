@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
-import structlog
 from pydantic import TypeAdapter
 
 from hai_flow import foreign, values
@@ -20,8 +19,6 @@ from hai_flow.steps.mcp_schemas import compiled
 from hai_flow.values import Json, storable
 
 Resource: TypeAlias = types.TextResourceContents | types.BlobResourceContents
-
-log = structlog.get_logger(__name__)
 
 SAID_CHARS_MAX: Final = 2000
 PARTS_MAX: Final = 100  # of a result
@@ -34,6 +31,7 @@ _SIGNS: Final = (
 )  # fmt: skip
 _BASE64_EXTRA: Final = re.compile(r"\A\s*data:[^,]{0,200};base64,|\s+")
 _BASE64_URL: Final = str.maketrans("-_", "+/")
+_UNREAD: Final = "hai-flow/unread"  # a result is made anew here, so no server can write it
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
@@ -51,11 +49,28 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
     """A result as the server gave it, read part by part: a part that can't be read is its JSON as text."""
     content = raw.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
+    read = [_read_part(each) for each in parts]
+    notes = [
+        f"part {number} of the result is not one that the protocol has: it is its JSON as text"
+        for number, (one, other) in enumerate(zip(parts, read, strict=True), 1)
+        if isinstance(other, types.TextContent) and not _is_text(one)
+    ]
     return types.CallToolResult(
-        content=[_read_part(each) for each in parts],
+        content=read,
         structured_content=raw.get("structuredContent"),
         is_error=raw.get("isError") is True,
+        _meta={_UNREAD: notes[: foreign.NOTES_MAX]} if notes else None,
     )
+
+
+def unread_parts(result: types.CallToolResult) -> Sequence[str]:
+    """A note for each part of a result that could not be read (`result_of`)."""
+    return (result.meta or {}).get(_UNREAD, ())
+
+
+def _is_text(raw: Any) -> bool:
+    text = raw.get("text") if isinstance(raw, Mapping) and raw.get("type") == "text" else raw
+    return isinstance(text, str)
 
 
 def _read_part(raw: Any) -> types.ContentBlock:
@@ -182,15 +197,13 @@ def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list
     return parts, size
 
 
-def kept(output: Json, who: str, big_integers: foreign.BigIntegers) -> Json:
-    """`output` as a run can hold it. Raises StepError `tool.invalid_result`, with what came in its `data`."""
+def kept(output: Json, who: str, big_integers: foreign.BigIntegers) -> foreign.Foreign:
+    """`output` as a run can hold it, and what was changed. Raises StepError `tool.invalid_result`, with what came in
+    its `data`."""
     try:
-        output, notes = foreign.take(output, big_integers)
+        return foreign.take(output, big_integers)
     except values.NotJson as error:
         raise _invalid(f"the result of {who} can't be kept: {error}", output) from None
-    if notes:
-        log.info("mcp_result_changed", function=who, notes=notes)
-    return output
 
 
 def judged(output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *, is_structured: bool = True) -> Json:

@@ -69,7 +69,7 @@ class PythonRunner:
         finally:
             if host is not None:
                 host.is_over = True
-        return python_function.signature.output(output, call.tool.big_integers)
+        return python_function.signature.output(output, call.tool.big_integers, stream.noted)
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
         loop = asyncio.get_running_loop()

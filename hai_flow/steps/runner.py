@@ -39,6 +39,11 @@ class Stream(Protocol):
         """Add a file to the attempt's output, as a content part. It is kept if the attempt succeeds."""
         ...
 
+    def noted(self, notes: Sequence[str]) -> None:
+        """Say what of the attempt's output was changed, so that a run can hold it. It is recorded if the attempt
+        succeeds."""
+        ...
+
     def used(self, use: ModelUse) -> None:
         """Note the usage of an answer of a model: it is recorded also where the attempt fails."""
         ...

@@ -18,13 +18,13 @@ from typing import (
     Literal,
     NotRequired,
     Required,
+    TypeAlias,
     Union,
     get_args,
     get_origin,
 )
 
 import pydantic
-import structlog
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
@@ -36,8 +36,6 @@ from hai_flow.json_pointers import escaped
 from hai_flow.steps.tools import whole_function
 from hai_flow.values import Json
 
-log = structlog.get_logger(__name__)
-
 SHOWN_FAULTS: Final = 5
 _SHOWN_CHARS_MAX: Final = 300  # of a result that is none, in an error
 _PLAIN: Final = (str, int, float, bool, type(None), object, dict, list)
@@ -47,6 +45,14 @@ _VALIDATORS: Final = (
     pydantic.BeforeValidator, pydantic.AfterValidator, pydantic.WrapValidator, pydantic.PlainValidator,
     pydantic.PlainSerializer, pydantic.WrapSerializer,
 )  # fmt: skip
+
+
+Note: TypeAlias = Callable[[Sequence[str]], None]
+"""Takes what was changed in a result, so that a run can hold it."""
+
+
+def _untold(notes: Sequence[str]) -> None:
+    pass
 
 
 class _Untitled(GenerateJsonSchema):
@@ -131,10 +137,10 @@ class Signature:
         ]
         return _said(faults) if faults else None
 
-    def output(self, value: Any, big_integers: foreign.BigIntegers = "text") -> Json:
-        """The function's result as plain JSON. Raises StepError `tool.invalid_result`."""
+    def output(self, value: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
+        """The function's result as plain JSON; `note` gets what was changed. Raises StepError `tool.invalid_result`."""
         if type(value) is self._result and self._result in _SCALARS:
-            return plain(value, big_integers)
+            return plain(value, big_integers, note)
         if not self._plain_result:
             try:
                 result = self._adapter.validate_python(value)
@@ -145,7 +151,7 @@ class Signature:
                 raise StepError(
                     f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
                 ) from None
-        output = plain(value, big_integers)
+        output = plain(value, big_integers, note)
         faults = [] if self._result_schema is None else self._result_schema.fit(output)[1]
         if faults:
             raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
@@ -186,16 +192,16 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def plain(output: Any, big_integers: foreign.BigIntegers = "text") -> Json:
+def plain(output: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
     """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists. What
-    a run can't hold is text there (`foreign.take`): the tool has had its effect.
+    a run can't hold is text there (`foreign.take`), and `note` is told: the tool has had its effect.
 
     Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for.
     """
     try:
         output, notes = foreign.take(output, big_integers)
         if notes:
-            log.info("tool_result_changed", notes=notes)
+            note(notes)
         return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
     except values.NotJson as error:
         raise StepError(

@@ -179,6 +179,8 @@ class Mask:
                 changes[name] = masked(getattr(event, name), mark)
         if getattr(event, "reason", ""):
             changes["reason"] = MASK
+        if getattr(event, "notes", ()) and changes["output"] != event.output:  # they name the members of the output
+            changes["notes"] = (MASK,) * len(event.notes)
         if getattr(event, "error", None) is not None:
             changes["error"] = error_without_personal(event.error, personal, event.path)
         return replace(event, **changes)

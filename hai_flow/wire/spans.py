@@ -58,6 +58,7 @@ class Span(msgspec.Struct):
     attempts: list[Try] = []
     waits: list[Wait] = []
     children: list[str] = []
+    notes: tuple[str, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
@@ -158,6 +159,7 @@ def _retried(spans: Spans, seq: int, event: e.StepRetried) -> None:
 def _finished(spans: Spans, seq: int, event: e.StepFinished) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end(span, event, "finished")
+        span.notes = event.notes
 
 
 def _failed(spans: Spans, seq: int, event: e.StepFailed) -> None:

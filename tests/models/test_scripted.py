@@ -39,6 +39,9 @@ class Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         self.calls[name, number] = self.calls.get((name, number), "") + text
 
+    def noted(self, notes: Any) -> None:
+        self.notes = (*getattr(self, "notes", ()), *notes)
+
     def made(self, part: Any) -> None:
         raise AssertionError(f"a script makes no file: {part}")
 

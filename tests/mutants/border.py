@@ -231,3 +231,10 @@ queues.bug(
     ('trigger.overlap == "queue":', 'trigger.overlap == "queue_one":'),
     by="tests/definition/test_schedules.py::test_instants_that_wait_behind_a_question_are_doubted",
 )
+
+outcomes = Room("hai_flow/engine/handlers/outcomes.py")
+outcomes.bug(
+    "nobody hears what of a tool's result was changed",
+    ("loop.finish(draft, step, command.output, notes=command.notes)", "loop.finish(draft, step, command.output)"),
+    by="tests/foreign/test_notes.py",
+)

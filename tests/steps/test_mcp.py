@@ -45,6 +45,9 @@ class Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         raise AssertionError("no model is asked")
 
+    def noted(self, notes: Any) -> None:
+        self.notes = (*getattr(self, "notes", ()), *notes)
+
     def made(self, part: Any) -> None:
         raise AssertionError("no model is asked")
 

@@ -70,6 +70,9 @@ class Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         raise AssertionError(f"a Python tool writes no call: {name}")
 
+    def noted(self, notes: Any) -> None:
+        self.notes = (*getattr(self, "notes", ()), *notes)
+
     def made(self, part: Any) -> None:
         raise AssertionError(f"a Python tool asks no model: {part}")
 

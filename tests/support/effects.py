@@ -313,3 +313,9 @@ async def fetch(url: str) -> str:
 
 hostile: list[str] = []
 """Texts of pages whose authors try to give orders to a model."""
+
+
+@tool
+async def order() -> dict[str, object]:
+    """A receipt whose numbers have nineteen digits."""
+    return {"id": 1234567890123456789, "lines": [{"id": 1234567890123456790}]}

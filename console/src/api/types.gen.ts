@@ -889,6 +889,7 @@ export interface RunStep {
   attempts: StepAttempt[];
   waits: StepWait[];
   children: string[];
+  notes: string[];
   usage: Record<string, number>;
 }
 

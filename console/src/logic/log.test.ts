@@ -23,6 +23,7 @@ function step(path: string, from: number, to: number | null, more: Partial<RunSt
     attempts: [],
     waits: [],
     children: [],
+    notes: [],
     usage: {},
     ...more,
   };

@@ -80,6 +80,7 @@ export const runsEn = {
     attempts: (n: number) => many(n, "attempt", "attempts"),
     input: "Input",
     output: "Output",
+    changed: "Changed, so that a run can hold it",
     shared: "Shared state",
     timers: "Timers",
     find: "Find in type, path and content",

@@ -79,6 +79,7 @@ export const runsZh: typeof runsEn = {
     attempts: (n) => `${n} 次尝试`,
     input: "输入",
     output: "输出",
+    changed: "已改写，以便运行能够保存",
     shared: "共享状态",
     timers: "定时器",
     find: "在类型、路径和内容中查找",

@@ -495,7 +495,8 @@ class Graph(Shape):
 
 class RunStep(Shape):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
-    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars."""
+    `children`: the runs that it started; `notes`: what was changed in its output, so that a run can hold it; `usage`:
+    tokens (`input`, `output`), and their `cost` in US dollars."""
 
     path: str
     plan_path: str
@@ -511,6 +512,7 @@ class RunStep(Shape):
     attempts: list[StepAttempt]
     waits: list[StepWait]
     children: list[str]
+    notes: list[str]
     usage: dict[str, float]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -92,6 +92,9 @@ class _Heard:
         pass
 
     async def call(self, name: str, number: int, text: str) -> None:
+        pass
+
+    def noted(self, notes: Sequence[str]) -> None:
         pass
 
     def made(self, part: Json) -> None:

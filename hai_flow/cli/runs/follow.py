@@ -113,6 +113,8 @@ class Narrator:
             output = event.get("output")
             output = "" if output is None else f" → {approval(output) if is_envelope(output) else compact(output)}"
             self.line(f"✓ {event['path']}{output}", "green")
+            for note in event.get("notes", ()):
+                self.line(f"  changed: {note}", "yellow")
 
     def _step_failed(self, event: EventJson) -> None:
         where = event.get("path") or "the run"

@@ -152,7 +152,7 @@ def _go_on(entry: Entry, event: EventJson) -> None:
     kind = event["type"]
     if kind in _ENDS:
         entry.status, entry.ended, entry.until = _ENDS[kind], event["at"], ""
-        entry.notes = [_outcome(entry, event)]
+        entry.notes = [_outcome(entry, event), *(f"changed: {each}" for each in event.get("notes", ()))]
     elif kind == "iteration_ended":
         entry.status, entry.ended = event["status"], event["at"]
         entry.notes = [_failure(event["error"])] if event.get("error") else []

@@ -19,11 +19,12 @@ from hai_flow.values import Json
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
     """The step has done its work: its `finally` goes on, or the flow behind it. `approval` is the envelope of a
-    gate."""
+    gate. `notes` as in `events.StepFinished`."""
 
     step: Step
     output: Json = None
     approval: Json = None
+    notes: tuple[str, ...] = ()
 
 
 class Skip(msgspec.Struct, frozen=True, gc=False):

@@ -34,7 +34,7 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
     if step.path == "":
         return finish_document(draft, due.output)
     if step.body == UNDO:
-        draft.emit(e.StepFinished, path=step.path, output=due.output)
+        draft.emit(e.StepFinished, path=step.path, output=due.output, notes=due.notes)
         return undo_finished(draft, step)
     stopping = is_left_to_the_stop(draft, step.path)
     handler, ready, last = None, (), None
@@ -52,6 +52,7 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
             undoable=step.undo is not None,
             handler=handler,
             ready=ready,
+            notes=due.notes,
         )
     )
     if stopping:

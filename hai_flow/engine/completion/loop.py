@@ -34,9 +34,9 @@ def conclude(draft: Draft) -> None:
     draw(draft, root_step.conclude(draft))
 
 
-def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> None:
+def finish(draft: Draft, step: Step, output: Json, approval: Json = None, notes: tuple[str, ...] = ()) -> None:
     """The step has done its work."""
-    draw(draft, consequences.Finish(step, output, approval))
+    draw(draft, consequences.Finish(step, output, approval, notes))
 
 
 def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> None:

@@ -38,7 +38,7 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
         wait_for_event.await_callback(draft, step, callback, command.output)
     else:
         resolve_call(draft, step, command.output, None)
-        loop.finish(draft, step, command.output)
+        loop.finish(draft, step, command.output, notes=command.notes)
     go_on(draft)
     return None
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -147,6 +147,7 @@ class Performance:
         "attempt",
         "begun",
         "known_since",
+        "notes",
         "parts",
         "path",
         "place",
@@ -168,6 +169,7 @@ class Performance:
         self.known_since = time.monotonic()
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self._text: _Text | None = None
         self._progress: _Progress | None = None
         self._transaction: Transaction | None = None
@@ -246,6 +248,7 @@ class Performance:
                 ended_at=ended_at,
                 used=self.uses,
                 parts=self.parts,
+                notes=tuple(map(registry.hidden, self.notes)),
             )
         except asyncio.CancelledError:
             assert self.task is not None
@@ -337,6 +340,10 @@ class Performance:
     def made(self, part: Json) -> None:
         """Note a file that is part of the attempt's answer."""
         self.parts = (*self.parts, part)
+
+    def noted(self, notes: Sequence[str]) -> None:
+        """Note what was changed in the attempt's output, so that a run can hold it."""
+        self.notes = (*self.notes, *notes)
 
     def used(self, use: ModelUse) -> None:
         """Note an answer of a model: it is recorded with whatever becomes of the attempt."""

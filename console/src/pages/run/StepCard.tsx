@@ -126,6 +126,18 @@ export function StepCard(props: StepCardProps) {
           <Tree value={view.output} />
         </section>
       )}
+      {step && step.notes.length > 0 && (
+        <section>
+          <h3>{t.run.changed}</h3>
+          <ul className="small">
+            {step.notes.map((each, i) => (
+              <li key={i}>
+                <Text text={each} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       {step && step.children.length > 0 && (
         <section>
           <h3>{t.step.children}</h3>

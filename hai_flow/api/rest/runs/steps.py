@@ -93,6 +93,7 @@ def _view(span: Span) -> dict[str, Any]:
             for each in span.waits
         ],
         "children": span.children,
+        "notes": list(span.notes),
         "usage": {"input": span.input_tokens, "output": span.output_tokens, "cost": span.cost},
     }
 
