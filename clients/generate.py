@@ -254,7 +254,7 @@ _FOR_THREADS: Final = (
         "May be shared by threads; an iterator may not.",
     ),
     ("import asyncio\nimport inspect\n", ""),
-    ("key = await given if inspect.isawaitable(given) else given", "key = given"),
+    ("key = await credential if inspect.isawaitable(credential) else credential", "key = credential"),
     ("AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping", "Callable, Iterator, Mapping"),
     ("Callable[P, Coroutine[Any, Any, T]]", "Callable[P, T]"),
     (

@@ -110,6 +110,7 @@ _BASES: Final = {
 
 _ABSENT: Final = {
     "Run": {
+        "summary": "None",
         "branch_of": "None",
         "parent": "None",
         "unreadable": "None",
@@ -130,6 +131,7 @@ _ABSENT: Final = {
         "reason": "None",
     },
     "Finding": {"end_line": "0", "end_column": "0", "fix": "[]", "params": "[]"},
+    "Delegation": {"ends_with": "None"},
     "Change": {"was": "None"},
     "StepState": {"output": "None", "error": "None"},
     "Origin": {"path": "None"},

@@ -45,6 +45,11 @@ def test_every_package_says_what_it_is_for() -> None:
     assert silent == []
 
 
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [str(path) for path in PACKAGE.rglob("*.py") if path.read_text().strip() and not house.docstring(path)]
+    assert silent == []
+
+
 def test_names_are_no_vaguer_than_they_were() -> None:
     measures = house.measure(PACKAGE)
     assert house.worse(measures) == {}

@@ -91,7 +91,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     thread_id: str
     workflow: str
-    summary: str | None
+    summary: str | None = None
     version: Version
     status: str
     seq: int
@@ -238,7 +238,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     until: datetime
     note: str | None
-    ends_with: str | None
+    ends_with: str | None = None
 
 
 class Delegations(msgspec.Struct, frozen=True, kw_only=True):

@@ -283,7 +283,7 @@ export interface Run {
   id: string;
   threadId: string;
   workflow: string;
-  summary: string | null;
+  summary?: string | null;
   version: Version;
   status: string;
   seq: number;

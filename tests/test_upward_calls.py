@@ -1,18 +1,12 @@
-"""The walk of a request through the house: the files of ours that run between a POST and its commit.
-
-docs/decisions/0084 says why there are so many, and what holds instead of a number: they are those that the page on the
-walk lists, and nobody calls a room above their own.
-"""
+"""No call between a POST and its commit goes to a package that stands above its caller's (decision 84)."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,11 +36,9 @@ steps:
 
 
 class Recorder:
-    """What was called while it was recorded: `files`, in the order of their first calls, and `upwards`, the calls of a
-    room above the caller's own."""
+    """The calls of a package above the caller's own, while it records."""
 
     def __init__(self) -> None:
-        self.files: list[str] = []
         self.upwards: set[str] = set()
         self._heights = _heights()
 
@@ -64,8 +56,6 @@ class Recorder:
         task = asyncio.current_task()
         if task is None or task.get_name() in HINTS:
             return  # it goes to other processes, or comes from them, behind the commit of an earlier request
-        if file not in self.files:
-            self.files.append(file)
         caller = _caller_of(frame)
         if caller is not None and self._heights[_room_of(file)] > self._heights[_room_of(caller)]:
             self.upwards.add(f"{caller} calls {file}: {frame.f_code.co_qualname}")
@@ -101,28 +91,8 @@ def _room_of(file: str) -> str:
     return file.partition("/")[0].removesuffix(".py")
 
 
-def documented() -> list[str]:
-    """The files that the page lists."""
-    text = (ROOT / "docs" / "walk.md").read_text()
-    return re.findall(r"^\| `(\S+\.py)` \|", text, re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """What several requests have in common: what runs beside one of them by chance is no part of its walk."""
-
-    files: list[str]
-    upwards: set[str]
-
-    @classmethod
-    def of(cls, seen: Sequence[Recorder]) -> Walk:
-        first, *others = seen
-        files = [file for file in first.files if all(file in other.files for other in others)]
-        return cls(files, first.upwards.intersection(*(other.upwards for other in others)))
-
-
 @pytest.fixture
-def walk(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Walk:
+def upward_calls(database_url: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """From `POST /v1/runs` to the statement that commits the run's first events, in a process that has started other
     runs before."""
     real, seen = commits.commit, []
@@ -149,13 +119,8 @@ def walk(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Walk:
                     assert sys.getprofile() is None
 
     asyncio.run(walked())
-    return Walk.of(seen)
-
-
-def test_a_start_takes_the_files_that_the_page_lists(walk: Walk) -> None:
-    new = [file for file in walk.files if file not in documented()]
-    gone = [file for file in documented() if file not in walk.files]
-    assert (new, gone) == ([], []), "the files between a POST and its commit are not those of docs/walk.md"
+    first, *others = seen
+    return first.upwards.intersection(*(each.upwards for each in others))
 
 
 def test_a_call_back_into_a_room_above_is_seen() -> None:
@@ -168,5 +133,5 @@ def test_a_call_back_into_a_room_above_is_seen() -> None:
     assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derived_id"}
 
 
-def test_no_room_is_called_from_below_on_the_way_to_a_commit(walk: Walk) -> None:
-    assert not walk.upwards
+def test_no_package_is_called_from_below_on_the_way_to_a_commit(upward_calls: set[str]) -> None:
+    assert not upward_calls
