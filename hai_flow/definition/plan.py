@@ -286,6 +286,11 @@ Quorum: TypeAlias = int | Literal["all"] | Mapping[str, int]
 all)."""
 
 
+RESPOND: Final = "respond"
+"""The option that is neither yes nor no: the call of an agent is not performed, and its model is told what the person
+says."""
+
+
 @dataclass(frozen=True, slots=True)
 class Escalate:
     """One stage of `on_deadline`. A field that is None changes nothing; the clock starts anew."""

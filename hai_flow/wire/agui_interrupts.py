@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow import instants, values
+from hai_flow.definition.plan import RESPOND
 from hai_flow.engine import events as e
 from hai_flow.values import Json
 from hai_flow.wire.questions import question_args
@@ -43,16 +44,17 @@ def _schema(opened: e.PendingOpened) -> Json:
     """The form of an answer.
 
     If the answer is only yes or no, also with other arguments, the form requires `approved` alone and has no
-    `additionalProperties`. assistant-ui shows its approval card for this form only.
+    `additionalProperties`. assistant-ui shows its approval card for this form only. The response to the model of an
+    agent is taken beside it, as `{decision: respond, reason}`: the options in the metadata name it.
     """
     if opened.kind == "ask":
         return opened.schema
     reason = {"type": "string"}
-    why = (opened.policy or {}).get("reasons")
+    why = (opened.policy or {}).get("reasons") or []
     edits: dict[str, Json] = (
         {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if _may_edit(opened) else {}
     )
-    if opened.schema is None and not why and set(opened.options) <= {"approve", "reject"}:
+    if opened.schema is None and {*why} <= {RESPOND} and set(opened.options) <= {"approve", "reject", RESPOND}:
         properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason, **edits}
         return {"type": "object", "properties": properties, "required": ["approved"]}
     properties = {"decision": {"type": "string", "enum": list(opened.options)}, "reason": reason, **edits}

@@ -123,6 +123,37 @@ def test_a_call_that_writes_asks_by_default_where_only_the_server_says_what_it_d
     assert bool(play.state.open_pendings) is asks
 
 
+def test_a_response_reaches_the_model_as_neither_yes_nor_no_and_the_call_is_not_performed() -> None:
+    play = Play(flow("stop_when: answer.calls.exists(c, c.denied)"))
+    play.succeed("chat[0]/model", answer(call("mail.send", {"to": "ann"})))
+    (pending,) = play.state.pendings.values()
+    assert pending.opened.options == ("approve", "reject", "respond")
+    with pytest.raises(Rejected, match="respond needs a reason"):
+        play.answer(pending.opened.path, decision="respond")
+    play.answer(pending.opened.path, decision="respond", reason="Ask bob for her address first.")
+    assert set(play.open) == {"chat[1]/model"}, "it was not denied, and the tool was not called"
+    assert told(play) == {"id-mail.send-0": {"performed": False, "response": "Ask bob for her address first."}}
+    assert play.state.pendings[pending.opened.id].status == "respond"
+    play.replayed()
+
+
+def test_a_response_decides_by_itself_whatever_the_quorum() -> None:
+    play = Play(flow("approvals: {mail.send: {from: [user:bob, user:carl], quorum: 2}}"))
+    play.succeed("chat[0]/model", answer(call("mail.send")))
+    (pending,) = play.state.pendings.values()
+    play.answer(pending.opened.path, decision="respond", reason="Why him?", by="user:bob")
+    assert told(play) == {"id-mail.send-0": {"performed": False, "response": "Why him?"}}
+
+
+def test_an_author_leaves_the_response_out_by_listing_the_options() -> None:
+    play = Play(flow("approvals: {mail.send: {from: anyone, options: [approve, reject]}}"))
+    play.succeed("chat[0]/model", answer(call("mail.send")))
+    (pending,) = play.state.pendings.values()
+    assert pending.opened.options == ("approve", "reject")
+    with pytest.raises(Rejected, match="expected decision approve or reject"):
+        play.answer(pending.opened.path, decision="respond", reason="Hm.")
+
+
 def test_an_answer_with_one_wrong_call_performs_none_of_its_calls() -> None:
     play = Play(flow())
     wrong = {**call("nothing"), "fault": "there is no tool 'nothing'", "args": "{"}

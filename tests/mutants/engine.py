@@ -731,6 +731,14 @@ conversation.bug(
     "a model is shown its answer that was not the object",
     (" and not was_in_vain(state, paths.iteration(agent, number))", ""),
 )
+conversation.bug(
+    "a response is told to the model as a denial",
+    ("    if error is not None and error.code == RESPONDED:\n", "    if False:\n"),
+)
+conversation.bug(
+    "`stop_when` takes a response for a denial",
+    (" and error.code != RESPONDED\n", "\n"),
+)
 again = Room("hai_flow/engine/steps/start_step.py", f"{_T}retry.py", f"{_T}loops.py")
 again.bug(
     "a block that was cut off behind all that is in it begins anew",

@@ -487,6 +487,7 @@ export const serverZh: Record<string, string> = {
   "llm.not_configured": "没有配置模型",
   "agent.max_turns": "智能体用完了轮数",
   "approval.rejected": "审批被拒绝",
+  "approval.responded": "有人作了答复，调用没有执行",
   "approval.expired": "审批已过期",
   "approval.impossible": "不可能再达到所需的票数",
   "approval.withdrawn": "审批已撤回",

@@ -17,6 +17,7 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.paths import escaped
 from hai_flow.definition.people.policies import approval
+from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
@@ -307,7 +308,13 @@ def _gate_of(
         return None
     requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
     when = None if isinstance(tool, plan.PythonTool) else plan.CallWrites()
-    return plan.Approval(requester, when)
+    return _with_respond(plan.Approval(requester, when))
+
+
+def _with_respond(gate: plan.Approval) -> plan.Approval:
+    """The gate with a third answer, which the model is told; it says something."""
+    options = tuple(dict.fromkeys((*gate.policy.options, RESPOND)))
+    return replace(gate, policy=replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND}))
 
 
 def _models_asked(context: Context, name: str) -> tuple[plan.Model, ...]:
@@ -408,16 +415,18 @@ def _agent_approvals(
         else:
             gate = approval(context, raw, place, names, None)
             if gate is not None:
-                approvals[name] = gate
+                responds = "options" not in raw or RESPOND in gate.policy.options
+                approvals[name] = _with_respond(gate) if responds else gate
                 _no_custom_options(context, gate, place)
     return approvals
 
 
 def _no_custom_options(context: Context, gate: plan.Approval, at: Path) -> None:
-    custom = [option for option in gate.policy.options if option not in ("approve", "reject")]
+    custom = [option for option in gate.policy.options if option not in ("approve", "reject", RESPOND)]
     if custom:
         message = (
-            f"an agent's approvals have no options of their own, found `{custom[0]}`; its denial goes to the model"
+            f"an agent's approvals have approve, reject and {RESPOND}, found `{custom[0]}`; a denial and a response "
+            "go to the model"
         )
         context.reader.error((*at, "options"), "agent.options", message)
 

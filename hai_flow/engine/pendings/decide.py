@@ -6,7 +6,7 @@ from typing import Any
 
 from hai_flow import values
 from hai_flow.definition.paths import REJECT, option
-from hai_flow.definition.plan import Step
+from hai_flow.definition.plan import RESPOND, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
@@ -17,6 +17,7 @@ from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import barred, matched
 from hai_flow.engine.pendings.votes import Rules, rules_of
 from hai_flow.engine.state.state import PendingState
+from hai_flow.engine.steps.agents import RESPONDED
 from hai_flow.engine.steps.tool_calls import resolve_call
 from hai_flow.values import Json
 
@@ -155,6 +156,8 @@ def go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Jso
             loop.finish(draft, step, result, approval=result)
     elif decision == votes.REJECT:
         _reject(draft, step, result, message)
+    elif decision == RESPOND and step.of_agent:
+        loop.fail(draft, step, draft.error(RESPONDED, message, step.path), result)
     else:
         first = step.handlers[decision]
         draft.emit(e.StepSkipped, path=step.path, approval=result, handler=option(decision), ready=(first,))

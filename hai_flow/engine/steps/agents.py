@@ -26,6 +26,7 @@ from hai_flow.values import Json
 
 RESULT_CHARS_MAX: Final = 50_000  # of one result, in a request to a model
 DENIED: Final = "approval."
+RESPONDED: Final = "approval.responded"
 NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong. Nothing of it has happened."
 
 
@@ -146,7 +147,7 @@ def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     records: list[Json] = []
     for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
         error = None if step_state is None else step_state.error
-        denied = error is not None and error.code.startswith(DENIED)
+        denied = error is not None and error.code.startswith(DENIED) and error.code != RESPONDED
         output = step_state.output if step_state is not None and step_state.outcome == "finished" else None
         failure = None if error is None else {"code": error.code, "message": error.message}
         args = values.loads(call["args"])
@@ -256,6 +257,8 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
     if known.verb == "call":
         changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
     error = known.error
+    if error is not None and error.code == RESPONDED:
+        return _json({"performed": False, "response": error.message})
     if error is not None and error.code.startswith(DENIED):
         return _json({"denied": True, "reason": error.message})
     if error is not None:
