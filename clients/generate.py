@@ -319,6 +319,7 @@ _RECORDS: Final = (
     "SlotHolder",
     "QueuedFor",
     "Pause",
+    "Holder",
     "Error",
     "Run",
     "RunCounts",

@@ -17,6 +17,7 @@ RECORDS: Final = {
     "SlotHolder": "SlotHolder",
     "QueuedFor": "QueuedFor",
     "Pause": "Pause",
+    "Holder": "Holder",
     "RunCounts": "RunCounts",
     "ControlledRun": "Run",
     "Pending": "Pending",

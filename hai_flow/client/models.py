@@ -69,6 +69,13 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker that holds a run. Not `alive`: it gives no sign of life, and another one takes the run over."""
+
+    name: str
+    alive: bool
+
+
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
     that workers can't read, whatever their own status is. `missing`: cells that are away, and are not counted."""
@@ -108,6 +115,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
+    held_by: Holder | None
     in_flight: int = 0
 
     @property

@@ -204,6 +204,7 @@ LOOKING: Final = (
 ENDING: Final = (
     Step("PATCH", "/v1/tenants/{tenant}", {"open_runs": 5}, 403),
     Step("GET", "/v1/workers", None, 403),
+    Step("GET", "/v1/overview", None, 403),
     Step("GET", "/v1/pendings/{pending}/receipt", None, 409),
     Step("POST", "/mcp", LISTED, None, headers={"Accept": "application/json, text/event-stream"}),
     Step("POST", "/v1/pendings/{pending}/check", {"decision": "approve"}, by="boss"),

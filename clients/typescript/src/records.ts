@@ -259,6 +259,12 @@ export interface Pause {
   reason: string;
 }
 
+/** The worker that holds a run. Not `alive`: it gives no sign of life, and another one takes the run over. */
+export interface Holder {
+  name: string;
+  alive: boolean;
+}
+
 /** A failure, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for people. */
 export interface RunError {
   code: string;
@@ -300,6 +306,7 @@ export interface Run {
   queue?: string;
   queuedFor?: QueuedFor | null;
   paused?: Pause | null;
+  heldBy: Holder | null;
   inFlight?: number;
 }
 

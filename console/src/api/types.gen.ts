@@ -103,6 +103,16 @@ export interface Call {
   error: string | null;
 }
 
+export interface CellOverview {
+  name: string;
+  servers: ServerStanding[];
+  workers: WorkerStanding[];
+  waiting: WaitingCounts;
+  runs: Record<string, number>;
+  faults: string[];
+  hours: HourOfRuns[];
+}
+
 export interface Change {
   kind: "added" | "removed" | "moved" | "changed";
   path: string;
@@ -162,6 +172,7 @@ export interface ControlledRun {
   queue: string;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
+  held_by?: Holder | null;
   in_flight?: number;
 }
 
@@ -430,6 +441,18 @@ export interface Health {
   identity: "none" | "keys" | "file";
 }
 
+export interface Holder {
+  name: string;
+  alive: boolean;
+}
+
+export interface HourOfRuns {
+  since: string;
+  finished: number;
+  failed: number;
+  stopped: number;
+}
+
 export interface InboxCounts {
   missing: string[];
   workflows: Record<string, number>;
@@ -502,6 +525,7 @@ export interface JumpedRun {
   queue: string;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
+  held_by?: Holder | null;
   passed_ms: number;
   left_ms: number;
   children: string[];
@@ -666,6 +690,11 @@ export interface OpenedPending {
 export interface Origin {
   run_id: string;
   path: string | null;
+}
+
+export interface Overview {
+  cells: CellOverview[];
+  counted_max: number;
 }
 
 export interface Pause {
@@ -855,6 +884,7 @@ export interface Run {
   queue: string;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
+  held_by?: Holder | null;
 }
 
 export interface RunCounts {
@@ -919,6 +949,13 @@ export interface ScheduleClause {
 export interface SchedulePage {
   items: Schedule[];
   next_cursor: string | null;
+}
+
+export interface ServerStanding {
+  name: string;
+  release: string;
+  up: number;
+  seen: number;
 }
 
 export interface Session {
@@ -1143,6 +1180,18 @@ export interface Version {
   dev: boolean;
 }
 
+export interface WaitingCounts {
+  due: number;
+  due_age: number;
+  overdue: number;
+  pendings: number;
+  pendings_age: number;
+  outbox: number;
+  outbox_age: number;
+  unsealed_age: number;
+  workers: number;
+}
+
 export interface Where {
   status?: ("queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped")[] | null;
   workflow?: string | null;
@@ -1175,6 +1224,14 @@ export interface Worker {
   attempts: number | null;
   waiting: number | null;
   places: number | null;
+}
+
+export interface WorkerStanding {
+  id: number;
+  name: string;
+  release: string | null;
+  lease: number;
+  held: number;
 }
 
 export interface Workers {

@@ -63,6 +63,13 @@ class Pause(Shape):
     reason: str
 
 
+class Holder(Shape):
+    """The worker that holds a run. Not `alive`: it gives no sign of life, and another one takes the run over."""
+
+    name: str
+    alive: bool
+
+
 class Run(Shape):
     """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
 
@@ -73,8 +80,8 @@ class Run(Shape):
     `summary`: one line about it, as its workflow says; null: it says none.
     `instigators`: the people behind it beside `started_by`, who may not decide where that one may not: who sent the
     event or let the schedule run that started it, who started the run before it, who asked for the run that it was
-    forked from. `queued_for` (of a queued run) and `paused` (of a paused one) are told where one run is asked for, not
-    in lists.
+    forked from. `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by` (the
+    worker that performs it) are told where one run is asked for, not in lists.
     """
 
     id: str
@@ -97,6 +104,7 @@ class Run(Shape):
     queue: str
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
+    held_by: Holder | None = None
 
 
 class File(Shape):
@@ -1071,6 +1079,69 @@ class Worker(Shape):
     attempts: int | None
     waiting: int | None
     places: int | None
+
+
+class ServerStanding(Shape):
+    """A server. It started `up` seconds ago, and has given its last sign of life `seen` seconds ago."""
+
+    name: str
+    release: str
+    up: float
+    seen: float
+
+
+class WorkerStanding(Shape):
+    """A worker that is alive, or holds runs though it is not. `lease`: seconds until it counts as dead; negative:
+    since then."""
+
+    id: int
+    name: str
+    release: str | None
+    lease: float
+    held: int
+
+
+class WaitingCounts(Shape):
+    """Things that wait. Ages are in seconds, 0 where nothing waits."""
+
+    due: int
+    due_age: float
+    overdue: int
+    pendings: int
+    pendings_age: float
+    outbox: int
+    outbox_age: float
+    unsealed_age: float
+    workers: int
+
+
+class HourOfRuns(Shape):
+    """The runs that began in the hour from `since` on and have ended by now, by how they ended."""
+
+    since: Time
+    finished: int
+    failed: int
+    stopped: int
+
+
+class CellOverview(Shape):
+    """`runs`: how many have each status that is no end. `faults`: sentences on all that a person should look at, the
+    worst first."""
+
+    name: str
+    servers: list[ServerStanding]
+    workers: list[WorkerStanding]
+    waiting: WaitingCounts
+    runs: dict[str, int]
+    faults: list[str]
+    hours: list[HourOfRuns]
+
+
+class Overview(Shape):
+    """Each number is exact up to `counted_max`, and never more."""
+
+    cells: list[CellOverview]
+    counted_max: int
 
 
 class Workers(Shape):

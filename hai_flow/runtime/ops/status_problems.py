@@ -28,7 +28,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 def faults(schema: Schema, standing: Standing | None) -> list[str]:
     """Sentences on all that a person should look at, the worst first. `standing` is None where the schema is not
     there."""
-    return [*_of_schema(schema), *(() if standing is None else _of_standing(standing))]
+    return [*_of_schema(schema), *(() if standing is None else faults_of(standing))]
 
 
 def _of_schema(schema: Schema) -> Iterator[str]:
@@ -40,7 +40,8 @@ def _of_schema(schema: Schema) -> Iterator[str]:
         yield f"nothing is performed, because it may have gone back in time: see hai-flow restored ({schema.held})"
 
 
-def _of_standing(standing: Standing) -> Iterator[str]:
+def faults_of(standing: Standing) -> Iterator[str]:
+    """The faults of a cell whose schema is good."""
     waiting, alive = standing.waiting, [each for each in standing.workers if each.lease > 0]
     dead = [each for each in standing.workers if each.lease <= 0]
     if not alive and (waiting.due or dead):

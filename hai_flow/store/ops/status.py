@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.ops import metrics_queries
+from hai_flow.store.ops.metrics_queries import COUNTED_MAX
 from hai_flow.store.runs import servers
 
 if TYPE_CHECKING:
@@ -39,6 +40,37 @@ class Standing:
     runs: Mapping[str, int]
 
 
+class Hour(NamedTuple):
+    """The runs that began in an hour from `since` (ms) on and have ended by now, each counted up to `COUNTED_MAX` for a
+    tenant."""
+
+    since: int
+    finished: int
+    failed: int
+    stopped: int
+
+
+_LAST_DAY: Final = """
+WITH RECURSIVE tenants_of AS (
+  (SELECT tenant FROM runs ORDER BY tenant LIMIT 1)
+  UNION ALL
+  SELECT next.tenant FROM tenants_of t CROSS JOIN LATERAL (
+    SELECT tenant FROM runs WHERE tenant > t.tenant ORDER BY tenant LIMIT 1) next
+), hours AS (
+  SELECT date_trunc('hour', now(), 'UTC') - make_interval(hours => n) AS since FROM generate_series(0, 23) n
+)
+SELECT (extract(epoch FROM h.since) * 1000)::bigint,
+  coalesce(sum(c.n) FILTER (WHERE s.status = 'finished'), 0)::int,
+  coalesce(sum(c.n) FILTER (WHERE s.status = 'failed'), 0)::int,
+  coalesce(sum(c.n) FILTER (WHERE s.status = 'stopped'), 0)::int
+FROM hours h CROSS JOIN unnest(ARRAY['finished', 'failed', 'stopped']) s(status)
+LEFT JOIN tenants_of t ON true
+LEFT JOIN LATERAL (
+  SELECT count(*) AS n FROM (
+    SELECT FROM runs WHERE tenant = t.tenant AND status = s.status
+    AND created_at >= h.since AND created_at < h.since + interval '1 hour' LIMIT $1) x) c ON true
+GROUP BY h.since ORDER BY h.since
+"""
 _WORKERS: Final = """
 SELECT w.id, w.name, w.release, extract(epoch FROM greatest(w.alive_until, 'epoch') - now())::float8, held.n
 FROM workers w CROSS JOIN LATERAL (
@@ -60,10 +92,15 @@ WHERE g.status = ANY ($1::text[]) GROUP BY g.status
 
 async def standing(connection: Connection) -> Standing:
     """How the cell stands now."""
-    counts = {row[0]: row[1] for row in await connection.fetch(_RUNS, OPEN, metrics_queries.COUNTED_MAX)}
+    counts = {row[0]: row[1] for row in await connection.fetch(_RUNS, OPEN, COUNTED_MAX)}
     return Standing(
         servers=await servers.listed(connection),
-        workers=[WorkerRow(*row) for row in await connection.fetch(_WORKERS, metrics_queries.COUNTED_MAX)],
+        workers=[WorkerRow(*row) for row in await connection.fetch(_WORKERS, COUNTED_MAX)],
         waiting=await metrics_queries.waiting(connection),
         runs={status: counts.get(status, 0) for status in OPEN},
     )
+
+
+async def last_day(connection: Connection) -> list[Hour]:
+    """The last 24 hours, the oldest first: by ranges of an index, each of them bounded."""
+    return [Hour(*row) for row in await connection.fetch(_LAST_DAY, COUNTED_MAX)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from uuid import UUID
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -53,3 +54,19 @@ async def list_workers(connection: Connection | Pool, limit: int) -> list[Worker
     """Up to `limit` workers, those that live first. One that has ended or died, and holds nothing, is forgotten after
     an hour at most."""
     return [WorkerRow(*row) for row in await connection.fetch(_LIST, limit, HOLDS_COUNTED_MAX)]
+
+
+class Holder(NamedTuple):
+    """The worker that holds a run, and whether it gives signs of life."""
+
+    name: str
+    alive: bool
+
+
+async def holder(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> Holder | None:
+    """Who performs the run now; None: nobody holds it."""
+    query = """
+    SELECT w.name, w.alive_until > now() FROM runs r JOIN workers w ON w.id = r.worker WHERE r.id = $2 AND r.tenant = $1
+    """
+    row = await connection.fetchrow(query, tenant, run_id)
+    return None if row is None else Holder(*row)

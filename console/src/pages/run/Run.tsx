@@ -28,6 +28,7 @@ import { Conversation } from "./Conversation.tsx";
 import { Events } from "./Events.tsx";
 import { Fork } from "./Fork.tsx";
 import { Models } from "./Models.tsx";
+import { Now } from "./Now.tsx";
 import { planPathOf, runPath, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
 import { type Asked, type RunSearch, TABS, type Tab } from "./search.ts";
 import { Skip } from "./Skip.tsx";
@@ -51,23 +52,29 @@ export function Run({ id }: { id: string }) {
   const at = search.at === undefined || (log.ready && search.at >= log.head) ? null : search.at;
   const [took, setTook] = useState(0);
   // A long run's snapshot takes a while: while it goes on, the page asks no more often than the server can tell.
-  const seq = useSettled(at ?? log.head, Math.max(SLIDER_MS, at === null ? Math.min(LIVE_MS_MAX, 3 * took) : Math.min(SLIDER_MS_MAX, took)));
+  // Before the log is there, the run itself says how far it has come: its snapshot and steps are shown at once.
+  const [begun, setBegun] = useState(0);
+  const newestSeq = log.ready ? log.head : begun;
+  const seq = useSettled(at ?? newestSeq, Math.max(SLIDER_MS, at === null ? Math.min(LIVE_MS_MAX, 3 * took) : Math.min(SLIDER_MS_MAX, took)));
   const head = useSettled(log.head, 500);
   const found = useQuery({
     queryKey: ["run", id, head],
     queryFn: ({ signal }) => get<RunShape>(runPath(id), signal),
     placeholderData: keepPreviousData,
   });
-  const snapshot = useSnapshot(id, seq, log.ready);
+  const known = found.data?.seq ?? 0;
+  useEffect(() => setBegun((before) => Math.max(before, known)), [known]);
+  const ready = log.ready || begun > 0;
+  const snapshot = useSnapshot(id, seq, ready && seq > 0);
   useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const steps = useSteps(id, seq, log.ready && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
+  const steps = useSteps(id, seq, ready && seq > 0 && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
   const run = found.data;
   const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
   const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
   const reference = run && version ? referenceOf(run.workflow, version) : "";
   const graph = useGraph(reference, wantsPlan && version !== undefined);
-  const place = at ?? log.head;
+  const place = at ?? newestSeq;
   const then = at === null ? (run?.ended_at ? Date.parse(run.ended_at) : now) : (timeAt(log.events, place) ?? now);
   const busy = snapshot.isPlaceholderData || steps.isPlaceholderData;
   const wanted = useMemo(
@@ -76,7 +83,7 @@ export function Run({ id }: { id: string }) {
       step: search.step,
       of: search.of,
       at,
-      moment: at === null ? log.head : seq,
+      moment: at === null ? newestSeq : seq,
       then,
       log,
       snapshot: snapshot.data,
@@ -84,7 +91,7 @@ export function Run({ id }: { id: string }) {
       stepsOf: steps.data === undefined || steps.isPlaceholderData ? undefined : seq,
       graph: graph.data,
     }),
-    [tab, search.step, search.of, at, seq, then, log, snapshot.data, steps.data, steps.isPlaceholderData, graph.data],
+    [tab, search.step, search.of, at, newestSeq, seq, then, log, snapshot.data, steps.data, steps.isPlaceholderData, graph.data],
   );
   // A long run takes a while to show: the slider does not wait for it, and what is overtaken is left out.
   const view = useDeferredValue(wanted);
@@ -133,8 +140,9 @@ export function Run({ id }: { id: string }) {
         done={done}
         onCompare={() => void navigate({ to: "/runs/$id/compare", params: { id }, search: at === null ? {} : { from: at } })}
       />
+      {at === null && run.ended_at === null && <Now run={run} head={head} now={now} snapshot={snapshot.data} onStep={onStep} />}
       {run.error !== null && <RunFailure error={run.error} onStep={onStep} />}
-      <Travel at={at} head={log.head} then={then} onChange={goTo} />
+      <Travel at={at} head={newestSeq} then={then} onChange={goTo} />
       <Tabs tab={tab} tabs={TABS.filter((each) => each !== "graph" || mayRead)} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
       <div className={search.step === undefined ? "" : "beside"}>
         <section

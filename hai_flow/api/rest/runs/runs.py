@@ -36,7 +36,7 @@ from hai_flow.engine import events as e
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.runs.starts import derived_id
 from hai_flow.store.catalog.workflows import WorkflowSummary
-from hai_flow.store.runs import logs, run_lists, threads
+from hai_flow.store.runs import logs, run_lists, threads, workers
 from hai_flow.store.runs.run_lists import RunRow
 
 if TYPE_CHECKING:
@@ -258,6 +258,9 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     if not access.sees_conversation(row.id):
         return await _shown(access, replace(row, input=None, result=None))
     view = await _shown(access, row)
+    if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
+        holder = await workers.holder(access.reads, access.tenant, row.id)
+        view["held_by"] = None if holder is None else holder._asdict()
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
             view["queued_for"] = await _queued_for(access, row)

@@ -38,6 +38,7 @@ async def list_steps(
     at: Annotated[int | None, Query(ge=0, le=2**53, description="as of the event of this seq; default: now")] = None,
     after: Annotated[int, Query(ge=0, le=2**53, description="`next_cursor` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+    open: Annotated[bool, Query(description="only those that have not ended")] = False,
 ) -> dict[str, Any]:
     """The steps in the order in which they began, each with its attempts and the times that it waited. A step that a
     Retry began anew is there twice."""
@@ -54,7 +55,8 @@ async def list_steps(
                 if visible is not None:
                     spans.take(seq, visible)
             last = stored.last_seq
-    rest = [span for span in spans.all if span.first_seq > after][: limit + 1]
+    wanted = [span for span in spans.all if span.first_seq > after and not (open and span.status != "running")]
+    rest = wanted[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     return {"items": [_view(span) for span in rest[:limit]], "next_cursor": following}
 

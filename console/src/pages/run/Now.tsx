@@ -1,0 +1,126 @@
+// What a run is doing at this moment, and why it does not go on: of each open step its attempt, its worker, and what it
+// waits for. It comes from the open steps alone, so it is there before the log is.
+
+import type { ReactNode } from "react";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { get } from "../../api/client.ts";
+import type { Run, RunStep, Snapshot, StepPage } from "../../api/types.gen.ts";
+import { Go } from "../../parts/Go.tsx";
+import { exactly, relative, span } from "../../text/dates.ts";
+import { useText } from "../../text/index.ts";
+import { humanised } from "../../text/names.ts";
+import { doingNow } from "./doing.ts";
+import { runPath } from "./moment.ts";
+
+const SHOWN = 8;
+
+interface NowProps {
+  run: Run;
+  /** The newest event that is known: another one may have changed what is open. */
+  head: number;
+  now: number;
+  snapshot: Snapshot | undefined;
+  onStep(path: string): void;
+}
+
+export function Now({ run, head, now, snapshot, onStep }: NowProps) {
+  const t = useText();
+  const found = useQuery({
+    queryKey: ["open-steps", run.id, head],
+    queryFn: ({ signal }) => get<StepPage>(`${runPath(run.id)}/steps?open=true&limit=200`, signal),
+    placeholderData: keepPreviousData,
+    gcTime: 20_000,
+  });
+  if (run.ended_at !== null) return null;
+  const steps = doingNow(found.data?.items ?? []);
+  return (
+    <section className="card now" aria-labelledby="now-title">
+      <h2 id="now-title">{t.now.title}</h2>
+      {found.isPending && <p role="status">{t.app.loading}</p>}
+      <Standing run={run} nothing={found.data !== undefined && steps.length === 0} />
+      <ul className="findings">
+        {steps.slice(0, SHOWN).map((step) => (
+          <li key={step.path}>
+            <Doing step={step} run={run} now={now} snapshot={snapshot} onStep={onStep} />
+          </li>
+        ))}
+      </ul>
+      {steps.length > SHOWN && <p className="quiet small">{t.now.more(steps.length - SHOWN)}</p>}
+    </section>
+  );
+}
+
+/** What holds the whole run up. */
+function Standing({ run, nothing }: { run: Run; nothing: boolean }) {
+  const t = useText();
+  const holder = run.held_by ?? null;
+  if (run.unreadable !== null) return <p>{t.now.unreadable}</p>;
+  if (run.status === "paused") return <p>{t.now.paused}</p>;
+  if (run.status === "needs_attention") return <p>{t.now.attention}</p>;
+  if (run.status === "queued") return <p>{t.now.queued}</p>;
+  if (holder !== null && !holder.alive) return <p className="note bad">{t.now.dead(holder.name)}</p>;
+  if (nothing && run.status === "running") return <p>{holder === null ? t.now.nobody(run.queue) : t.now.between}</p>;
+  return null;
+}
+
+interface DoingProps {
+  step: RunStep;
+  run: Run;
+  now: number;
+  snapshot: Snapshot | undefined;
+  onStep(path: string): void;
+}
+
+function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
+  const t = useText();
+  const attempt = step.attempts.findLast((each) => each.ended_at === null);
+  const last = step.attempts.at(-1);
+  const waits = step.waits.filter((each) => each.until === null);
+  const ends = snapshot?.timers.find((each) => each.path === step.path && each.kind === "timeout");
+  const told = (at: string): string => span(Math.max(0, now - Date.parse(at)));
+  return (
+    <>
+      <button className="plain slim" onClick={() => onStep(step.path)}>
+        {t.now.step(step.title ?? humanised(step.path.split("/").at(-1) ?? step.path))}
+      </button>
+      <dl className="inline small">
+        {attempt && waits.length === 0 && (
+          <>
+            <Fact name={t.now.works} at={attempt.started_at}>{t.now.since(told(attempt.started_at))}</Fact>
+            <Fact name={t.now.attempt}>{String(attempt.n)}</Fact>
+            {run.held_by && <Fact name={t.now.worker}>{run.held_by.name}</Fact>}
+            {!run.held_by && run.status === "running" && run.held_by !== undefined && <Fact name={t.now.worker}>{t.now.nobody(run.queue)}</Fact>}
+          </>
+        )}
+        {ends && <Fact name={t.now.timesOut} at={ends.due}>{relative(ends.due, now)}</Fact>}
+        {waits.map((each, i) => (
+          <Fact key={i} name={t.now.waits[each.for]} at={each.since}>
+            {t.now.since(told(each.since))}
+            {each.due !== null && ` · ${t.now.until(relative(each.due, now))}`}
+            {each.pending_id !== null && (
+              <>
+                {" · "}
+                <Go href={`/console/inbox/${encodeURIComponent(each.pending_id)}`}>{t.now.question}</Go>
+              </>
+            )}
+          </Fact>
+        ))}
+        {step.children.map((each) => (
+          <Fact key={each} name={t.now.child}>
+            <Go href={`/console/runs/${encodeURIComponent(each)}`}>{t.decision.toRun}</Go>
+          </Fact>
+        ))}
+        {last?.error && <Fact name={t.now.lastError}>{String(last.error["message"] ?? last.error["code"]).slice(0, 300)}</Fact>}
+      </dl>
+    </>
+  );
+}
+
+function Fact({ name, at, children }: { name: string; at?: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd title={at === undefined ? undefined : exactly(at)}>{children}</dd>
+    </div>
+  );
+}
