@@ -11,6 +11,11 @@ export function useSession(): Session {
   return session;
 }
 
+/** Who reads; null: nobody knows yet. */
+export function useWho(): string | null {
+  return useContext(SessionContext)?.principal ?? null;
+}
+
 /** Whether the reader has the right, by the name that the server gives it. */
 export function useMay(right: string): boolean {
   return useSession().rights.includes(right);

@@ -9,7 +9,9 @@ import { useInbox } from "./api/inbox.ts";
 import { Decision } from "./pages/decide/Decision.tsx";
 import { askEarly } from "./pages/decide/useQuestion.ts";
 import { SignIn } from "./pages/SignIn.tsx";
+import { SessionContext } from "./context.ts";
 import { Boundary } from "./parts/Boundary.tsx";
+import { Undos } from "./parts/Leaving.tsx";
 import { ProblemNote } from "./parts/Problem.tsx";
 import { Status } from "./parts/Status.tsx";
 import { useText } from "./text/index.ts";
@@ -24,7 +26,12 @@ function Page() {
     <main className="alone stack">
       {reader.state === "asking" && <p role="status">{t.app.loading}</p>}
       {reader.state === "failed" && <ProblemNote problem={reader.problem} again={ask} />}
-      {reader.state === "known" && <Known />}
+      {reader.state === "known" && (
+        <SessionContext.Provider value={reader.session}>
+          <Known />
+          <Undos but={id} />
+        </SessionContext.Provider>
+      )}
     </main>
   );
 }

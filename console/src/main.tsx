@@ -24,6 +24,7 @@ import type { Connection } from "./api/client.ts";
 import { useInbox } from "./api/inbox.ts";
 import { useReader } from "./api/session.ts";
 import { Inbox } from "./pages/inbox/Inbox.tsx";
+import { isTyping } from "./pages/decide/Decision.tsx";
 import { useLast } from "./pages/last.ts";
 import { inboxSearch } from "./pages/inbox/filters.ts";
 import { compareSearch, runSearch } from "./pages/run/search.ts";
@@ -35,6 +36,7 @@ import { editSearch, listSearch, workflowSearch } from "./pages/workflows/search
 import { SignIn } from "./pages/SignIn.tsx";
 import { Boundary } from "./parts/Boundary.tsx";
 import { Going } from "./parts/Go.tsx";
+import { Undos } from "./parts/Leaving.tsx";
 import { Missing } from "./parts/Missing.tsx";
 import { ProblemNote } from "./parts/Problem.tsx";
 import { useText } from "./text/index.ts";
@@ -98,6 +100,11 @@ const schedules = createRoute({
   path: "/schedules",
   component: lazyRouteComponent(() => import("./pages/schedules/Schedules.tsx"), "Schedules"),
 });
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: "/overview",
+  component: lazyRouteComponent(() => import("./pages/overview/Overview.tsx"), "Overview"),
+});
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
@@ -113,7 +120,7 @@ const feedback = createRoute({
 const settings = createRoute({ getParentRoute: () => root, path: "/settings", component: SettingsPage });
 const LazySettings = lazy(() => import("./pages/settings/Settings.tsx").then(({ Settings }) => ({ default: Settings })));
 
-const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, audit, feedback] as const;
+const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, overview, audit, feedback] as const;
 const router = createRouter({
   routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, compare, ...later, settings]),
   basepath: "/console",
@@ -195,7 +202,8 @@ function Shell() {
   const { items, connection } = useInbox();
   const lost = useLost(connection);
   const navigate = useNavigate();
-  const section = useRouterState({ select: ({ location }) => location.pathname.split("/")[1] ?? "" });
+  const place = useRouterState({ select: ({ location }) => decodeURIComponent(location.pathname) });
+  const section = place.split("/")[1] ?? "";
   const mine = (items ?? []).filter((each) => each.may_decide || each.on_behalf_of.length > 0).length;
   const inboxFilters = inboxSearch(useLast("inbox"));
   const runsFilters = runsSearch(useLast("runs"));
@@ -203,16 +211,18 @@ function Shell() {
   const readsWorkflows = useMay("read_workflows");
   const seesSchedules = useMay("see_runs");
   const audits = useMay("read_audit");
+  const operates = useMay("control_runs");
   const open = isOpenHouse(session.way);
   const go = useCallback(
     (href: string) => void navigate({ href: href.replace(/^\/console/, "") || "/" }),
     [navigate],
   );
   useEffect(() => {
-    const { inbox, runs, workflows, schedules, audit, feedback, settings } = t.app;
-    const here = ({ inbox, runs, workflows, schedules, audit, feedback, settings } as Record<string, string>)[section];
+    const { inbox, runs, workflows, schedules, overview, audit, feedback, settings } = t.app;
+    const here = ({ inbox, runs, workflows, schedules, overview, audit, feedback, settings } as Record<string, string>)[section];
     document.title = `${mine > 0 ? `(${mine}) ` : ""}${here ? `${here} · ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
   }, [mine, open, t, section]);
+  useRowKeys(section === "inbox");
   const links = useRef<HTMLElement>(null);
   useEffect(() => {
     // Where there is room for some of the links only, the reader sees the one that says where this is.
@@ -242,6 +252,7 @@ function Shell() {
               </Link>
             )}
             {seesSchedules && <Link to="/schedules">{t.app.schedules}</Link>}
+            {operates && <Link to="/overview">{t.app.overview}</Link>}
             {audits && (
               <Link to="/audit" activeOptions={{ includeSearch: false }}>
                 {t.app.audit}
@@ -268,6 +279,7 @@ function Shell() {
           )}
           <Outlet />
         </main>
+        <Undos but={section === "inbox" ? (place.split("/")[2] ?? null) : null} />
       </div>
     </Going.Provider>
   );
@@ -280,6 +292,28 @@ function useLost(connection: Connection): boolean {
     if (connection !== "connecting") setLost(connection === "lost");
   }, [connection]);
   return lost;
+}
+
+const ROWS = "main a.line, main button.line, main .tiles > li h2 a, main .tiles > li h3 a, main .records > li > details > summary";
+
+/** j and k go through the rows of whatever list a page has. The inbox opens each as it comes to it, by itself. */
+function useRowKeys(off: boolean): void {
+  useEffect(() => {
+    if (off) return;
+    const pressed = (event: KeyboardEvent): void => {
+      const step = { j: 1, k: -1 }[event.key];
+      if (step === undefined || event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target)) return;
+      if (document.querySelector("dialog[open]")) return;
+      const rows = [...document.querySelectorAll<HTMLElement>(ROWS)].filter((each) => each.offsetParent !== null);
+      const at = rows.findIndex((each) => each === document.activeElement);
+      const to = rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + step))];
+      if (to === undefined) return;
+      event.preventDefault();
+      to.focus();
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  }, [off]);
 }
 
 function Console() {

@@ -33,6 +33,10 @@ PATIENCE = 60
 """Seconds until an answer is given up: on a machine that does much else, the server is slow and not broken."""
 
 
+AT_ONCE = "if (!localStorage.getItem('hai.sending')) localStorage.setItem('hai.sending', 'once')"
+"""The reader has set that decisions are sent at once, and not after the five seconds in which they can be taken back."""
+
+
 @pytest.fixture(scope="package")
 def built() -> Path:
     """The pages, built from the checkout."""
@@ -60,10 +64,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
 
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The catalogue of models of these tests, with one that always says the same."""
-    with running_models(Answer("A grey one.")) as url:
+    """The catalogue of models of these tests: `small` always says the same, `caller` calls `mail` once."""
+    call = Answer(calls=(("mail", '{"order": "A-1", "amount": 9}'),))
+    with running_models(Answer("A grey one.")) as small, running_models(call, Answer("Done.")) as caller:
         file = tmp_path_factory.mktemp("models") / "models.yaml"
-        file.write_text(f"hai: models/v1\nmodels:\n  small: {{provider: vllm, base_url: '{url}', model: small}}\n")
+        models = {"small": small, "caller": caller}
+        lines = [f"  {name}: {{provider: vllm, base_url: '{url}', model: {name}}}\n" for name, url in models.items()]
+        file.write_text("hai: models/v1\nmodels:\n" + "".join(lines))
         yield file
 
 
@@ -111,9 +118,11 @@ def page(driver: rig.Driver, server: ServerProcess) -> Iterator[NewPage]:
     """New pages. None of them may have complained of anything when the test is done."""
     pages: list[Page] = []
 
-    def new(beside: Page | None = None, **options: Any) -> Page:
+    def new(beside: Page | None = None, *, undo: bool = False, **options: Any) -> Page:
         everywhere: dict[str, Any] = {"locale": "en-GB", "timezoneId": "Europe/Berlin"}
         pages.append(Page(driver, server.url, beside, {**everywhere, **options}))
+        if not undo:
+            pages[-1].play(["addInitScript", {"content": AT_ONCE}])
         return pages[-1]
 
     yield new

@@ -205,7 +205,7 @@ def test_what_is_decided_meanwhile_says_so_with_the_winner(page: NewPage, asked:
     for each in (shown, second):
         each.play(["bringToFront"])
         each.role("heading", "Rejected").there()
-        each.words("This has already been decided.").there()
+        each.words("Somebody else decided this.").there()
         each.words("zoe").there()
 
 
@@ -248,8 +248,7 @@ def test_keys_lead_through_the_inbox_and_ask_before_they_decide(
         asked("note", title=title)
     shown = page().goto("/console/inbox?q=Key")
     shown.until("document.querySelectorAll('.items > li').length === 2")
-    shown.press("j")
-    shown.role("heading", "Key one").there()
+    shown.role("heading", "Key one").there()  # the first is open
     shown.press("j")
     shown.role("heading", "Key two").there()
     shown.press("k")

@@ -21,6 +21,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** The same key again changes nothing: what was sent twice happens once. */
   key?: string | undefined;
+  /** It is sent even though the page is being left. */
+  last?: boolean | undefined;
 }
 
 function headers(more: Record<string, string>): Record<string, string> {
@@ -57,6 +59,7 @@ async function sent<T>(method: string, path: string, body: string | Blob | undef
   const request: RequestInit = { method, headers: headers(given), credentials: "same-origin" };
   if (body !== undefined) request.body = body;
   if (options.signal) request.signal = options.signal;
+  if (options.last) request.keepalive = true;
   let response: Response;
   try {
     response = await fetch(path, request);

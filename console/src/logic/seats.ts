@@ -16,6 +16,8 @@ export interface Needed {
   from: string[];
   exclude: string[];
   reasons: string[];
+  /** The author wants the reader to be asked once more. */
+  confirm?: boolean;
   people: string[] | null;
   votes: Vote[];
   missing: { people: number; seats: Record<string, number>; names: string[] };

@@ -2,6 +2,7 @@
 
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../../api/client.ts";
+import { leave, takeBack, useLeaving, way } from "../../api/leaving.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
@@ -9,11 +10,13 @@ import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { titleOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
+import type { Problem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { Markdown } from "../../parts/Markdown.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
+import { Undo } from "../../parts/Leaving.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
 import { useSending } from "../../parts/useSending.ts";
@@ -27,24 +30,33 @@ import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
 import { hasHidden } from "../../logic/signs.ts";
 import { useParameters } from "./useParameters.ts";
 import { useQuestion } from "./useQuestion.ts";
+import { useWho } from "../../context.ts";
 
 export interface DecisionProps {
   id: string;
   /** What comes after deciding, if the page around it knows. */
   after?: ReactNode;
+  /** What puts it off, where the page has a list for that. */
+  later?: ReactNode;
   /** Whether its keys (a, r, e) are listened to. */
   keys?: boolean;
+  /** Whether the reader has opened it, so that its heading takes the focus. */
+  focus?: boolean;
   onDecided?: (() => void) | undefined;
 }
 
-export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
+export function Decision({ id, after, later, keys = true, focus = true, onDecided }: DecisionProps) {
   const t = useText();
   const question = useQuestion(id);
   const [sent, setSent] = useState<{ id: string; status: string } | null>(null);
   const { pending, mine, problem } = question;
   const heading = useRef<HTMLHeadingElement>(null);
   const loaded = pending !== null;
-  useEffect(() => heading.current?.focus(), [id, loaded]);
+  useEffect(() => {
+    if (focus) heading.current?.focus();
+  }, [id, loaded, focus]);
+  const here = useRef(id); // an answer may come when another question is shown
+  here.current = id;
   const said = useRef<HTMLDivElement>(null);
   useEffect(() => said.current?.focus(), [sent]); // the button that was pressed is gone
 
@@ -89,8 +101,10 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
           pending={pending}
           mine={mine}
           keys={keys}
+          later={later}
           look={question.look}
           onDecided={(decided) => {
+            if (here.current !== id) return;
             setSent({ id, status: decided.status });
             question.take(decided);
             onDecided?.();
@@ -123,11 +137,21 @@ function Deadline({ pending }: { pending: Pending }) {
   const t = useText();
   const now = useNow();
   const zone = useZone(pending.deadline === null ? undefined : pending.workflow, pending.started_by);
+  if (pending.status !== "open") {
+    // Of what is over the deadline says nothing any more, but when it ended does.
+    const ended = pending.decided_at ?? (pending.status === "expired" ? pending.deadline : null);
+    if (ended === null) return <>{t.inbox.over}</>;
+    return (
+      <time dateTime={ended} title={exactly(ended)}>
+        {(pending.status === "expired" ? t.inbox.expired : t.inbox.ended)(relative(ended, now))}
+      </time>
+    );
+  }
   if (pending.deadline === null) return <>{t.inbox.noDeadline}</>;
-  const soon = pending.status === "open" && new Date(pending.deadline).getTime() - now < 3_600_000;
+  const soon = new Date(pending.deadline).getTime() - now < 3_600_000;
   return (
     <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag wraps warn" : ""}>
-      {(pending.status === "open" ? t.inbox.due : t.inbox.wasDue)(relative(pending.deadline, now), inZones(t, moment(pending.deadline), pending.deadline, zone))}
+      {t.inbox.due(relative(pending.deadline, now), inZones(t, moment(pending.deadline), pending.deadline, zone))}
     </time>
   );
 }
@@ -139,11 +163,13 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
   // Of an approval the votes and the comment are shown already; what is left are the values of its form.
   const value = ["approve", "gate"].includes(pending.kind) && isObject(pending.value) ? (pending.value["values"] ?? null) : pending.value;
   const good = pending.status === "approve" || pending.status === "answered";
+  const mine = useWho();
+  const byMe = pending.decided_by !== null && pending.decided_by === mine;
   return (
     <>
       <section className={`note ${good ? "good" : pending.status === "reject" ? "bad" : ""}`}>
         <h2>{t.decision.decidedTitle[pending.status] ?? t.decision.options[pending.status] ?? pending.status}</h2>
-        {meanwhile && pending.decided_by && <p>{t.decision.decidedMeanwhile}</p>}
+        {meanwhile && pending.decided_by && <p>{byMe ? t.decision.decidedByYou : t.decision.decidedMeanwhile}</p>}
         {pending.decided_by && pending.decided_at && (
           <p>{t.decision.decidedBy(plainName(pending.decided_by), moment(pending.decided_at))}</p>
         )}
@@ -223,11 +249,12 @@ interface OpenProps {
   pending: Pending;
   mine: InboxItem | null;
   keys: boolean;
+  later: ReactNode;
   look(): void;
   onDecided(decided: DecidedPending): void;
 }
 
-function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
+function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
   const t = useText();
   const now = useNow();
   const [draft, setDraft] = useState<Draft>(() => keptDraft(pending.id) ?? begun(pending));
@@ -235,7 +262,10 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   const [seen, setSeen] = useState(pending.digest);
   const [asking, setAsking] = useState<string | null>(null);
   const [checked, setChecked] = useState<CheckedAnswer | null>(null);
-  const { busy, doing, problem, send, say } = useSending();
+  const { busy, doing, problem: refused, send, say } = useSending();
+  const leaving = useLeaving().find((each) => each.id === pending.id) ?? null;
+  const goes = leaving !== null && leaving.state !== "refused";
+  const problem = refused ?? leaving?.problem ?? null;
   const [behalf, setBehalf] = useState("");
   const [lacking, setLacking] = useState(false); // the reason, without which the chosen option is not sent
   const claiming = useSending();
@@ -267,6 +297,8 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
 
   const choose = useCallback(
     (option: string, sure: boolean) => {
+      if (goes) return;
+      takeBack(pending.id); // why it was refused before
       if (mustSay.includes(option) && !draft.reason.trim()) {
         setLacking(true);
         reason.current?.focus();
@@ -274,14 +306,35 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
         setAsking(null);
         return;
       }
-      void (sure ? decide(option) : check(option));
+      const how = needed?.confirm ? "ask" : way();
+      const edited = option === "approve" && changed !== null;
+      if (sure) void decide(option);
+      else if (how === "undo" && !edited) void letGo(option);
+      else void check(option);
     },
-    [draft, mustSay, pending, mine, behalf],
+    [draft, mustSay, pending, mine, behalf, goes],
   );
 
-  const post = <T,>(what: "decide" | "check", option: string): Promise<T> => {
+  const post = <T,>(what: "decide" | "check", option: string, last = false): Promise<T> => {
     const whom = mine?.may_decide === false ? behalf || (others[0] ?? "") : behalf;
-    return call<T>("POST", `/v1/pendings/${encodeURIComponent(pending.id)}/${what}`, answerOf(pending, draft, option, whom));
+    return call<T>("POST", `/v1/pendings/${encodeURIComponent(pending.id)}/${what}`, answerOf(pending, draft, option, whom), { last });
+  };
+
+  /** Sends it in some seconds, in which it can be taken back; what is wrong with it is said at once. */
+  const letGo = (option: string): Promise<void> =>
+    attempt(option, async () => {
+      await post<CheckedAnswer>("check", option);
+      const title = titleOf(pending) ?? t.inbox.untitled;
+      leave({ id: pending.id, title, label: label(option) }, (last) => post<DecidedPending>("decide", option, last), (decided) => {
+        dropDraft(pending.id);
+        onDecided(decided);
+      });
+    });
+
+  /** What a button does: with a form of its own, or where it was set so, it is sent at once. */
+  const press = (option: string): void => {
+    const edited = option === "approve" && changed !== null;
+    choose(option, !edited && !needed?.confirm && way() === "once");
   };
 
   /** Ask the server what the answer would do, and then the reader whether that is meant. */
@@ -301,11 +354,15 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
 
   async function attempt(option: string, work: () => Promise<void>): Promise<void> {
     claiming.say(null);
-    const refused = await send(work, option || "send");
-    if (refused === null) return;
+    const found = await send(work, option || "send");
+    if (found === null) return;
     setAsking(null);
-    if (refused.status === 409 || refused.status === 410 || refused.code === "answer.digest") look();
+    if (isOver(found)) look();
   }
+  const late = leaving?.problem ?? null;
+  useEffect(() => {
+    if (late !== null && isOver(late)) look();
+  }, [late]);
 
   async function claim(take: boolean): Promise<void> {
     await claiming.send(() => call("POST", `/v1/inbox/${encodeURIComponent(pending.id)}/${take ? "claim" : "release"}`, take ? {} : undefined));
@@ -320,6 +377,11 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
         if (event.key === "Escape" && !event.isComposing && event.target instanceof HTMLElement) event.target.blur();
         return;
       }
+      if (event.key === "z" && goes) {
+        event.preventDefault();
+        takeBack(pending.id);
+        return;
+      }
       const option = { a: "approve", r: "reject" }[event.key];
       if (option && options.includes(option)) {
         event.preventDefault();
@@ -331,7 +393,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
     };
     document.addEventListener("keydown", pressed);
     return () => document.removeEventListener("keydown", pressed);
-  }, [keys, may, asking, options, names, choose, write, draft, pending]);
+  }, [keys, may, asking, options, names, choose, write, draft, pending, goes]);
 
   const lapse = changed && needed ? lapsing(needed) : 0;
   return (
@@ -415,7 +477,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
                 </div>
               )}
               <div className="quiet small" id="reason-said">
-                {t.decision.reasonHint} {mustSay.map((each) => t.decision.reasonRequired(label(each))).join(" ")}
+                {t.decision.reasonHint} {mustSay.map((each) => (each === "respond" ? t.decision.responds : t.decision.reasonRequired(label(each)))).join(" ")}
               </div>
             </div>
           )}
@@ -443,17 +505,23 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
                 {t.decision.claim}
               </button>
             )}
+            {later}
           </p>
         </section>
       )}
-      {may && (
+      {may && goes && (
+        <div className="actions sticky" role="group" aria-label={t.decision.actions}>
+          <Undo leaving={leaving} focus />
+        </div>
+      )}
+      {may && !goes && (
         <div className="actions sticky" role="group" aria-label={t.decision.actions}>
           {options.map((option) => (
             <button
               key={option}
               className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${doing === (option || "send") ? "busy" : ""}`}
               disabled={busy}
-              onClick={() => choose(option, !(option === "approve" && changed !== null))}
+              onClick={() => press(option)}
             >
               {label(option)}
             </button>
@@ -517,6 +585,14 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
   );
 }
 
+/** Whether somebody else has decided it meanwhile, or it is another question now. */
+function isOver(problem: Problem): boolean {
+  return problem.status === 409 || problem.status === 410 || problem.code === "answer.digest";
+}
+
+/** Whether a key that is pressed there is a letter that is written. */
 export function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement) return !["checkbox", "radio", "button", "submit"].includes(target.type);
+  return target.isContentEditable || ["TEXTAREA", "SELECT"].includes(target.tagName);
 }

@@ -1,6 +1,6 @@
 // What waits for people: a live list, and beside it the question that is chosen.
 
-import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useNavigate, useRouterState } from "@tanstack/react-router";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { useMay } from "../../context.ts";
@@ -8,7 +8,7 @@ import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
 import { useNow } from "../../api/now.ts";
 import { type Problem, problemIn } from "../../api/problems.ts";
-import type { BulkOutcomes, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
+import type { BulkOutcomes, Decided, DecidedPage, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
 import { lineOf, titleOf } from "../../logic/titles.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -17,11 +17,13 @@ import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
 import { useSending } from "../../parts/useSending.ts";
+import { humanised } from "../../text/names.ts";
 import { exactly, relative } from "../../text/dates.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { Decision, isTyping } from "../decide/Decision.tsx";
 import { useKept } from "../last.ts";
 import { Tour, useFirstDay } from "./Tour.tsx";
+import { canWait, isSnoozed, readSnoozed, snooze, tomorrow } from "./snoozed.ts";
 import { VIEWS, type View, shownIn } from "./filters.ts";
 
 const BULK = 100;
@@ -36,7 +38,16 @@ export function Inbox({ id }: { id: string | null }) {
   const now = useNow();
   const all = useAll(search.view === "all", inbox.news);
   const items = search.view === "all" ? all : inbox.items;
-  const shown = useMemo(() => (items === null ? null : shownIn(items, search, now)), [items, search, now]);
+  const [snoozed, setSnoozed] = useState(readSnoozed);
+  const shown = useMemo(() => {
+    if (items === null) return null;
+    const off = search.view === "snoozed";
+    const kept = items.filter((each) => search.view === "all" || isSnoozed(snoozed, each, now) === off);
+    return shownIn(kept, search, now);
+  }, [items, search, now, snoozed]);
+  const decided = useDecided(search.view === "decided", inbox.news);
+  const listed = search.view === "decided" ? decided : shown;
+  const late = (at: string, until: number | null): void => setSnoozed(snooze(at, until, Date.now()));
   const [kept, keep] = useDraft<string[]>("picked", () => []);
   const picked = useMemo(() => new Set(kept), [kept]);
   const [told, setTold] = useState(false); // what became of those that were chosen
@@ -50,11 +61,11 @@ export function Inbox({ id }: { id: string | null }) {
 
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
-      if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || shown === null) return;
+      if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || listed === null) return;
       if (document.querySelector("dialog[open]")) return;
-      const at = shown.findIndex((each) => each.id === id);
+      const at = listed.findIndex((each) => each.id === id);
       const step = { j: 1, k: -1 }[event.key];
-      const to = step === undefined ? undefined : shown[at < 0 ? 0 : Math.min(shown.length - 1, Math.max(0, at + step))];
+      const to = step === undefined ? undefined : listed[at < 0 ? 0 : Math.min(listed.length - 1, Math.max(0, at + step))];
       if (to) {
         event.preventDefault();
         goTo(to.id);
@@ -64,9 +75,38 @@ export function Inbox({ id }: { id: string | null }) {
     return () => document.removeEventListener("keydown", pressed);
   });
 
+  // Where there is room for both the first question is open. It stays: what comes later takes nobody's place.
+  const [opened, setOpened] = useState(id !== null);
+  const first = shown?.[0]?.id;
+  useEffect(() => {
+    if (opened || id !== null || first === undefined || day.on || day.asking || search.view === "decided") return;
+    if (!matchMedia("(min-width: 60.01rem)").matches) return;
+    setOpened(true);
+    void navigate({ to: "/inbox/$id", params: { id: first }, search: (before) => before, replace: true, state: { byItself: true } as object });
+  }, [opened, id, first, day.on, day.asking, search.view]);
+  const byItself = useRouterState({ select: ({ location }) => "byItself" in location.state });
+
   const workflows = useMemo(() => [...new Set((items ?? []).map((each) => each.workflow))].sort(), [items]);
   const set = (more: Partial<typeof search>): void => void navigate({ to: ".", search: (before) => ({ ...before, ...more }), replace: true });
   const chosen = (shown ?? []).filter((each) => picked.has(each.id) && isPlain(each));
+  const item = items?.find((each) => each.id === id);
+  const later =
+    item === undefined ? null : isSnoozed(snoozed, item, now) ? (
+      <button className="plain" onClick={() => late(item.id, null)}>
+        {t.inbox.bringBack}
+      </button>
+    ) : canWait(item, now) ? (
+      <button
+        className="plain"
+        onClick={() => {
+          late(item.id, tomorrow(Date.now()));
+          const after = shown?.find((each) => each.id !== item.id);
+          goTo(after?.id ?? null);
+        }}
+      >
+        {t.inbox.tomorrow}
+      </button>
+    ) : null;
   const next = shown?.find((each) => each.id !== id && each.may_decide);
 
   return (
@@ -82,7 +122,7 @@ export function Inbox({ id }: { id: string | null }) {
           </div>
           {inbox.problem && inbox.connection === "lost" && inbox.problem.status > 0 && <ProblemNote problem={inbox.problem} />}
           <p role="status" className="quiet">
-            {shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
+            {search.view === "decided" ? "" : shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
           </p>
           <div className="filters">
             <select aria-label={t.inbox.view} value={search.view ?? "mine"} onChange={(event) => set({ view: event.currentTarget.value as View })}>
@@ -112,10 +152,33 @@ export function Inbox({ id }: { id: string | null }) {
               onInput={(event) => set({ q: event.currentTarget.value || undefined })}
             />
           </div>
-          {shown === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
-          {shown !== null && shown.length === 0 && <Empty filtered={(items ?? []).length > 0} offers={!day.on} />}
+          {listed === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
+          {search.view === "decided" && decided?.length === 0 && <p>{t.inbox.noneDecided}</p>}
+          {search.view !== "decided" && shown?.length === 0 && <Empty filtered={(items ?? []).length > 0} offers={!day.on} />}
+          {search.view === "decided" && (
+            <ul className="items">
+              {(decided ?? []).map((each) => (
+                <li key={`${each.id} ${each.at}`} className={each.id === id ? "current" : ""}>
+                  <div className="grow">
+                    <Go href={`${base}/${encodeURIComponent(each.id)}${suffix}`}>
+                      <span className="row-top">
+                        <b dir="auto">{each.title ?? t.inbox.untitled}</b>
+                        <time className="quiet small" dateTime={each.at} title={exactly(each.at)}>
+                          {relative(each.at, now)}
+                        </time>
+                      </span>
+                      <span className="row-under quiet small">
+                        {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), each.workflow)}
+                        {each.status === "open" && ` · ${t.decision.voted}`}
+                      </span>
+                    </Go>
+                  </div>
+                </li>
+              ))}
+            </ul>
+          )}
           <ul className="items">
-            {(shown ?? []).slice(0, 500).map((each) => (
+            {(search.view === "decided" ? [] : (shown ?? [])).slice(0, 500).map((each) => (
               <Row
                 key={each.id}
                 item={each}
@@ -148,6 +211,8 @@ export function Inbox({ id }: { id: string | null }) {
               </p>
               <Decision
                 id={id}
+                focus={!byItself}
+                later={later}
                 after={
                   next ? (
                     <button className="main" onClick={() => goTo(next.id)}>
@@ -164,6 +229,17 @@ export function Inbox({ id }: { id: string | null }) {
       </div>
     </>
   );
+}
+
+/** What the reader has decided, the newest first. */
+function useDecided(on: boolean, news: number): Decided[] | null {
+  const found = useQuery({
+    queryKey: ["decided", news],
+    queryFn: ({ signal }) => get<DecidedPage>("/v1/inbox/decided?limit=100", signal),
+    enabled: on,
+    placeholderData: (before) => before,
+  });
+  return found.data?.items ?? null;
 }
 
 /** All open questions that the reader sees, those that ask others too. */
@@ -215,19 +291,23 @@ function Row({ item, current, href, picked, now, pick }: RowProps) {
       )}
       <div className="grow">
         <Go href={href}>
-          <b dir="auto">{title}</b>
-          {line !== "" && <span className="small line-of" dir="auto">{line}</span>}
-          <span className="quiet small">{t.inbox.from(item.workflow, plainName(item.started_by))}</span>
-          <span className="row small">
+          <span className="row-top">
+            <b dir="auto" title={title}>
+              {title}
+            </b>
+            {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
+            {!item.may_decide && item.on_behalf_of.length === 0 && <span className="tag">{t.inbox.notYours}</span>}
             {item.deadline ? (
-              <time dateTime={item.deadline} title={exactly(item.deadline)}>
+              <time className="small" dateTime={item.deadline} title={exactly(item.deadline)}>
                 {t.inbox.due(relative(item.deadline, now))}
               </time>
             ) : (
-              <span className="quiet">{t.inbox.noDeadline}</span>
+              <span className="quiet small">{t.inbox.noDeadline}</span>
             )}
-            {!item.may_decide && item.on_behalf_of.length === 0 && <span className="tag">{t.inbox.notYours}</span>}
-            {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
+          </span>
+          <span className="row-under quiet small" dir="auto">
+            {line !== "" && <span>{line} · </span>}
+            {t.inbox.from(item.workflow, plainName(item.started_by))}
           </span>
         </Go>
       </div>

@@ -18,6 +18,8 @@ const ENDED = ["finished", "failed", "stopped"];
 export interface FirstDay {
   /** Nothing was started yet but the demo, and the reader has not dismissed the tour. */
   on: boolean;
+  /** Whether it is not known yet. */
+  asking: boolean;
   run: string | null;
   follow(run: string): void;
   dismiss(): void;
@@ -50,7 +52,8 @@ export function useFirstDay(): FirstDay {
   useEffect(() => {
     if (run !== null && kept.run === null) keep(run);
   }, [run, kept.run]);
-  return { on, run, follow: keep, dismiss: () => keep(null) };
+  const asking = able && (demo.isLoading || (demo.data === true && kept.run === null && newest.isLoading));
+  return { on, asking, run, follow: keep, dismiss: () => keep(null) };
 }
 
 interface TourProps {

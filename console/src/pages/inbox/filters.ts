@@ -3,7 +3,7 @@
 import type { InboxItem } from "../../api/types.gen.ts";
 import { mentions } from "../../logic/titles.ts";
 
-export const VIEWS = ["mine", "all", "overdue"] as const;
+export const VIEWS = ["mine", "all", "overdue", "snoozed", "decided"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface InboxSearch {

@@ -3,6 +3,7 @@
 import { type ReactNode, useState } from "react";
 import { useMay, useSession } from "../../context.ts";
 import { actAs, call, setActAs } from "../../api/client.ts";
+import { type Way, WAYS, setWay, way } from "../../api/leaving.ts";
 import { type Theme, setTheme, theme } from "../../look/theme.ts";
 import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
@@ -23,6 +24,7 @@ export function Settings({ changed }: { changed(): void }) {
   const language = useLanguage();
   const session = useSession();
   const [chosen, setChosen] = useState(theme);
+  const [sending, setSending] = useState(way);
   const [who, setWho] = useState(actAs);
   const { sections } = usePageText().settings;
   const decides = useMay("decide");
@@ -67,6 +69,26 @@ export function Settings({ changed }: { changed(): void }) {
             ))}
           </select>
         </div>
+        {decides && (
+          <div className="field">
+            <label htmlFor="sending">{t.settings.sending}</label>
+            <select
+              id="sending"
+              value={sending}
+              onChange={(event) => {
+                const which = event.currentTarget.value as Way;
+                setWay(which);
+                setSending(which);
+              }}
+            >
+              {WAYS.map((each) => (
+                <option key={each} value={each}>
+                  {t.settings.sendings[each]}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
       </section>
       <section className="card">
         <p>{t.signIn.as(session.principal)}</p>

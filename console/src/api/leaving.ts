@@ -1,0 +1,98 @@
+// Decisions that are made and not sent yet: for some seconds they can be taken back, whatever page is shown meanwhile.
+
+import { useSyncExternalStore } from "react";
+import { type Problem, asProblem } from "./problems.ts";
+import type { DecidedPending } from "./types.gen.ts";
+
+export const SECONDS = 5;
+
+/** How a decision is sent: after some seconds, once the reader was asked again, or at once. */
+export type Way = "undo" | "ask" | "once";
+export const WAYS: readonly Way[] = ["undo", "ask", "once"];
+const KEPT = "hai.sending";
+
+export function way(): Way {
+  return WAYS.find((each) => each === localStorage.getItem(KEPT)) ?? "undo";
+}
+
+export function setWay(chosen: Way): void {
+  localStorage.setItem(KEPT, chosen);
+}
+
+export interface Leaving {
+  id: string;
+  title: string;
+  /** What was decided, as its button says it. */
+  label: string;
+  state: "waiting" | "sending" | "refused";
+  /** When it is sent, in milliseconds. */
+  due: number;
+  problem: Problem | null;
+}
+
+type Send = (last: boolean) => Promise<DecidedPending>;
+
+interface Entry {
+  shown: Leaving;
+  send: Send;
+  done(decided: DecidedPending): void;
+  timer: ReturnType<typeof setTimeout>;
+}
+
+const entries = new Map<string, Entry>();
+const listeners = new Set<() => void>();
+let all: readonly Leaving[] = [];
+
+function tell(): void {
+  all = [...entries.values()].map((each) => each.shown);
+  for (const each of listeners) each();
+}
+
+/** Sends the decision in some seconds, unless it is taken back. `last`: the page is being left, so nothing may wait. */
+export function leave(decision: Pick<Leaving, "id" | "title" | "label">, send: Send, done: (decided: DecidedPending) => void): void {
+  takeBack(decision.id);
+  const timer = setTimeout(() => void go(decision.id), SECONDS * 1000);
+  const shown: Leaving = { ...decision, state: "waiting", due: Date.now() + SECONDS * 1000, problem: null };
+  entries.set(decision.id, { shown, send, done, timer });
+  tell();
+}
+
+/** Takes it back, or forgets why it was refused. False: it is being sent already. */
+export function takeBack(id: string): boolean {
+  const entry = entries.get(id);
+  if (entry === undefined || entry.shown.state === "sending") return false;
+  clearTimeout(entry.timer);
+  entries.delete(id);
+  tell();
+  return true;
+}
+
+async function go(id: string, last = false): Promise<void> {
+  const entry = entries.get(id);
+  if (entry === undefined || entry.shown.state !== "waiting") return;
+  clearTimeout(entry.timer);
+  entry.shown = { ...entry.shown, state: "sending" };
+  tell();
+  try {
+    const decided = await entry.send(last);
+    entries.delete(id);
+    entry.done(decided);
+  } catch (error) {
+    entry.shown = { ...entry.shown, state: "refused", problem: asProblem(error) };
+  }
+  tell();
+}
+
+// Who leaves the page has decided: what waits is sent, as a letter that lies in the box.
+window.addEventListener("pagehide", () => {
+  for (const id of entries.keys()) void go(id, true);
+});
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function useLeaving(): readonly Leaving[] {
+  return useSyncExternalStore(subscribe, () => all);
+}

@@ -1,0 +1,160 @@
+"""A decision is sent after five seconds, in which it is taken back; what is put off; what I have decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+
+from tests.console.browser import PHONE
+from tests.console.conftest import NewPage, pending_of
+from tests.support.server import YAML
+
+Asked = Callable[..., dict[str, Any]]
+
+
+def status(http: httpx2.Client, pending: dict[str, Any]) -> str:
+    return str(http.get(f"/v1/pendings/{pending['id']}").json()["status"])
+
+
+def test_a_decision_is_taken_back_before_it_is_sent_and_the_comment_is_still_there(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("refund", order="U-1", amount=61)
+    for options in ({}, PHONE):
+        shown = page(undo=True, **options).goto(f"/console/decide/{pending['id']}")
+        shown.label("Comment").fill("It was late")
+        shown.role("button", "Approve").click()
+        shown.role("button", name={"/Undo/": ""}).there()
+        assert shown.axe() == []
+        assert status(http, pending) == "open", "it is sent in some seconds"
+        shown.role("button", name={"/Undo/": ""}).click()
+        shown.role("button", "Approve").there()
+        assert shown.label("Comment").value() == "It was late"
+        assert status(http, pending) == "open"
+
+
+def test_what_nobody_takes_back_is_sent_and_told_also_from_another_page(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("refund", order="U-2", amount=62)
+    shown = page(undo=True).goto(f"/console/inbox/{pending['id']}")
+    shown.role("button", "Approve").click()
+    shown.role("button", name={"/Undo/": ""}).there()
+    shown.role("link", "Runs").click()
+    shown.locator(".toast").there()
+    assert "Pay 62 back for order U-2" in shown.locator(".toast").text()
+    shown.locator(".toast").gone()  # it was sent
+    assert status(http, pending) == "approve"
+
+
+def test_who_leaves_the_page_has_decided(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("refund", order="U-3", amount=63)
+    shown = page(undo=True).goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Reject").click()
+    shown.role("button", name={"/Undo/": ""}).there()
+    shown.goto("/console/decide/elsewhere")
+    shown.words("or you don't have access to it").there()
+    with httpx2.Client(base_url=str(http.base_url), timeout=60) as other:
+        while status(other, pending) == "open":
+            shown.until("true")
+    assert status(http, pending) == "reject"
+
+
+CONFIRMED = """\
+hai: flow/v1
+name: confirmed
+steps:
+  - approve: {from: anyone, title: "Delete them all?", confirm: true}
+"""
+
+
+def test_where_the_author_wants_it_the_reader_is_asked_once_more_instead(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    http.post("/v1/workflows", content=CONFIRMED, headers=YAML).raise_for_status()
+    pending = asked("confirmed")
+    for undo in (True, False):
+        shown = page(undo=undo).goto(f"/console/decide/{pending['id']}")
+        shown.role("button", "Approve").click()
+        shown.role("dialog").there()
+        assert "Delete them all?" in shown.role("dialog").text()
+    assert status(http, pending) == "open"
+    shown.role("dialog").role("button", "Approve").click()
+    shown.words("Done. Your decision has been recorded.").there()
+    assert status(http, pending) == "approve"
+
+
+def test_what_is_wrong_is_said_at_once_and_nothing_waits(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("visit")
+    shown = page(undo=True).goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Send").click()
+    shown.until("document.querySelector('[aria-invalid=true]') !== null")
+    assert shown.role("button", name={"/Undo/": ""}).count() == 0
+    assert status(http, pending) == "open"
+
+
+def test_a_question_is_put_off_until_tomorrow_and_brought_back(page: NewPage, asked: Asked) -> None:
+    pending = asked("refund", order="U-4", amount=64)
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.role("button", "Remind me tomorrow").click()
+    shown.locator(".items").role("link", name={"/order U-4/": ""}).gone()
+    shown.label("Which questions").play("selectOption", "snoozed")
+    shown.locator(".items").role("link", name={"/order U-4/": ""}).click()
+    shown.role("button", "Back to my inbox").click()
+    shown.label("Which questions").play("selectOption", "mine")
+    shown.locator(".items").role("link", name={"/order U-4/": ""}).there()
+
+
+def test_what_i_decided_is_listed_and_told_in_the_past_tense(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("refund", order="U-5", amount=65)
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "reject", "reason": "no"}).raise_for_status()
+    shown = page().goto("/console/inbox?view=decided")
+    shown.locator(".items").role("link", name={"/order U-5/": ""}).click()
+    shown.words("You decided this.").there()
+    text = shown.locator(".decision").text()
+    assert "decided" in text
+    assert "due" not in text
+    assert "Requested action" not in text, "it is not asked for any more"
+    assert shown.locator(".seats li.open").count() == 0
+    assert shown.axe() == []
+
+
+def test_the_first_question_is_open_on_a_desktop_rows_are_low_and_j_goes_on_from_a_checkbox(
+    page: NewPage, asked: Asked
+) -> None:
+    for number in range(3):
+        asked("refund", order=f"U-6{number}", amount=66)
+    shown = page(viewport={"width": 1280, "height": 800}).goto("/console/inbox")
+    shown.locator(".decision h1").there()
+    shown.until("location.pathname.startsWith('/console/inbox/')")
+    heights = shown.evaluate("[...document.querySelectorAll('.items > li')].map((each) => each.offsetHeight)")
+    assert set(heights) == {64}
+    before = shown.evaluate("location.pathname")
+    shown.locator(".items input").first().play("focus")
+    shown.locator(".items input").first().play("press", "j")
+    shown.until(f"location.pathname !== {before!r}")
+    phone = page(**PHONE).goto("/console/inbox")
+    phone.locator(".items li").first().there()
+    assert phone.evaluate("location.pathname") == "/console/inbox"
+
+
+def test_j_goes_through_the_rows_of_the_runs_too(page: NewPage, asked: Asked) -> None:
+    asked("refund", order="U-7", amount=67)
+    shown = page().goto("/console/runs")
+    shown.locator("a.line").first().there()
+    shown.press("j")
+    assert shown.evaluate("document.activeElement?.classList.contains('line')")
+
+
+def test_an_agent_is_answered_in_words(page: NewPage, http: httpx2.Client, asked: Asked) -> None:
+    started = http.post("/v1/runs", json={"workflow": "agent_mails", "input": {}}).raise_for_status().json()
+    pending = pending_of(http, started["id"])
+    shown = page().goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Respond").click()
+    shown.words("Please say why.").there()
+    shown.label("Comment").fill("Write to bob instead.")
+    shown.role("button", "Respond").click()
+    shown.role("heading", "Answered in words").there()
+    assert status(http, pending) == "respond"
