@@ -2,6 +2,7 @@
 
     python -m pytest -n0 -p tests.corpus.recorder tests/engine tests/sim   the runs of a new ABI, and today's answers
     python -m tests.corpus.recorder                                        today's answers alone
+    python -m tests.corpus.recorder again     the runs of an ABI that is not released, where their commands decide otherwise now
 
 Of all runs the fewest are kept that have every kind of event with every combination of its fields, every command, and
 every two kinds of events that follow each other, at least once.
@@ -146,8 +147,24 @@ def _fields(command: c.Command) -> dict[str, Any]:
     return fields
 
 
+def _again(run: kept.Kept, decided: kept.Decided) -> kept.Kept:
+    """The run as its commands decide it now; as it is, where that is the same, or one of them is refused now."""
+    now = list(decided_again(run, decided))
+    then = [as_json(decode_events(msgspec.json.encode(batch))) for batch, _ in run.batches]
+    if now == then or any(isinstance(each, str) for each in now):
+        return run
+    state, batches = RunState(run.run_id), []
+    for each in now:
+        events = decode_events(msgspec.json.encode(each))
+        state = fold(state, events)
+        batches.append((msgspec.json.decode(encode_events(events)), kept.seen(state)))
+    return kept.Kept(run.name, run.document, run.run_id, batches)
+
+
 if __name__ == "__main__":
     known = {each.name: each for each in kept.read(kept.TODAY, kept.Decided)}
     newest = kept.files()[-1]
+    if "again" in sys.argv:
+        kept.write(newest, [_again(run, known[run.name]) for run in kept.read(newest, kept.Kept)])
     kept.write(kept.TODAY, [answers_of(run, known[run.name]) for run in kept.read(newest, kept.Kept)])
     sys.exit(0)
