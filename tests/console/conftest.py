@@ -34,7 +34,7 @@ PATIENCE = 60
 
 
 AT_ONCE = "if (!localStorage.getItem('hai.sending')) localStorage.setItem('hai.sending', 'once')"
-"""The reader has set that decisions are sent at once, and not after the five seconds in which they can be taken back."""
+"""The reader has set that decisions are sent at once, and not after the five seconds of grace."""
 
 
 @pytest.fixture(scope="package")

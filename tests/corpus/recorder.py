@@ -2,7 +2,7 @@
 
     python -m pytest -n0 -p tests.corpus.recorder tests/engine tests/sim   the runs of a new ABI, and today's answers
     python -m tests.corpus.recorder                                        today's answers alone
-    python -m tests.corpus.recorder again     the runs of an ABI that is not released, where their commands decide otherwise now
+    python -m tests.corpus.recorder again                                  runs of an unreleased ABI that go otherwise
 
 Of all runs the fewest are kept that have every kind of event with every combination of its fields, every command, and
 every two kinds of events that follow each other, at least once.
