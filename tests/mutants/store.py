@@ -314,7 +314,7 @@ commits.bug(
 )
 arrays.bug(
     "the fences of chunks are not sent",
-    ("yield [entry.fence for entry in moved] if None in versions else _NO", "yield _NO"),
+    ("yield _written([entry.fence for entry in moved]) if None in versions else _NO", "yield _NO"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
 arrays.bug(
@@ -334,7 +334,7 @@ pieces.bug(
 )
 pieces.bug(
     "on Citus a run begins with a slot that is another's by now",
-    ("entry.seat is None or (entry.tenant", "True or (entry.tenant"),
+    ("[row for row in born if holds(row[1])]", "born"),
     by="tests/store/test_pieces.py::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
 )
 pieces.bug(
@@ -1174,7 +1174,7 @@ ROOMS: Final = (
     callbacks,
     inbox,
     notifications,
-    statement, commits, hints, claims, logs, viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
+    statement, commits, arrays, pieces, hints, claims, logs, viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
     thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip
 

@@ -26,8 +26,15 @@ def mutants() -> tuple[Mutant, ...]:
 
 @functools.cache
 def functions_of(file: str) -> frozenset[str]:
+    """The functions of a file, and of the files of tests that it runs once more by importing them."""
     tree = ast.parse((ROOT / file).read_text())
-    return frozenset(each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    found = {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ImportFrom) and each.module is not None and each.module.startswith("tests."):
+            for module in (f"{each.module.replace('.', '/')}/{name.name}.py" for name in each.names):
+                if Path(module).name.startswith("test_"):
+                    found |= functions_of(module)
+    return frozenset(found)
 
 
 def test_every_mutant_fits_the_source_as_it_is_today() -> None:
