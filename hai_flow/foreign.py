@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -65,14 +65,21 @@ def take(value: Any, big: BigIntegers = "text") -> Foreign:
         return _kept(value, big)
 
 
-def with_integers_at(value: Json, place: Sequence[str]) -> Json:
-    """`value` with integers where it has the digits of integers beyond 2^53 as text: at `place`, its names from the
-    outermost, or below it. `value` itself where it has none there."""
-    if place and isinstance(value, dict) and place[0] in value:
-        return _changed(value, place[0], lambda each: with_integers_at(each, place[1:]))
-    if place and isinstance(value, list) and place[0].isdecimal() and int(place[0]) < len(value):
-        return _changed(value, int(place[0]), lambda each: with_integers_at(each, place[1:]))
-    return value if place else _with_integers(value)
+def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
+    """`value` with integers where it has the digits of integers beyond 2^53 as text: at the places, each by its names
+    from the outermost, or below them. `value` itself where it has none there."""
+    tree: dict[str, Any] = {}  # None: all that is below
+    for place in places:
+        if not place:
+            return _with_integers(value)
+        here = tree
+        for name in place[:-1]:
+            here = here.setdefault(name, {})
+            if here is None:
+                break
+        else:
+            here[place[-1]] = None
+    return _at_places(value, tree)
 
 
 def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Foreign:
@@ -190,22 +197,33 @@ def _json_text(value: Any) -> str:
         raise NotJson(f"expected JSON, found something else: {error}") from None
 
 
-def _changed(value: Any, key: Any, change: Callable[[Json], Json]) -> Json:
-    before = value[key]
-    after = change(before)
-    if after is before:
-        return value
-    copy = value.copy()
-    copy[key] = after
-    return copy
-
-
 def _with_integers(value: Json) -> Json:
     if isinstance(value, str):
         digits = value.removeprefix("-")
         is_number = 16 <= len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdecimal() and digits[0] != "0"
         return int(value) if is_number and abs(int(value)) > INTEGER_MAX else value
     if isinstance(value, dict | list):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            value = _changed(value, key, _with_integers)
+        return _changed(value, dict.fromkeys(value if isinstance(value, dict) else range(len(value))))
+    return value
+
+
+def _changed(value: Json, below: Mapping[Any, Any]) -> Json:
+    """`value` with the parts that `below` names made into integers where they can be; it is copied once at most."""
+    copy: Any = None
+    for key, further in below.items():
+        before = value[key]
+        after = _with_integers(before) if further is None else _at_places(before, further)
+        if after is not before:
+            if copy is None:
+                copy = value.copy()
+            copy[key] = after
+    return value if copy is None else copy
+
+
+def _at_places(value: Json, tree: Mapping[str, Any]) -> Json:
+    if isinstance(value, dict):
+        return _changed(value, {name: below for name, below in tree.items() if name in value})
+    if isinstance(value, list):
+        places = ((int(name), below) for name, below in tree.items() if name.isdecimal() and len(name) < 10)
+        return _changed(value, {place: below for place, below in places if place < len(value)})
     return value

@@ -344,3 +344,46 @@ def test_what_is_taken_takes_no_longer_than_was_counted(raw: dict[str, Any], val
     except ValueError:
         return
     assert seconds(lambda: schema.findings(value)) < 0.05 + 200e-9 * measure(raw).of(value)
+
+
+def test_large_defaults_are_counted_by_their_parts_for_each_object_that_lacks_them() -> None:
+    schema = JsonSchema({"items": {"properties": {"d": {"default": list(range(5_000))}}}})
+    assert schema.with_defaults([{}, {}]) == [{"d": list(range(5_000))}] * 2
+    begun = time.thread_time()
+    (fault,) = schema.findings([{} for _ in range(10_000)])
+    assert time.thread_time() - begun < 1
+    assert fault["code"] == "value.too_large"
+    assert "defaults" in fault["message"]
+
+
+BIGS = [str(10**20 + number) for number in range(20_000)]
+DIGITS: dict[str, tuple[dict[str, Any], Any]] = {
+    "compared with each other": ({"uniqueItems": True, "anyOf": [{"items": {"type": "integer"}}]}, BIGS),
+    "compared with an enum": ({"items": {"enum": list(range(9_000))}}, BIGS[:800]),
+    "of thousands of digits": ({"items": {"enum": list(range(9_000))}}, [str(10**3_000)] * 20),
+    "one by one": ({"items": {"type": "integer"}}, BIGS),
+    "within a bound": ({"items": {"minimum": 10**15}}, BIGS),
+}
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_integers_of_many_digits_are_made_of_texts_only_where_they_can_be_compared_in_time(name: str) -> None:
+    raw, value = DIGITS[name]
+    begun = time.thread_time()
+    JsonSchema(raw).fit(value)
+    assert time.thread_time() - begun < 1
+
+
+def test_a_few_large_integers_are_made_of_their_digits_wherever_they_stand() -> None:
+    given = {"xs": BIGS[:50], "y": {"z": str(10**300)}, "text": BIGS[0]}
+    raw = {
+        "properties": {
+            "xs": {"uniqueItems": True, "items": {"type": "integer"}},
+            "y": {"properties": {"z": {"type": "integer"}}},
+            "text": {"type": "string"},
+        }
+    }
+    fitted, faults = JsonSchema(raw).fit(given)
+    assert faults == []
+    assert fitted == {"xs": [int(each) for each in BIGS[:50]], "y": {"z": 10**300}, "text": BIGS[0]}
+    assert given["xs"] == BIGS[:50], "the value itself stays as it is"

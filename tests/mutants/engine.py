@@ -44,6 +44,17 @@ schema_work.bug(
 )
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
+    "integers of many digits are compared without end",
+    ("or self._work_of_huge(fitted) > WORK_MAX", "or False"),
+    by="tests/definition/test_schema_work.py::test_integers_of_many_digits_are_made_of_texts_only_where_they_can_be_compared_in_time",
+)
+schema_defaults = Room("hai_flow/definition/schemas/schema_defaults.py", "tests/definition/test_schema_work.py")
+schema_defaults.bug(
+    "a large default counts as one step",
+    ("                    self._take(size)\n", ""),
+    by="tests/definition/test_schema_work.py::test_large_defaults_are_counted_by_their_parts_for_each_object_that_lacks_them",
+)
+schemas.bug(
     "all that is wrong with a large value is told at once",
     ("        if self.is_explainable(value):\n", "        if True:\n"),
 )
@@ -792,6 +803,7 @@ budget.bug(
 ROOMS: Final = (
     staging, redeciding,
     schema_work,
+    schema_defaults,
     schemas,
     cel,
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,

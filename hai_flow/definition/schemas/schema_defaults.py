@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition.schemas.schema_references import resolve
-from hai_flow.definition.schemas.schema_work import Work
+from hai_flow.definition.schemas.schema_work import Work, count_parts
 from hai_flow.values import Json
 
 DEPTH_MAX: Final = 40
 STEPS_MAX: Final = 50_000
-"""Schemas looked at for one value: for each of its parts, those that lead to a default."""
+"""Schemas looked at for one value (for each of its parts those that lead to a default), and parts of defaults put in."""
 
 
 class _TooMuch(Exception):
@@ -30,7 +30,9 @@ class Defaults:
         self._root = root
         self._work = work
         self._leading = work.leading_to("default")
+        self._largest = _largest_default(root)
         self._together: dict[int, list[Mapping[str, Json]]] = {}
+        self._properties: dict[int, list[tuple[str, Mapping[str, Json], int]]] = {}
 
     def filled(self, value: Json) -> Json:
         """A copy of `value` with defaults; `value` itself where that takes too many steps."""
@@ -42,7 +44,7 @@ class Defaults:
     def fault(self, value: Json) -> dict[str, Any] | None:
         """The fault of a value whose defaults take too many steps; None: they don't."""
         nodes, _ = self._work.size(value)
-        if nodes * len(self._leading) <= STEPS_MAX:
+        if nodes * len(self._leading) * self._largest <= STEPS_MAX:
             return None
         try:
             _Filling(self).fill([self._root], value, 0)
@@ -83,12 +85,33 @@ class Defaults:
             parts = self._together[id(schema)] = list(order.values())
         return parts
 
-    def leads(self, schema: Json) -> bool:
-        """Whether the schema, its reference followed, leads to a default."""
-        return isinstance(schema, Mapping) and id(schema) in self._leading
+    def properties(self, schema: Mapping[str, Json]) -> list[tuple[str, Mapping[str, Json], int]]:
+        """The properties that lead to a default: name, schema with its reference followed, and how many parts its own
+        default has; 0: it has none."""
+        known = self._properties.get(id(schema))
+        if known is None:
+            known = self._properties[id(schema)] = []
+            named = schema.get("properties")
+            for name, raw in named.items() if isinstance(named, Mapping) else ():
+                part = resolve(raw, self._root)
+                if isinstance(part, Mapping) and id(part) in self._leading:
+                    size = count_parts(part["default"], STEPS_MAX, texts=False)[0] if "default" in part else 0
+                    known.append((name, part, size))
+        return known
 
-    def resolved(self, schema: Json) -> Json:
-        return resolve(schema, self._root)
+
+def _largest_default(root: Json) -> int:
+    """The parts of the largest default in a schema, counted up to what is too much anyway."""
+    largest, stack = 1, [root]
+    while stack:
+        schema = stack.pop()
+        if isinstance(schema, Mapping):
+            if "default" in schema:
+                largest = max(largest, count_parts(schema["default"], STEPS_MAX, texts=False)[0])
+            stack.extend(schema.values())
+        elif isinstance(schema, list):
+            stack.extend(schema)
+    return largest
 
 
 def _all_of(schema: Mapping[str, Json]) -> list[Json]:
@@ -115,25 +138,26 @@ class _Filling:
             return value
         if isinstance(value, dict):
             return self._filled_object(together, value, depth)
-        filled: list[Json] = []
+        filled = list(value)
+        first = max((len(each["prefixItems"]) for each in together if _has_first(each)), default=0)
+        others = [each["items"] for each in together if "items" in each]
         for index, item in enumerate(value):
-            parts = [part for each in together if (part := _of_item(each, index)) is not None]
-            filled.append(self.fill(parts, item, depth + 1))
+            if isinstance(item, dict | list):
+                parts = others
+                if index < first:
+                    parts = [part for each in together if (part := _of_item(each, index)) is not None]
+                filled[index] = self.fill(parts, item, depth + 1)
         return filled
 
     def _filled_object(self, together: list[Mapping[str, Json]], value: dict[str, Json], depth: int) -> dict[str, Json]:
         filled = dict(value)
         inside: dict[str, list[Json]] = {}
         for schema in together:
-            properties = schema.get("properties")
-            if not isinstance(properties, Mapping):
-                continue
+            properties = self._defaults.properties(schema)
             self._take(len(properties))
-            for name, raw in properties.items():
-                part = self._defaults.resolved(raw)
-                if not self._defaults.leads(part):
-                    continue
-                if name not in filled and isinstance(part, Mapping) and "default" in part:
+            for name, part, size in properties:
+                if name not in filled and size:
+                    self._take(size)
                     filled[name] = part["default"]
                 if name in filled:
                     inside.setdefault(name, []).append(part)
@@ -144,7 +168,10 @@ class _Filling:
 
 def _of_item(schema: Mapping[str, Json], index: int) -> Json:
     """The schema of an item of a list; None: it has none."""
-    first = schema.get("prefixItems")
-    if isinstance(first, list) and index < len(first):
-        return first[index]
+    if _has_first(schema) and index < len(schema["prefixItems"]):
+        return schema["prefixItems"][index]
     return schema.get("items")
+
+
+def _has_first(schema: Mapping[str, Json]) -> bool:
+    return isinstance(schema.get("prefixItems"), list)

@@ -27,7 +27,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
 from hai_flow.definition.schemas.schema_references import at, resolve
-from hai_flow.definition.schemas.schema_work import TooLarge, Work, count_parts, measure
+from hai_flow.definition.schemas.schema_work import WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
 from hai_flow.file_ids import sha256_of_file
 from hai_flow.json_pointers import pointer_of, unescaped
@@ -45,6 +45,7 @@ _OTHER_TYPES: Final = {
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # text in YAML 1.2
 _NO_PATTERN: Final = ' is not a "regex"'  # as the library ends its message
 _ROUNDS_MAX: Final = 8  # of `fit`: each round converts at least one text
+_FITTED_PARTS_MAX: Final = 30_000  # of a value, added up over the rounds
 _FAULTS_MAX: Final = 100
 _MESSAGE_CHARS_MAX: Final = 500
 _PARAMS_MAX: Final = 20
@@ -58,8 +59,13 @@ _EXPLAINED_WORK_MAX: Final = 1_000
 _EXPLAINED_CHARS_MAX: Final = 2_000_000
 """What is wrong is told at once of values for which that makes at most so many sentences, of so many characters: the
 library makes all of them, each with the value in it, before it gives the first. Of others it is told part by part."""
-_EXPLAINED_PARTS_MAX: Final = 20_000
+_EXPLAINED_PARTS_MAX: Final = 5_000
+_EXPLAINED_SCHEMA_MAX: Final = 3_000
+"""Parts of schemas that are compiled once more, to say what is wrong of parts of one value."""
 _CHECKED_DEFAULTS_MAX: Final = 5_000
+_WORD_BITS: Final = 63
+_WITH_TEXT: Final = (str, list, dict)
+_HUGE_WORK: Final = 50  # of one comparison with an integer of twenty digits
 
 _MAP_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _ONE_SCHEMA: Final = (
@@ -120,20 +126,29 @@ class JsonSchema:
         of an integer beyond 2^53 as text, it becomes that integer: for a tool, or a server, that takes such numbers
         (decision 85)."""
         faults = self.findings(value)
-        for _ in range(_ROUNDS_MAX):
-            if not faults:
-                break
-            fitted = value
-            for fault in faults:
-                place = [unescaped(part) for part in fault["path"].split("/")[1:]]
-                fitted = foreign.with_integers_at(fitted, place)
-            if fitted is value:
+        rounds = _rounds_of(value) if faults else 0
+        while faults and rounds:
+            rounds -= 1
+            places = [[unescaped(part) for part in fault["path"].split("/")[1:]] for fault in faults]
+            fitted = foreign.with_integers_at(value, places)
+            if fitted is value or self._work_of_huge(fitted) > WORK_MAX:
                 break
             remaining = self.findings(fitted)
             if len(remaining) >= len(faults):
                 break
             value, faults = fitted, remaining
         return value, faults
+
+    def _work_of_huge(self, value: Json) -> int:
+        """The units of work that integers beyond 64 bits make: the library compares each by its digits, with each
+        value of an `enum` and each item of a list that is to be unique, which it does not do with others."""
+        count, weight = _huge_integers(value)
+        if not count:
+            return 0
+        schemas = [schema for _, schema in _subschemas(self.raw) if isinstance(schema, Mapping)]
+        longest = max((len(each) for schema in schemas if isinstance(each := schema.get("enum"), list)), default=0)
+        others = count // 2 if any(schema.get("uniqueItems") is True for schema in schemas) else 0
+        return _HUGE_WORK * weight * (self._work.most * (1 + longest) + others)
 
     def admits(self, value: Json) -> bool:
         """Whether a value, of which is known that it is not too large, fits."""
@@ -169,6 +184,28 @@ def compiled(text: bytes) -> JsonSchema:
     return JsonSchema(values.loads(text))
 
 
+def _rounds_of(value: Json) -> int:
+    """How often a value may be made to fit: the larger it is, the fewer times."""
+    parts, _ = count_parts(value, _FITTED_PARTS_MAX, texts=False)
+    return min(_ROUNDS_MAX, _FITTED_PARTS_MAX // parts)
+
+
+def _huge_integers(value: Json) -> tuple[int, int]:
+    """How many integers beyond 64 bits there are in a value, and how much it is to compare each of them once."""
+    count = weight = 0
+    stack: list[Json] = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
+        elif isinstance(part, int) and (bits := part.bit_length()) > _WORD_BITS:
+            count += 1
+            weight += 1 + bits // 100 + (bits // 300) ** 2
+    return count, weight
+
+
 def _is_explainable(work: Work, value: Json) -> bool:
     """Whether the library may make its sentences of all faults of the value."""
     nodes, characters = count_parts(value, _EXPLAINED_WORK_MAX)
@@ -186,12 +223,16 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
         explained = True
         yield {**fault, "path": pointer_of(*path)}
     schemas: dict[int, JsonSchema | None] = {}
+    left = _EXPLAINED_SCHEMA_MAX
     for name, part, inner in islice(_parts_of(schema, value), _EXPLAINED_PARTS_MAX):
         if id(inner) not in schemas:
-            try:
-                schemas[id(inner)] = JsonSchema(_with_definitions(inner, root))
-            except Exception:  # it refers to something that only the whole schema has
-                schemas[id(inner)] = None
+            schemas[id(inner)] = None
+            own = _with_definitions(inner, root)
+            left -= count_parts(own, left, texts=False)[0]
+            if left < 0:
+                break
+            with suppress(Exception):  # it refers to something that only the whole schema has
+                schemas[id(inner)] = JsonSchema(own)
         own = schemas[id(inner)]
         if own is None or own.admits(part):
             continue
@@ -295,7 +336,10 @@ def _shortened(message: str) -> str:
 def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
     """The fault of a value whose texts (keys of objects among them) are too long for this many patterns with lookaround
     or backreferences; None: they are not."""
-    squares, longest, place = 0, -1, ""
+    most = isqrt(LOOKING_CHARS_MAX**2 // patterns)
+    if _squares(value) <= most**2:
+        return None
+    longest, place = -1, ""
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), value)]
     while stack:
         path, part = stack.pop()
@@ -304,18 +348,29 @@ def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
             stack.extend((path, name) for name in part)
         elif isinstance(part, list):
             stack.extend(((*path, index), each) for index, each in enumerate(part))
-        elif isinstance(part, str):
-            squares += len(part) ** 2
-            if len(part) > longest:
-                longest, place = len(part), pointer_of(*path)
-    most = isqrt(LOOKING_CHARS_MAX**2 // patterns)
-    if squares <= most**2:
-        return None
+        elif isinstance(part, str) and len(part) > longest:
+            longest, place = len(part), pointer_of(*path)
     message = (
         f"too long, with {longest} characters, for a schema with a `pattern` that looks around or back, whose time "
         f"grows with the square of a text; there is room for one of {most}"
     )
     return {"path": place, "message": message, "code": TOO_LONG_TO_MATCH, "params": [str(most)]}
+
+
+def _squares(value: Json) -> int:
+    """The squares of the lengths of a value's texts and keys, added up."""
+    squares = 0
+    stack: list[Json] = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            squares += sum(len(name) ** 2 for name in part)
+            stack.extend(each for each in part.values() if each.__class__ in _WITH_TEXT)
+        elif isinstance(part, list):
+            stack.extend(each for each in part if each.__class__ in _WITH_TEXT)
+        elif isinstance(part, str):
+            squares += len(part) ** 2
+    return squares
 
 
 def _patterns(raw: Json) -> Iterator[str]:
