@@ -1174,7 +1174,8 @@ ROOMS: Final = (
     callbacks,
     inbox,
     notifications,
-    statement, commits, arrays, pieces, hints, claims, logs, viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
+    statement, commits, arrays, pieces, hints, claims, logs,
+    viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
     thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip
 

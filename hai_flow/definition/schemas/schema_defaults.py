@@ -15,7 +15,7 @@ from hai_flow.values import Json
 
 DEPTH_MAX: Final = 40
 STEPS_MAX: Final = 50_000
-"""Schemas looked at for one value (for each of its parts those that lead to a default), and parts of defaults put in."""
+"""Schemas looked at for one value (for each of its parts those that lead to a default), and parts of defaults."""
 
 
 class _TooMuch(Exception):
