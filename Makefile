@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos docs generate console test-console site release lock
+.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos conformance-mcp docs generate console test-console site release lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -68,6 +68,9 @@ chaos: ## Break a deployment for twelve minutes, see whether it keeps its promis
 	TEST_CUTS=10000 $(if $(SEED),TEST_SEED=$(SEED)) .venv/bin/python -m pytest -n0 tests/foreign/test_foreign.py
 	TEST_PROGRAMS=20000 .venv/bin/python -m pytest -n0 tests/definition/test_guards.py
 
+conformance-mcp: ## The official conformance kit of MCP over a server with workflows for it (Node comes with the environment)
+	python3 cli.py test tests/clients/test_mcp_conformance.py -n0
+
 docs: ## Write the pages that are generated
 	python3 cli.py install
 	.venv/bin/python -m docs.states_page > docs/run-states.md
@@ -108,6 +111,7 @@ lock: ## Resolve the locks of Python packages anew
 	uv pip compile deploy/image/build.in --universal --generate-hashes --no-header --python-version 3.11 -c requirements.lock -o deploy/image/build.lock
 	uv pip compile tests/deploy/tools/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/deploy/tools/requirements.lock
 	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock
+	uv pip compile tests/clients/a2a/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/a2a/requirements.lock
 	uv pip compile tests/clients/oidc/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/oidc/requirements.lock
 	uv pip compile tests/clients/llmock/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/llmock/requirements.lock
 	uv pip compile bench/peers/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o bench/peers/requirements.lock

@@ -18,11 +18,18 @@ UI: Final = "io.modelcontextprotocol/ui"
 IDEMPOTENCY_KEY: Final = "hai-flow/idempotencyKey"
 WORKFLOW: Final = "hai-flow/workflow"
 
+INTERNAL_ERROR: Final = -32603
+
 TEXT_BYTES_MAX: Final = 32 * 1024
 """Of a result; the whole of a longer one is the resource that the result links to."""
+BLOCKS_BYTES_MAX: Final = 1024 * 1024
+"""Of an output that is a list of images and other content, which nobody can read in parts."""
 DESCRIPTION_CHARS_MAX: Final = 2000
 _ENDED: Final = frozenset({"finished", "failed", "stopped"})
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CONTENT: Final = {
+    "text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource": ("resource",),
+}  # fmt: skip
 _POLLS: Final = ((10_000, 1_000), (60_000, 5_000), (600_000, 30_000))  # until that age (ms): so often (ms)
 _POLL_MAX: Final = 60_000
 
@@ -103,6 +110,45 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
+def prompt_of(plan: Plan, name: str) -> dict[str, Any]:
+    """A workflow as a prompt, with which a person asks for a run: its arguments are the fields of the input."""
+    schema = plan.input.raw if isinstance(plan.input.raw, Mapping) else {}
+    properties = schema.get("properties")
+    required = schema.get("required") or ()
+    arguments = [
+        {"name": field, "description": reveal(_described(each))[:500], "required": field in required}
+        for field, each in (properties.items() if isinstance(properties, Mapping) else ())
+    ]
+    tool = tool_of(plan, name)
+    return {"name": name, "title": tool["title"], "description": tool["description"], "arguments": arguments}
+
+
+def _described(schema: Json) -> str:
+    text = (schema.get("description") or schema.get("title")) if isinstance(schema, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
+def asking_for(tool: Mapping[str, Any], arguments: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The messages of a workflow's prompt: to call its tool with what the person has given, and its form."""
+    fields = "\n".join(f"- {name}: {reveal(value)}" for name, value in arguments.items())
+    text = (
+        f"Start the workflow `{tool['name']}` ({tool['title']}): call the tool of this name once. "
+        + (f"I have given:\n{fields}\n" if fields else "")
+        + "Ask me for what its form needs besides. Tell me the output, or whom it waits for and the page."
+    )
+    form = {"uri": f"hai://workflows/{tool['name']}", "mimeType": "application/json", "text": form_of(tool)}
+    return [
+        {"role": "user", "content": {"type": "text", "text": text}},
+        {"role": "user", "content": {"type": "resource", "resource": form}},
+    ]
+
+
+def form_of(tool: Mapping[str, Any]) -> str:
+    """A workflow for whoever wants to start it, as JSON."""
+    form = {name: tool[name] for name in ("name", "title", "description", "inputSchema")}
+    return values.dumps({**form, "workflow": tool["_meta"][WORKFLOW]}).decode()
+
+
 def reference_of(plan: Plan) -> str:
     """The very version, as a start may name it."""
     return f"{plan.name}@{plan.version}+{plan.sha256.hex()[:8]}"
@@ -141,8 +187,10 @@ def result_of(shown: Shown) -> dict[str, Any]:
     """The result of a call that shows the run as it is."""
     state = shown.state
     content: dict[str, Any] = {"run_id": state.run_id, "status": state.status}
+    blocks: list[dict[str, Any]] | None = None
     if state.status == "finished":
         text, content["output"] = _text_of(state.output), state.output
+        blocks = content_of(state.output)
     elif state.status == "failed":
         error = state.error
         content["error"] = {"code": "failed"} if error is None else {"code": error.code, "message": error.message}
@@ -154,12 +202,35 @@ def result_of(shown: Shown) -> dict[str, Any]:
         content["questions"] = [question_view(each) for each in shown.questions]
         content["url"] = shown.url
         text = f"{text}\nRun {state.run_id}, {shown.url}"
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if blocks is not None and len(values.dumps(content)) <= BLOCKS_BYTES_MAX:
+        return {"content": blocks, "structuredContent": content, "isError": False}
+    blocks = [{"type": "text", "text": text}]
     if len(text.encode(errors="replace")) > TEXT_BYTES_MAX or len(values.dumps(content)) > 2 * TEXT_BYTES_MAX:
         cut = text.encode(errors="replace")[:TEXT_BYTES_MAX].decode(errors="ignore")
         blocks = [{"type": "text", "text": cut}, _link(state.run_id)]
         content = {"run_id": state.run_id, "status": state.status, "truncated": True}
     return {"content": blocks, "structuredContent": content, "isError": state.status == "failed"}
+
+
+def content_of(output: Json) -> list[dict[str, Any]] | None:
+    """The output of a workflow as content of MCP, where it is a list of such content: texts, images, sounds, embedded
+    resources. None: it is something else."""
+    if not isinstance(output, Sequence) or isinstance(output, str) or not output:
+        return None
+    return values.loads(values.dumps(output)) if all(map(_is_content, output)) else None
+
+
+def _is_content(block: Json) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    required = _CONTENT.get(str(block.get("type")))
+    if required is None or block.keys() != {"type", *required}:
+        return False
+    resource = block.get("resource")
+    if resource is None:
+        return all(isinstance(block[each], str) for each in required)
+    is_text = isinstance(resource, Mapping) and resource.keys() <= {"uri", "mimeType", "text"} and "text" in resource
+    return is_text and "uri" in resource and all(isinstance(each, str) for each in resource.values())
 
 
 def _text_of(output: Json) -> str:
@@ -240,7 +311,9 @@ def task_of(shown: Shown, *, forms: bool = True, urls: bool = True) -> dict[str,
         "ttlMs": None,
         "pollIntervalMs": poll_interval(shown.now - state.at),
     }
-    if status == "working":
+    if fault_of(shown) is not None:
+        task["status"] = "failed"
+    elif status == "working":
         task["statusMessage"] = sentence_of(shown)
         if requests_of(shown, forms=forms, urls=urls):
             task["status"] = "input_required"
@@ -252,9 +325,20 @@ def detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, Any]:
     task = task_of(shown, forms=forms, urls=urls)
     if task["status"] == "input_required":
         task["inputRequests"] = requests_of(shown, forms=forms, urls=urls)
+    elif task["status"] == "failed":
+        task["error"] = fault_of(shown)
     elif task["status"] == "completed":
         task["result"] = {"resultType": "complete", **result_of(shown)}
     return task
+
+
+def fault_of(shown: Shown) -> dict[str, Any] | None:
+    """The error of JSON-RPC that a run has ended with: a fault of the workflow itself, such as an expression without a
+    value. None: it has not failed, or by what its tools or its author said, which is a result for the model."""
+    error = shown.state.error
+    if shown.state.status != "failed" or error is None or not error.code.startswith("expression."):
+        return None
+    return {"code": INTERNAL_ERROR, "message": error.message, "data": {"code": error.code, "path": error.path}}
 
 
 def poll_interval(age: int) -> int:

@@ -16,6 +16,7 @@ from mcp.client import Client
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.testing.apart import NotPlayed, play_apart
 from hai_flow.testing.reader import read_suite
+from hai_flow.wire.mcp import content_of
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
 from tests.support.server import ROOT, YAML, ServerProcess
@@ -451,3 +452,87 @@ async def _official(url: str, *, elicits: bool, mode: str = "auto") -> str:
 @pytest.mark.parametrize("more", [{"elicits": False}, {"elicits": True}, {"elicits": True, "mode": "legacy"}])
 def test_the_official_client_gets_the_same_output_in_each_shape(server: ServerProcess, more: dict[str, Any]) -> None:
     assert asyncio.run(_official(server.url, **more)) == "confirmed: true"
+
+
+# --- what is shown besides --------------------------------------------------------------------------------------------
+
+
+def test_an_output_that_is_content_of_mcp_is_returned_as_it_is(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    result = caller.call("test_multiple_content_types")
+    assert [each["type"] for each in result["content"]] == ["text", "image", "resource"]
+    assert result["structuredContent"]["output"] == result["content"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        [], "text", [1], [{"type": "image", "data": "x"}], [{"type": "image", "data": 1, "mimeType": "image/png"}],
+        [{"type": "text", "text": "a", "more": 1}], [{"type": "resource", "resource": {"uri": "a"}}],
+        [{"type": "resource_link", "uri": "file:///etc/passwd", "name": "x"}], [{"type": "text", "text": "a"}, 2],
+        [{"type": "resource", "resource": {"uri": 1, "text": "a"}}], {"type": "text", "text": "a"}, None,
+    ],
+)  # fmt: skip
+def test_an_output_that_is_only_like_content_is_shown_as_json(output: Any) -> None:
+    assert content_of(output) is None
+
+
+def test_a_workflow_is_a_prompt_with_the_fields_of_its_input_and_its_form(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    prompts = {each["name"]: each for each in caller.result("prompts/list", {})["prompts"]}
+    assert prompts["refund_order"]["arguments"] == [
+        {"name": "order", "description": "", "required": True},
+        {"name": "amount", "description": "", "required": True},
+    ]
+    given = {"order": "A-1", "unknown": "x"}
+    got = caller.result("prompts/get", {"name": "refund_order", "arguments": given})
+    text, form = (each["content"] for each in got["messages"])
+    assert "refund_order" in text["text"]
+    assert "- order: A-1" in text["text"]
+    assert "unknown" not in text["text"]
+    assert form["resource"]["uri"] == "hai://workflows/refund_order"
+    read = caller.result("resources/read", {"uri": form["resource"]["uri"]})
+    assert read["contents"][0]["text"] == form["resource"]["text"]
+    for uri in ("hai://workflows/no_such", "hai://workflows/refund_order/output"):
+        assert caller.error("resources/read", {"uri": uri})["code"] == -32602
+
+
+def test_places_in_addresses_and_fields_with_choices_are_completed(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    template = {"type": "ref/resource", "uri": "hai://workflows/{name}"}
+
+    def complete(ref: Any, name: str, value: str) -> list[str]:
+        params = {"ref": ref, "argument": {"name": name, "value": value}}
+        found: list[str] = caller.result("completion/complete", params)["completion"]["values"]
+        return found
+
+    assert complete(template, "name", "refund_o") == ["refund_order"]
+    run_id = caller.call("greet", {"name": "Ann"})["structuredContent"]["run_id"]
+    assert complete({"type": "ref/resource", "uri": "hai://runs/{run_id}"}, "run_id", run_id) == [run_id]
+    form = {"type": "ref/prompt", "name": "json_schema_2020_12_tool"}
+    assert complete(form, "contactMethod", "p") == ["phone"]
+    assert complete(form, "no_such", "") == complete({"type": "ref/prompt", "name": "nothing"}, "a", "") == []
+
+
+def test_a_fault_of_the_workflow_itself_is_a_failed_task_and_no_result(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = {"taskId": caller.call("protocol_error_job")["taskId"]}
+    sure(lambda: caller.result("tasks/get", task)["status"] == "failed")
+    found = caller.result("tasks/get", task)
+    assert (found["error"]["code"], found["error"]["data"]["code"]) == (-32603, "expression.error")
+    assert "result" not in found
+
+
+def test_answers_that_come_with_the_first_call_are_given_and_others_passed_over(http: httpx2.Client) -> None:
+    caller = Caller(http, FORMS)
+    given = {"sure": accept(confirm=True), "other": accept(confirm=False)}
+    done = caller.call("confirm_delete", {"filename": "a.txt"}, answers=given)
+    assert done["structuredContent"]["output"] == "confirmed: true"
+
+
+def test_a_header_names_the_idempotency_key_unless_the_message_does(http: httpx2.Client) -> None:
+    caller, header = Caller(http), {"Idempotency-Key": unique("key")}
+    first = caller.call("greet", {"name": "Ann"}, headers=header)["structuredContent"]
+    assert caller.call("greet", {"name": "Ann"}, headers=header)["structuredContent"] == first
+    meta = {"hai-flow/idempotencyKey": unique("key")}
+    assert caller.call("greet", {"name": "Ann"}, headers=header, meta=meta)["structuredContent"] != first

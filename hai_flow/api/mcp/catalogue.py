@@ -21,11 +21,12 @@ from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import run_lists
-from hai_flow.wire.mcp import TEXT_BYTES_MAX, tool_name, tool_of
+from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, form_of, prompt_of, tool_name, tool_of
 
 RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
-_URI: Final = re.compile(r"hai://(runs|threads)/([^/?#]{1,200})(/output)?")
+_URI: Final = re.compile(r"hai://(runs|threads|workflows)/([^/?#]{1,200})(/output)?")
+_NEW: Final = "new-"  # in front of the names of templates
 
 
 class WorkflowTool(NamedTuple):
@@ -33,13 +34,14 @@ class WorkflowTool(NamedTuple):
 
     workflow: str
     described: dict[str, Any]
+    prompt: dict[str, Any]
 
 
 class Catalogue:
     """The lists of the server. Descriptions are kept by the bytes of the workflows."""
 
     def __init__(self) -> None:
-        self._described: dict[tuple[bytes, str], dict[str, Any]] = {}
+        self._described: dict[tuple[bytes, str], WorkflowTool] = {}
 
     async def tools(self, access: Access) -> list[WorkflowTool]:
         """The workflows that the caller may start, by name, each by its latest version."""
@@ -56,7 +58,7 @@ class Catalogue:
             if plan is not None:
                 name = tool_name(plan.name, names)
                 names.add(name)
-                listed.append(WorkflowTool(plan.name, self._describe(plan, name)))
+                listed.append(self._describe(plan, name))
         return listed
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
@@ -66,7 +68,7 @@ class Catalogue:
         if may and name not in _own_names() and (only is None or name in only):
             plan = await self._startable(access.at_seat, name)
             if plan is not None and tool_name(plan.name, ()) == name:
-                return WorkflowTool(plan.name, self._describe(plan, name))
+                return self._describe(plan, name)
         return next((each for each in await self.tools(access) if each.described["name"] == name), None)
 
     async def _startable(self, access: Access, name: str) -> Plan | None:
@@ -76,12 +78,12 @@ class Catalogue:
             return None
         return plan if any(isinstance(each, ApiTrigger) for each in plan.triggers) else None
 
-    def _describe(self, plan: Plan, name: str) -> dict[str, Any]:
+    def _describe(self, plan: Plan, name: str) -> WorkflowTool:
         at = (plan.sha256, name)
         if at not in self._described:
             if len(self._described) >= 10_000:
                 self._described.clear()
-            self._described[at] = tool_of(plan, name)
+            self._described[at] = WorkflowTool(plan.name, tool_of(plan, name), prompt_of(plan, name))
         return self._described[at]
 
     # --- resources
@@ -111,40 +113,54 @@ class Catalogue:
                 ("runs/{run_id}", "a run"),
                 ("runs/{run_id}/output", "the output of a run"),
                 ("threads/{thread_id}", "a thread"),
+                ("workflows/{name}", "a workflow that may be started"),
             )
         ]
         return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": templates})
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        """A run, its output, a thread or the card. What the caller does not see is not found."""
+        """A run, its output, a thread, a workflow or the card. What the caller does not see is not found."""
         uri, access = str(params.uri), access_of(ctx)
         if uri == card.URI:
             return types.ReadResourceResult.model_validate({"contents": [card.content()]})
         match = _URI.fullmatch(uri)
-        if match is None or (match[3] and match[1] == "threads"):
+        if match is None or (match[3] and match[1] != "runs"):
             raise _not_found(uri)
-        try:
-            resource = await _read(access, address_of(ctx), *match.groups())
-        except (Rejected, Unreadable):
-            raise _not_found(uri) from None
-        text = values.dumps(resource).decode()
+        if match[1] == "workflows":
+            tool = await self.tool(access, match[2])
+            if tool is None:
+                raise _not_found(uri)
+            text = form_of(tool.described)
+        else:
+            try:
+                text = values.dumps(await _read(access, address_of(ctx), *match.groups())).decode()
+            except (Rejected, Unreadable):
+                raise _not_found(uri) from None
         content = {"uri": uri, "mimeType": "application/json", "text": text}
         return types.ReadResourceResult.model_validate({"contents": [content]})
 
     # --- prompts
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        """The templates of `hai-flow new`, as beginnings of a workflow."""
+        """The workflows that the caller may start, and the templates of `hai-flow new` as beginnings of one."""
         arguments = [{"name": "name", "description": "the name of the new workflow", "required": False}]
         prompts = [
-            {"name": f"new-{name}", "title": f"New workflow: {name}", "description": text, "arguments": arguments}
+            {"name": _NEW + name, "title": f"New workflow: {name}", "description": text, "arguments": arguments}
             for name, text in TEMPLATES.items()
         ]
-        return types.ListPromptsResult.model_validate({"prompts": prompts})
+        startable = [each.prompt for each in await self.tools(access_of(ctx))]
+        return types.ListPromptsResult.model_validate({"prompts": [*startable, *prompts]})
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """A template with its tests, and the loop in which it becomes a workflow of one's own."""
-        name = params.name.removeprefix("new-")
+        """To start a workflow; or a template with its tests, and the loop in which it becomes one's own workflow."""
+        tool = await self.tool(access_of(ctx), params.name)
+        if tool is not None:
+            names = {each["name"] for each in tool.prompt["arguments"]}
+            arguments = {name: text for name, text in (params.arguments or {}).items() if name in names}
+            messages = asking_for(tool.described, arguments)
+            prompt = {"description": tool.prompt["description"], "messages": messages}
+            return types.GetPromptResult.model_validate(prompt)
+        name = params.name.removeprefix(_NEW)
         if name not in get_args(TemplateName) or name == params.name:
             raise MCPError(NOT_FOUND, f"Unknown prompt: {params.name[:100]}")
         workflow_name = (params.arguments or {}).get("name")
@@ -161,6 +177,30 @@ class Catalogue:
         )
         message = {"role": "user", "content": {"type": "text", "text": text}}
         return types.GetPromptResult.model_validate({"description": TEMPLATES[name], "messages": [message]})  # type: ignore[index]
+
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """What an argument of a prompt, or the place in an address of a resource, may be: the values of a field with a
+        list of them, the names of workflows, or the newest runs that the caller sees."""
+        access, argument = access_of(ctx), params.argument
+        if isinstance(params.ref, types.PromptReference):
+            tool = await self.tool(access, params.ref.name)
+            choices = _choices(tool.described["inputSchema"], argument.name) if tool is not None else []
+        elif argument.name == "run_id":
+            choices = [each.uri.rpartition("/")[2] for each in (await self.list_resources(ctx, None)).resources[1:]]
+        elif argument.name == "name":
+            choices = [each.described["name"] for each in await self.tools(access)]
+        else:
+            choices = []
+        choices = [each for each in choices if each.startswith(argument.value)]
+        completion = {"values": choices[:100], "total": len(choices), "hasMore": len(choices) > 100}
+        return types.CompleteResult.model_validate({"completion": completion})
+
+
+def _choices(schema: dict[str, Any], name: str) -> list[str]:
+    properties = schema.get("properties")
+    field = properties.get(name) if isinstance(properties, dict) else None
+    choices = field.get("enum") if isinstance(field, dict) else None
+    return [each for each in choices if isinstance(each, str)] if isinstance(choices, list) else []
 
 
 async def _read(access: Access, base: str, kind: str, id: str, output: str | None) -> Any:

@@ -108,6 +108,7 @@ class McpServer:
             on_read_resource=self._catalogue.read_resource,
             on_list_prompts=self._catalogue.list_prompts,
             on_get_prompt=self._catalogue.get_prompt,
+            on_completion=self._catalogue.complete,
             on_subscriptions_listen=listen,
         )
         server.extensions = {TASKS: {}, UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}
@@ -163,6 +164,11 @@ class McpServer:
             run_id = await mcp_runs.start(access, workflow, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         _, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
+        if not client.tasks and (responses := _responses(ctx.params)):  # answers that come with the question's call
+            names = short_names([each.pending.opened for each in run.questions if each.mine])
+            early = {id: responses[name] for id, name in names.items() if name in responses}
+            if early:
+                return await self._answered(ctx, access, base, client, run_id, early)
         return self._returned(run, client)
 
     def _returned(self, shown: Shown, client: Client) -> dict[str, Any]:
@@ -192,16 +198,22 @@ class McpServer:
         state = values.loads(params.request_state or "")
         run_id, questions = state["run"], state["questions"]
         responses = {questions[name]: each for name, each in _responses(ctx.params).items() if name in questions}
-        access, run = await mcp_runs.look(access, base, run_id)
+        return await self._answered(ctx, access, base, client, run_id, responses)
+
+    async def _answered(
+        self, ctx: Context, access: Access, base: str, client: Client, run_id: Any, responses: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What a call returns once its answers are given, by the ids of their questions."""
+        access, shown = await mcp_runs.look(access, base, run_id)
         with anyio.CancelScope(shield=True):
-            faults = await _answer_all(access, run, responses)
+            faults = await _answer_all(access, shown, responses)
         if faults:
-            _, run = await mcp_runs.look(access, base, run_id)
-            return self._input_required(run, client, faults) or _complete(result_of(run))
-        access, run = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
-        if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
-            return self._input_required(run, client) or _complete(result_of(run))
-        return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
+            _, shown = await mcp_runs.look(access, base, run_id)
+            return self._input_required(shown, client, faults) or _complete(result_of(shown))
+        access, shown = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
+        if not responses or any(each.pending.opened.id not in responses for each in shown.questions if each.mine):
+            return self._input_required(shown, client) or _complete(result_of(shown))
+        return _complete(result_of(shown))  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
 
