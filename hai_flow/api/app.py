@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
 import hai_flow
-from hai_flow.api import mcp
+from hai_flow.api import a2a, mcp
 from hai_flow.api.auth.credentials import identity_of
 from hai_flow.api.http import problems
 from hai_flow.api.http.bodies import Bodies
@@ -158,7 +158,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
     ):
         common += module.router.routes
     common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
-    for module in (hai, agui, copilotkit, social, aui, agent_api, mcp):
+    for module in (hai, agui, copilotkit, social, aui, agent_api, mcp, a2a):
         common += module.router.routes
     return tuple(common)
 

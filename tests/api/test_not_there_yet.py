@@ -14,13 +14,14 @@ import pytest
 from tests.support.commands import ROOT
 
 
-def no_a2a(http: httpx2.Client) -> None:
-    assert http.get("/.well-known/agent-card.json").status_code == 404
-    assert http.post("/a2a", json={}).status_code == 404
+def no_push(http: httpx2.Client) -> None:
+    assert not http.get("/.well-known/agent-card.json").json()["capabilities"]["pushNotifications"]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "CreateTaskPushNotificationConfig", "params": {}}
+    assert http.post("/a2a", json=request).json()["error"]["code"] == -32003
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "A2A": no_a2a,
+    "push over A2A": no_push,
 }
 
 

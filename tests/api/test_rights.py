@@ -102,6 +102,7 @@ def test_few_routes_are_open_to_everybody() -> None:
         "/",
         "/docs",
         "/docs/start.js",
+        "/.well-known/agent-card.json",  # of the server alone: it names no workflow
         "/.well-known/jwks.json",
         "/healthz",
         "/readyz",

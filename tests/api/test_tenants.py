@@ -45,6 +45,7 @@ OPEN: Final = {
     **dict.fromkeys(("/", "/console", "/docs", "/docs/assets", "/docs/start.js", "/openapi.json"), "a page of all"),
     **dict.fromkeys(("/healthz", "/readyz", "/api/aui/ping", "/api/aui/ws/ping"), "says whether this process works"),
     "/.well-known/jwks.json": "the public halves of the deployment's keys, the same for all tenants",
+    "/.well-known/agent-card.json": "the card of the server, which names no workflow",
     "/.well-known/oauth-protected-resource/mcp": "the issuers of the deployment, the same for all tenants",
     "/callbacks/{token}": "the address is the proof, and belongs to one run (tests/api/test_callbacks.py)",
     "/links/{token}": "the same, to one person and question (tests/api/test_links.py)",
@@ -95,6 +96,7 @@ class World:
             "subject_id": self.message_id, "schedule_id": self.schedule_id, "file": self.file, "path": self.hook,
             "key_id": "none", "delegation_id": self.run_id, "name": self.workflow,
             "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
+            "operation": f"tasks/{self.run_id}",
         }  # fmt: skip
 
     def names(self) -> list[str]:
@@ -162,6 +164,8 @@ def _conversation(world: World) -> dict[str, Any]:
 BODIES: Final[dict[str, Callable[[World], Any]]] = {
     "/api/aui/input": lambda w: {"session_id": w.thread_id, "interrupt_id": w.pending_id, "action": "approve"},
     "/cpk": lambda w: {"method": "agent/run", "params": {"agentId": w.workflow}, "body": _conversation(w)},
+    "/a2a": lambda w: {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": w.run_id}},
+    "/workflows/{name}/a2a": lambda w: {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": w.run_id}},
     "/process": lambda w: {"session_id": w.thread_id, "workflow": w.workflow, "input": []},
     "/workflows/{name}/process": lambda w: {"session_id": w.thread_id, "input": []},
     "/v1/runs": lambda w: {"workflow": w.workflow, "thread_id": f"new-{w.thread_id}"},

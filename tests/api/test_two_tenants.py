@@ -132,6 +132,7 @@ def own(answer: Any) -> str:
 STREAM: Final = {"Accept": "text/event-stream"}
 AGUI: Final = {"protocolVersion": "1.0"}
 LISTED: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+TASKS: Final = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
 GIVEN: Final = {"workflow": NAME, "thread_id": "t-1"}
 
 BEGINNING: Final = (
@@ -207,6 +208,13 @@ ENDING: Final = (
     Step("GET", "/v1/overview", None, 403),
     Step("GET", "/v1/pendings/{pending}/receipt", None, 409),
     Step("POST", "/mcp", LISTED, None, headers={"Accept": "application/json, text/event-stream"}),
+    Step("POST", "/a2a", TASKS),
+    Step("POST", f"/workflows/{NAME}/a2a", TASKS),
+    Step("GET", "/a2a/tasks/{run}", None),
+    Step("GET", f"/workflows/{NAME}/a2a/tasks/{{run}}", None),
+    Step("POST", "/a2a/tasks/{run}:nothing", {}, 404),
+    Step("POST", f"/workflows/{NAME}/a2a/message:send", {}, 400),
+    Step("GET", f"/workflows/{NAME}/.well-known/agent-card.json", None),
     Step("POST", "/v1/pendings/{pending}/check", {"decision": "approve"}, by="boss"),
     Step("POST", "/v1/inbox/{pending}/release", {}, by="boss"),
     Step("DELETE", "/v1/inbox/delegations/{delegation}", None, 204, by="boss"),

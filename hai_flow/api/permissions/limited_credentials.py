@@ -24,7 +24,9 @@ _DIALECTS: Final = (
     "POST /cpk", "POST /cpk/agent/{agent}/connect", "POST /cpk/agent/{agent}/run",
     "POST /cpk/agent/{agent}/stop/{thread_id:path}", "POST /mcp", "POST /process", "POST /send-message",
     "POST /workflows/{name}/ag-ui", "POST /workflows/{name}/awp", "POST /workflows/{name}/process",
-    "POST /workflows/{name}/send-message",
+    "POST /workflows/{name}/send-message", "POST /a2a", "POST /a2a/{operation:path}", "GET /a2a/{operation:path}",
+    "POST /workflows/{name}/a2a", "POST /workflows/{name}/a2a/{operation:path}",
+    "GET /workflows/{name}/a2a/{operation:path}", "GET /workflows/{name}/.well-known/agent-card.json",
 )  # fmt: skip
 _REST: Final = (
     "GET /v1/feed", "GET /v1/files/{file}", "GET /v1/inbox", "POST /v1/inbox/decide", "GET /v1/inbox/events",

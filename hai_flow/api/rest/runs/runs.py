@@ -33,6 +33,7 @@ from hai_flow.cells import placed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.runs.starts import derived_id
 from hai_flow.store.catalog.workflows import WorkflowSummary
@@ -69,6 +70,13 @@ class StartBody(Body):
 )
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
+    return await begin_run(body, access, key, response)
+
+
+async def begin_run(
+    body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
+) -> dict[str, Any]:
+    """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
     access = await access.at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await _startable(access, body.workflow, parts)
@@ -86,14 +94,17 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
         thread_id=thread_id,
         requester=access.principal.id,
         input=body.input,
+        message=message.content if message is not None and isinstance(message.content, str) else "",
+        messages=() if message is None else (message,),
         dev=stored.dev,
     )
+    words = [] if message is None else [message.content]
     try:
         outcome = await access.start(
             plan,
             start,
             command_id=key or f"start:{run_id}",
-            body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id])).digest(),
+            body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id, *words])).digest(),
             is_new=body.thread_id is not None and last is None,
         )
     except Rejected as rejected:

@@ -1,0 +1,342 @@
+"""`/a2a`: workflows as agents of A2A 1.0 and 0.3, by JSON-RPC and by REST (docs/protocols/a2a.md).
+
+`/a2a` is one agent with a skill for each workflow that the caller may start; `/workflows/{name}/a2a` is the agent of
+one workflow. Nothing is stored for A2A: a task is a run, and any process answers any request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+import hai_flow
+from hai_flow import values
+from hai_flow.api.a2a.operations import Agent, history_length, piece_of, skills_of, startable_plans
+from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.stream import Pieces
+from hai_flow.api.mcp_resource import base_of
+from hai_flow.api.permissions.principals import open_to_everybody, requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.wire import a2a, posted_json
+from hai_flow.wire.a2a import older
+from hai_flow.wire.dialect import EXPIRED
+from hai_flow.wire.mcp import Shown
+
+PATH: Final = "/a2a"
+CARD: Final = "/.well-known/agent-card.json"
+_JSON: Final = ("application/json", a2a.MEDIA_TYPE)
+_PUSH: Final = re.compile(r".*PushNotificationConfigs?")
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404, *WITH_BODY),
+    200: {"description": "an answer of A2A, as JSON or as a stream"},
+}
+_CARD_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"description": "an agent card"}}
+_SPEAKS: Final = requires(Right.SEE_OWN)
+
+router = Routes(tags=["a2a"])
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+@router.get(CARD, dependencies=[open_to_everybody()], response_model=None, responses=_CARD_RESPONSES)
+async def get_agent_card(request: Request) -> Response:
+    """The card of the server, for clients that have no credential yet: it names no workflow."""
+    settings = request.app.state.settings
+    address = base_of(settings.public_url, request) + PATH
+    return _card(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None)
+
+
+@router.get(
+    "/workflows/{name}" + CARD,
+    dependencies=[requires(Right.SPEAK, Right.START_RUNS)],
+    response_model=None,
+    responses=_CARD_RESPONSES,
+)
+async def get_workflow_card(name: str, request: Request, access: CurrentAccess) -> Response:
+    """The card of a workflow that the caller may start."""
+    return await _extended(request, access, name)
+
+
+async def _extended(request: Request, access: Access, name: str | None) -> Response:
+    plans = await startable_plans(access)
+    base = base_of(access.settings.public_url, request)
+    secured = access.settings.identity is not None
+    if name is None:
+        return _card(base + PATH, skills_of(plans), secured=secured)
+    plan = next((each for each in plans if each.name == name), None)
+    if plan is None:
+        raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
+    skill = a2a.skill_of(plan)
+    card = a2a.card_of(
+        skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
+        secured=secured,
+    )  # fmt: skip
+    return JSONResponse(card)
+
+
+def _card(address: str, skills: list[dict[str, Any]], *, secured: bool) -> Response:
+    text = "Workflows that wait for people, and survive everything but their database."
+    return JSONResponse(a2a.card_of("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured))
+
+
+# --- JSON-RPC ---------------------------------------------------------------------------------------------------------
+
+
+@router.post(PATH, dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+async def post_a2a(request: Request, access: CurrentAccess) -> Response:
+    """A request of an A2A client in JSON-RPC."""
+    return await _answer_rpc(request, access, None)
+
+
+@router.post("/workflows/{name}" + PATH, dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+async def post_workflow_a2a(name: str, request: Request, access: CurrentAccess) -> Response:
+    """A request of an A2A client in JSON-RPC, to one workflow."""
+    return await _answer_rpc(request, access, name)
+
+
+async def _answer_rpc(request: Request, access: Access, name: str | None) -> Response:
+    body = await read_body(request, access.settings.request_bytes_max)
+    try:
+        demand_media_type(request, body, _JSON)
+        message = posted_json.load(body, limits_of(access.settings))
+    except Rejected as rejected:
+        if rejected.status == 413:
+            raise
+        fault = a2a.unsupported_content(rejected.detail)
+        return _rpc_error(None, fault if rejected.status == 415 else _parse_error(rejected.detail))
+    id = message.get("id") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+        return _rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "Expected a request of JSON-RPC 2.0."))
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        return _rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "/id: expected a text or a number."))
+    method = message["method"]
+    params = message.get("params")
+    params = {} if params is None else params
+    old = method in older.METHODS
+    exchange = _Exchange(request, access, name, id, old=old)
+    try:
+        _demand_version(request, old=old)
+        if not isinstance(params, dict):
+            raise a2a.invalid("/params: expected an object.")
+        return await exchange.perform(older.METHODS.get(method, method), params)
+    except a2a.Fault as fault:
+        return _rpc_error(id, fault)
+    except Rejected as rejected:
+        return _rpc_error(id, a2a.of_rejected(rejected))
+
+
+def _demand_version(request: Request, *, old: bool) -> None:
+    """Raises Fault for a version that is not spoken here. Clients of 0.3 send none."""
+    version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or ""
+    major = ".".join(version.split(".")[:2])
+    if version and major not in a2a.VERSIONS:
+        raise a2a.unsupported_version(version)
+    if old and major == a2a.VERSION:
+        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", "This method is of A2A 0.3.")
+
+
+def _parse_error(detail: str) -> a2a.Fault:
+    return a2a.Fault(-32700, 400, "PARSE_ERROR", detail)
+
+
+def _rpc_error(id: Any, fault: a2a.Fault) -> Response:
+    error = {"code": fault.code, "message": fault.message, "data": a2a.error_details(fault)}
+    status = fault.http if fault.http in (403, 429, 503) else 200
+    return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error}, status)
+
+
+# --- REST -------------------------------------------------------------------------------------------------------------
+
+_TASK: Final = re.compile(r"tasks/([^/:]{1,200})(?::(cancel|subscribe))?")
+
+
+@router.post(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+async def post_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
+    """An operation of A2A's REST binding that changes something: `message:send`, `tasks/{id}:cancel`."""
+    return await _answer_rest(operation, request, access, None)
+
+
+@router.get(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+async def get_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
+    """An operation of A2A's REST binding that reads: `tasks`, `tasks/{id}`, `tasks/{id}:subscribe`."""
+    return await _answer_rest(operation, request, access, None)
+
+
+@router.post(
+    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
+)
+async def post_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
+    """An operation of A2A's REST binding that changes something, of one workflow."""
+    return await _answer_rest(operation, request, access, name)
+
+
+@router.get(
+    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
+)
+async def get_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
+    """An operation of A2A's REST binding that reads, of one workflow."""
+    return await _answer_rest(operation, request, access, name)
+
+
+async def _answer_rest(operation: str, request: Request, access: Access, name: str | None) -> Response:
+    if operation == "" and request.method == "POST":
+        return await _answer_rpc(request, access, name)  # an address of JSON-RPC with a slash at its end
+    try:
+        _demand_version(request, old=False)
+        params: dict[str, Any] = dict(request.query_params)
+        if request.method == "POST":
+            body = await read_body(request, access.settings.request_bytes_max)
+            if body:
+                demand_media_type(request, body, _JSON)
+                posted = posted_json.load(body, limits_of(access.settings))
+                if not isinstance(posted, dict):
+                    raise a2a.invalid("The body: expected an object.")
+                params |= posted
+        method, more = _operation(request.method, operation)
+        return await _Exchange(request, access, name, None).perform(method, {**params, **more})
+    except a2a.Fault as fault:
+        return _rest_error(fault)
+    except Rejected as rejected:
+        if rejected.status == 413:
+            raise
+        fault = a2a.unsupported_content(rejected.detail) if rejected.status == 415 else a2a.of_rejected(rejected)
+        return _rest_error(fault)
+
+
+def _operation(verb: str, operation: str) -> tuple[str, dict[str, Any]]:
+    """The method of an address, and what the address says of its parameters. Raises Fault where there is none."""
+    simple = {
+        ("POST", "message:send"): "SendMessage",
+        ("POST", "message:stream"): "SendStreamingMessage",
+        ("GET", "tasks"): "ListTasks",
+        ("GET", "extendedAgentCard"): "GetExtendedAgentCard",
+    }
+    if (method := simple.get((verb, operation))) is not None:
+        return method, {}
+    if "/pushNotificationConfigs" in operation:
+        raise a2a.no_push()
+    task = _TASK.fullmatch(operation)
+    methods = {("GET", None): "GetTask", ("POST", "cancel"): "CancelTask"}
+    if task is not None and task[2] == "subscribe":
+        return "SubscribeToTask", {"id": task[1]}
+    if task is None or (verb, task[2]) not in methods:
+        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no operation {operation[:100]!r}.")
+    return methods[verb, task[2]], {"id": task[1]}
+
+
+_STATUS: Final = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "FAILED_PRECONDITION",
+                  415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}  # fmt: skip
+
+
+def _rest_error(fault: a2a.Fault) -> Response:
+    error = {
+        "code": fault.http,
+        "status": _STATUS.get(fault.http, "INTERNAL"),
+        "message": fault.message,
+        "details": a2a.error_details(fault),
+    }
+    return JSONResponse({"error": error}, fault.http, media_type=a2a.MEDIA_TYPE)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+class _Exchange:
+    """A request and its answer, in one binding and version. `id`: of a request in JSON-RPC; None: it came by REST."""
+
+    def __init__(self, request: Request, access: Access, name: str | None, id: Any, *, old: bool = False) -> None:
+        self._request = request
+        self._access = access
+        self._name = name
+        self._id = id
+        self._old = old
+        self._agent = Agent(access, base_of(access.settings.public_url, request), name)
+
+    async def perform(self, method: str, params: Mapping[str, Any]) -> Response:
+        """Perform the operation. Raises Fault and Rejected."""
+        agent = self._agent
+        if method in ("SendMessage", "SendStreamingMessage"):
+            self._demand_no_push(params)
+            access, shown = await agent.send(params)
+            if method == "SendStreamingMessage":
+                return await self._stream(access, shown, after=None, to_the_end=False)
+            if not self._returns_at_once(params):
+                shown = await agent.settle(access, shown)
+            return self._result({"task": self._task(shown, params)})
+        if method == "GetTask":
+            _, shown = await agent.look(params.get("id"))
+            return self._result(self._task(shown, params))
+        if method == "ListTasks":
+            return self._result(await agent.list_tasks(params))
+        if method == "CancelTask":
+            return self._result(self._task(await agent.cancel(params), params))
+        if method == "SubscribeToTask":
+            access, shown = await agent.look(params.get("id"))
+            if shown.is_over:
+                raise a2a.unsupported(f"The task is over ({shown.state.status}): nothing more comes.")
+            return await self._stream(access, shown, after=self._place(), to_the_end=True)
+        if method == "GetExtendedAgentCard":
+            response = await _extended(self._request, self._access, self._name)
+            return self._result(values.loads(bytes(response.body)))
+        if _PUSH.fullmatch(method):
+            raise a2a.no_push()
+        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
+
+    def _task(self, shown: Shown, params: Mapping[str, Any]) -> dict[str, Any]:
+        return a2a.task_of(shown, history=history_length(params))
+
+    def _returns_at_once(self, params: Mapping[str, Any]) -> bool:
+        configuration = params.get("configuration")
+        if not isinstance(configuration, Mapping):
+            return False
+        return configuration.get("returnImmediately") is True or configuration.get("blocking") is False
+
+    def _demand_no_push(self, params: Mapping[str, Any]) -> None:
+        configuration = params.get("configuration")
+        if isinstance(configuration, Mapping) and any("pushnotification" in name.lower() for name in configuration):
+            raise a2a.no_push()
+
+    def _place(self) -> int | None:
+        """The place behind which a client goes on that has lost its stream."""
+        place = self._request.headers.get("last-event-id", "")
+        return int(place) if re.fullmatch(r"[0-9]{1,15}", place) else None
+
+    def _result(self, result: Mapping[str, Any]) -> Response:
+        if self._id is None:
+            return JSONResponse(result, media_type=a2a.MEDIA_TYPE)
+        return JSONResponse(self._message(result, last=True))
+
+    def _message(self, result: Mapping[str, Any], *, last: bool) -> dict[str, Any]:
+        if self._id is None:
+            return dict(result)
+        words = older.in_old_words(result, ends_stream=last) if self._old else dict(result)
+        return {"jsonrpc": "2.0", "id": self._id, "result": words}
+
+    async def _stream(self, access: Access, shown: Shown, *, after: int | None, to_the_end: bool) -> Response:
+        async def begin() -> Pieces:
+            return self._pieces(self._agent.follow(access, shown, after=after, to_the_end=to_the_end))
+
+        return await access.stream(begin, a2a.A2A, self._farewell)
+
+    async def _pieces(self, updates: AsyncGenerator[tuple[int, dict[str, Any], bool], None]) -> Pieces:
+        async with contextlib.aclosing(updates):
+            async for seq, update, last in updates:
+                yield [piece_of(seq, values.dumps(self._message(update, last=last)), last=last)]
+
+    def _farewell(self, ending: Any) -> bytes:
+        """Nothing: the client subscribes anew. Only one whose credential has ended is told so, in JSON-RPC."""
+        if ending.code != EXPIRED or self._id is None:
+            return b""
+        error = {"code": -32603, "message": ending.reason, "data": [{"reason": ending.code}]}
+        return a2a.A2A.framing.render(values.dumps({"jsonrpc": "2.0", "id": self._id, "error": error}), "", None)

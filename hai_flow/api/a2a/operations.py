@@ -1,0 +1,235 @@
+"""The operations of A2A over the commands that every client uses: a run is a task (docs/protocols/a2a.md)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import anyio
+from fastapi import Response
+
+from hai_flow import values
+from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.profiles import read_by
+from hai_flow.api.rest.runs.runs import StartBody, begin_run, list_runs
+from hai_flow.definition.plan import ApiTrigger, Plan
+from hai_flow.engine.events import UserMessage
+from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.store.catalog import workflows
+from hai_flow.values import Json
+from hai_flow.wire import a2a
+from hai_flow.wire.dialect import Frame, Profile
+from hai_flow.wire.mcp import Shown
+
+BLOCKING_SECONDS: Final = 50.0
+"""How long a send waits for its task to end or to ask somebody; it then returns the task as it is."""
+PAGE_MAX: Final = 100
+PAGE: Final = 20
+
+
+class Agent:
+    """The agent that a request is sent to: the whole server, or one workflow (`name`), for one caller."""
+
+    def __init__(self, access: Access, base: str, name: str | None) -> None:
+        self._access = access
+        self._base = base
+        self._name = name
+
+    async def send(self, params: Json) -> tuple[Access, Shown]:
+        """Start the task of a message, or give the answer of one that names a task. Raises Fault and Rejected."""
+        message = a2a.read_message(params)
+        if message.task_id is not None:
+            return await self._answer(message, message.task_id)
+        workflow = await self._workflow(message)
+        input = a2a.input_of(message)
+        words = None
+        if message.text:
+            words = UserMessage(id=message.id, role="user", content=message.text)
+        with anyio.CancelScope(shield=True):
+            run = await begin_run(
+                StartBody(workflow=workflow, input=input, thread_id=message.context_id),
+                self._access,
+                f"a2a:{self._access.principal.id}:{message.id}",
+                Response(),
+                words,
+            )
+        return await self.look(run["id"])
+
+    async def _workflow(self, message: a2a.Message) -> str:
+        """The workflow that the message starts: the agent's own, the one that it names, or the only one."""
+        named = message.workflow
+        if self._name is not None:
+            if named is not None and named.partition("@")[0] != self._name:
+                raise a2a.invalid(f"metadata/{a2a.WORKFLOW}: this agent is the workflow {self._name}.")
+            return named or self._name
+        if named is not None:
+            return named
+        plans = [plan.name for plan in await startable_plans(self._access)]
+        if len(plans) == 1:
+            return plans[0]
+        some = ", ".join(plans[:20]) or "none"
+        raise a2a.invalid(f"metadata/{a2a.WORKFLOW}: expected the name of a workflow; those for you are {some}.")
+
+    async def _answer(self, message: a2a.Message, task_id: str) -> tuple[Access, Shown]:
+        access, shown = await self.look(task_id)
+        if message.context_id not in (None, shown.state.thread_id):
+            raise a2a.invalid("/message/contextId: the task belongs to another context.")
+        if shown.is_over:
+            raise a2a.unsupported(f"The task is over ({shown.state.status}); start another one in its context.")
+        if not shown.questions:
+            raise a2a.unsupported("The task waits for no input.")
+        question, fields = a2a.answer_of(message, shown.questions)
+        if question not in {each.pending.opened.id for each in shown.questions}:
+            raise a2a.invalid(f"data/{a2a.PENDING}/id: this task has no such open question.")
+        with anyio.CancelScope(shield=True):
+            await mcp_runs.answer(access, question, fields, f"a2a:{message.id}")
+        return await self.look(task_id)
+
+    async def look(self, task_id: Any) -> tuple[Access, Shown]:
+        """The task as the caller sees it. Raises Fault where there is none for them."""
+        if not isinstance(task_id, str) or not task_id:
+            raise a2a.invalid("/id: expected the id of a task.")
+        try:
+            access, shown = await mcp_runs.look(self._access, self._base, task_id)
+        except Unreadable:
+            raise a2a.unknown_task() from None
+        if self._name is not None and shown.state.workflow != self._name:
+            raise a2a.unknown_task()
+        return access, shown
+
+    async def settle(self, access: Access, shown: Shown) -> Shown:
+        """The task as soon as it has ended or asks somebody."""
+        _, shown = await mcp_runs.settle(access, self._base, shown.state.run_id, BLOCKING_SECONDS)
+        return shown
+
+    async def cancel(self, params: Mapping[str, Json]) -> Shown:
+        """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
+        access, shown = await self.look(params.get("id"))
+        if shown.is_over:
+            raise a2a.not_cancelable(shown.state.status)
+        with anyio.CancelScope(shield=True):
+            await mcp_runs.stop(access, shown.state.run_id)
+        _, shown = await mcp_runs.settle(access, self._base, shown.state.run_id, 5)
+        return shown
+
+    async def list_tasks(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        """A page of the caller's tasks, the newest first. Raises Fault and Rejected."""
+        size = _number(params.get("pageSize"), PAGE, "pageSize")
+        states = _statuses(params.get("status"))
+        context, token = params.get("contextId"), params.get("pageToken")
+        if not isinstance(context, str | None) or not isinstance(token, str | None):
+            raise a2a.invalid("/contextId and /pageToken: expected texts.")
+        page = await list_runs(
+            self._access, size, token or None, status=states, workflow=self._name, thread_id=context or None
+        )
+        tasks = []
+        for run in page["items"]:
+            with contextlib.suppress(a2a.Fault, Rejected):
+                _, shown = await self.look(run["id"])
+                if params.get("status") in (None, "", a2a.state_of(shown)):
+                    history = _number(params.get("historyLength"), 0, "historyLength", least=0)
+                    artifacts = params.get("includeArtifacts") in (True, "true")
+                    tasks.append(a2a.task_of(shown, history=history, artifacts=artifacts))
+        return {"tasks": tasks, "nextPageToken": page["next_cursor"] or "", "pageSize": size, "totalSize": len(tasks)}
+
+    async def follow(
+        self, access: Access, shown: Shown, *, after: int | None, to_the_end: bool
+    ) -> AsyncGenerator[tuple[int, dict[str, Any], bool], None]:
+        """The task and then each update of it, with its place in the log and whether it is the last one. `after`: the
+        place behind which the client goes on, which then gets no whole task. Without `to_the_end` the stream ends as
+        soon as the caller is asked."""
+        state = shown.state
+        run_id = UUID(state.run_id)
+        row = await access.run(run_id)
+        begin = await access.state(run_id, state.seq if after is None else min(after, state.seq))
+        profile = read_by(Profile(dialect=a2a.A2A.name), access, row.id, row.started_by)
+        if after is None:
+            yield state.seq, {"task": a2a.task_of(shown)}, False
+            if shown.is_over or (shown.asks_caller and not to_the_end):
+                yield state.seq, self._update(shown), True
+                return
+        status = a2a.status_of(shown) if after is None else None
+        async with contextlib.aclosing(access.follow(begin, a2a.A2A, profile)) as pieces:
+            async for batch in pieces:
+                for seq, frame in ((piece.seq, frame) for piece in batch for frame in piece.frames):
+                    if frame.data:
+                        yield seq, values.loads(frame.data), False
+                        continue
+                    _, now = await mcp_runs.look(access, self._base, run_id)
+                    last = now.is_over or (now.asks_caller and not to_the_end)
+                    if not frame.terminal and not last and _same(status, a2a.status_of(now)):
+                        continue
+                    if now.is_over and not frame.terminal:
+                        continue  # artifacts come in front of the end
+                    status = a2a.status_of(now)
+                    yield seq, self._update(now), last
+                    if last:
+                        return
+
+    def _update(self, shown: Shown) -> dict[str, Any]:
+        state = shown.state
+        status = a2a.status_of(shown)
+        return {"statusUpdate": {"taskId": state.run_id, "contextId": state.thread_id, "status": status}}
+
+
+def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
+    parts = [each.get("message", {}).get("parts") for each in (one or {}, other)]
+    return one is not None and one["state"] == other["state"] and parts[0] == parts[1]
+
+
+def _number(value: Json, default: int, name: str, least: int = 1) -> int:
+    if value in (None, "", 0) and least:
+        return default
+    try:
+        number = default if value is None else int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if isinstance(value, bool) or not least <= number <= PAGE_MAX:
+        raise a2a.invalid(f"/{name}: expected {least} to {PAGE_MAX}.")
+    return number
+
+
+def _statuses(state: Json) -> Any:
+    if state in (None, "", "TASK_STATE_UNSPECIFIED"):
+        return None
+    if not isinstance(state, str) or state not in a2a.STATUSES:
+        raise a2a.invalid(f"/status: expected one of {', '.join(a2a.STATUSES)}.")
+    return list(a2a.STATUSES[state])
+
+
+async def startable_plans(access: Access) -> list[Plan]:
+    """The workflows that the caller may start, by name, each by its latest version."""
+    if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
+        return []
+    seat, only = access.at_seat, access.principal.workflows
+    plans: list[Plan] = []
+    for stored in await workflows.list_workflows(seat.reads, access.tenant):
+        if only is None or stored.name in only:
+            with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # retired, or of another release
+                _, plan = await seat.startable(stored.name)
+                if any(isinstance(each, ApiTrigger) for each in plan.triggers):
+                    plans.append(plan)
+    return plans
+
+
+def piece_of(seq: int, data: bytes, *, last: bool) -> Piece:
+    """An event of a stream, which a client may name to go on behind it."""
+    frame = Frame("a2a", data, terminal=last)
+    return Piece(seq, [frame], a2a.A2A.framing.render(data, "", str(seq)))
+
+
+def history_length(params: Mapping[str, Json]) -> int | None:
+    """How many messages a client wants with a task; None: all."""
+    holder: Any = params.get("configuration")
+    length = holder.get("historyLength") if isinstance(holder, Mapping) else params.get("historyLength")
+    return None if length is None else _number(length, 0, "historyLength", least=0)
+
+
+def skills_of(plans: Sequence[Plan]) -> list[dict[str, Any]]:
+    """Each workflow as a skill."""
+    return [a2a.skill_of(each) for each in plans]

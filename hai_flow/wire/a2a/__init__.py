@@ -1,0 +1,489 @@
+"""Runs as tasks of A2A 1.0 (ProtoJSON). Pure (docs/protocols/a2a.md).
+
+A run is a task, its thread a context, its messages and its output are artifacts. `A2AEncoder` gives the text of
+messages as it comes. How a run stands, and whom it waits for, depends on who asks: `status_of` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hai_flow import instants, values
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import events as e
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.errors import Rejected
+from hai_flow.signs import reveal
+from hai_flow.values import Json
+from hai_flow.wire.dialect import Dialect, Entry, Frame
+from hai_flow.wire.errors import error_message
+from hai_flow.wire.mcp import Question, Shown, question_view, sentence_of
+from hai_flow.wire.sent_json import dump
+from hai_flow.wire.turns import TurnEncoder
+
+VERSION: Final = "1.0"
+OLD_VERSION: Final = "0.3"
+VERSIONS: Final = (VERSION, OLD_VERSION)
+MEDIA_TYPE: Final = "application/a2a+json"
+WORKFLOW: Final = "hai-flow/workflow"
+"""The member of `metadata` that names a workflow, or a version of one."""
+PENDING: Final = "hai.pending"
+"""The member of a data part that names questions, and of an answer's that names its question."""
+OUTPUT: Final = "output"
+TEXT_CHARS_MAX: Final = 100_000
+
+SUBMITTED: Final = "TASK_STATE_SUBMITTED"
+WORKING: Final = "TASK_STATE_WORKING"
+INPUT_REQUIRED: Final = "TASK_STATE_INPUT_REQUIRED"
+AUTH_REQUIRED: Final = "TASK_STATE_AUTH_REQUIRED"
+COMPLETED: Final = "TASK_STATE_COMPLETED"
+FAILED: Final = "TASK_STATE_FAILED"
+CANCELED: Final = "TASK_STATE_CANCELED"
+ENDS: Final = (COMPLETED, FAILED, CANCELED)
+STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    SUBMITTED: ("queued",),
+    WORKING: ("running", "paused", "waiting", "needs_attention", "stopping"),
+    INPUT_REQUIRED: ("waiting",),
+    AUTH_REQUIRED: ("waiting",),
+    COMPLETED: ("finished",),
+    FAILED: ("failed",),
+    CANCELED: ("stopped",),
+}
+"""The statuses of runs whose task may be in a state."""
+_STATES: Final = {"queued": SUBMITTED, "finished": COMPLETED, "failed": FAILED, "stopped": CANCELED}
+
+
+class Fault(Exception):
+    """A refusal in the words of A2A: the code of JSON-RPC, the HTTP status of the REST binding, and the reason."""
+
+    def __init__(self, code: int, http: int, reason: str, message: str, metadata: Mapping[str, Json] | None = None):
+        super().__init__(message)
+        self.code = code
+        self.http = http
+        self.reason = reason
+        self.message = message
+        self.metadata = dict(metadata or {})
+
+
+def invalid(message: str, metadata: Mapping[str, Json] | None = None) -> Fault:
+    """The parameters are wrong."""
+    return Fault(-32602, 400, "INVALID_PARAMS", message, metadata)
+
+
+def unknown_task() -> Fault:
+    """A task that is foreign, erased or was never there: one answer."""
+    return Fault(-32001, 404, "TASK_NOT_FOUND", "There is no such task.")
+
+
+def not_cancelable(status: str) -> Fault:
+    return Fault(-32002, 409, "TASK_NOT_CANCELABLE", f"The task is over ({status}).")
+
+
+def no_push() -> Fault:
+    return Fault(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", "This agent sends no push notifications; subscribe.")
+
+
+def unsupported(message: str) -> Fault:
+    """What the task, or this agent, does not do."""
+    return Fault(-32004, 400, "UNSUPPORTED_OPERATION", message)
+
+
+def unsupported_content(message: str) -> Fault:
+    return Fault(-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED", message)
+
+
+def unsupported_version(version: str) -> Fault:
+    message = f"A2A-Version: expected {' or '.join(VERSIONS)}, found {version[:20]!r}."
+    return Fault(-32009, 400, "VERSION_NOT_SUPPORTED", message)
+
+
+def of_rejected(rejected: Rejected) -> Fault:
+    """A refusal of the server as one of A2A: what is wrong stands at its place."""
+    findings: list[Json] = [
+        {"path": each.get("path") or "/", "message": each["message"]} for each in rejected.findings if "message" in each
+    ]
+    places = "; ".join(f"{each['path']}: {each['message']}" for each in findings[:20])
+    message = f"{rejected.detail} {places}" if places and places not in rejected.detail else rejected.detail
+    metadata: dict[str, Json] = {"code": rejected.code}
+    if rejected.status in (404, 410):
+        return unknown_task() if rejected.code.startswith("run_") else invalid(message, metadata)
+    if rejected.status == 403:
+        return Fault(-32602, 403, "PERMISSION_DENIED", message, metadata)
+    if rejected.status in (429, 503):
+        message = f"{message} Try again in {rejected.retry_after} seconds."
+        metadata["retryAfter"] = str(rejected.retry_after)
+        return Fault(-32603, rejected.status, "UNAVAILABLE", message, metadata)
+    return invalid(message, metadata)
+
+
+def error_details(fault: Fault) -> list[dict[str, Json]]:
+    """The details of an error: google.rpc.ErrorInfo, whose metadata are texts."""
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": fault.reason,
+        "domain": "a2a-protocol.org",
+        "metadata": {name: value if isinstance(value, str) else _text(value) for name, value in fault.metadata.items()},
+    }
+    return [info]
+
+
+def _text(value: Json) -> str:
+    return values.dumps(value).decode()
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+class Message(NamedTuple):
+    """A message of a client. `texts` and `data` are its parts; files are refused. `workflow`: the one that it names."""
+
+    id: str
+    context_id: str | None
+    task_id: str | None
+    texts: tuple[str, ...]
+    data: tuple[Json, ...]
+    workflow: str | None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+
+def read_message(params: Json) -> Message:
+    """The message in the parameters of a send. Raises Fault with the place of what is wrong."""
+    message = params.get("message") if isinstance(params, Mapping) else None
+    if not isinstance(message, Mapping):
+        raise invalid("/message: expected an object.")
+    id = message.get("messageId")
+    if not isinstance(id, str) or not 0 < len(id) <= 200 or not id.isprintable():
+        raise invalid("/message/messageId: expected 1 to 200 visible characters.")
+    if message.get("role") not in ("ROLE_USER", "user"):
+        raise invalid("/message/role: expected ROLE_USER.")
+    parts = message.get("parts")
+    if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
+        raise invalid("/message/parts: expected a list of parts, at least one.")
+    texts: list[str] = []
+    data: list[Json] = []
+    for place, part in enumerate(parts):
+        if not isinstance(part, Mapping):
+            raise invalid(f"/message/parts/{place}: expected an object.")
+        if isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif "data" in part:
+            data.append(part["data"])
+        elif part.keys() & {"raw", "url", "file"}:
+            raise unsupported_content(f"/message/parts/{place}: expected text or data; files are put to /v1/files.")
+        else:
+            raise invalid(f"/message/parts/{place}: expected text or data.")
+    if sum(map(len, texts)) > TEXT_CHARS_MAX:
+        raise invalid(f"/message/parts: at most {TEXT_CHARS_MAX} characters of text.")
+    return Message(
+        id, _id(message, "contextId"), _id(message, "taskId"), tuple(texts), tuple(data),
+        _named(message) or _named(params),
+    )  # fmt: skip
+
+
+def _id(message: Mapping[str, Json], name: str) -> str | None:
+    id = message.get(name)
+    if id is not None and (not isinstance(id, str) or len(id) > 200 or not id.isprintable()):
+        raise invalid(f"/message/{name}: expected at most 200 visible characters.")
+    return id or None
+
+
+def _named(holder: Mapping[str, Json]) -> str | None:
+    metadata = holder.get("metadata")
+    workflow = metadata.get(WORKFLOW) if isinstance(metadata, Mapping) else None
+    return workflow if isinstance(workflow, str) and 0 < len(workflow) <= 200 else None
+
+
+def input_of(message: Message) -> dict[str, Json]:
+    """The input that a message gives a workflow: the members of its data parts. Raises Fault."""
+    input: dict[str, Json] = {}
+    for each in message.data:
+        if not isinstance(each, Mapping):
+            raise invalid("/message/parts: expected data that is an object, the input of the workflow.")
+        input |= each
+    return input
+
+
+def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
+    """The question that the message answers, and the answer as `POST /v1/pendings/{id}/decide` takes it. Raises Fault
+    where it names none of several, or says nothing that could be an answer."""
+    named = next((each[PENDING] for each in message.data if isinstance(each, Mapping) and PENDING in each), None)
+    if named is not None:
+        if not isinstance(named, Mapping) or not isinstance(named.get("id"), str):
+            raise invalid(f"data/{PENDING}: expected an object with the `id` of a question, and its answer.")
+        fields = {name: value for name, value in named.items() if name not in ("id", "form", "options", "kind")}
+        if not fields:
+            raise invalid(f"data/{PENDING}: expected `decision` or `values` beside the id.")
+        return named["id"], fields
+    mine = [each for each in questions if each.mine]
+    if len(mine) != 1:
+        raise invalid(f"This task has {len(mine)} questions for you: name one by data {{'{PENDING}': {{'id': ...}}}}.")
+    opened = mine[0].pending.opened
+    fields = input_of(message)
+    text = message.text.strip()
+    if fields:
+        return opened.id, {"values": fields} if opened.schema is not None and "decision" not in fields else fields
+    if text in opened.options:
+        return opened.id, {"decision": text, "digest": opened.digest}
+    properties = opened.schema.get("properties") if isinstance(opened.schema, Mapping) else None
+    if isinstance(properties, Mapping) and len(properties) == 1 and text:
+        (name,) = properties
+        return opened.id, {"values": {name: text}}
+    if opened.options:
+        raise invalid(f"The question is still open: expected {' or '.join(opened.options)}, found {text[:100]!r}.")
+    raise invalid("The question is still open: expected a data part with the values of its form.")
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def state_of(shown: Shown) -> str:
+    """The state of the task for the caller."""
+    state = _STATES.get(shown.state.status)
+    if state is not None:
+        return state
+    if shown.asks_caller:
+        return INPUT_REQUIRED
+    return AUTH_REQUIRED if shown.questions else WORKING
+
+
+def status_of(shown: Shown) -> dict[str, Any]:
+    """How the task stands: with the questions where it waits for people, and the reason where it has failed."""
+    state = state_of(shown)
+    status: dict[str, Any] = {"state": state, "timestamp": instants.rfc3339(shown.state.at)}
+    if state in (INPUT_REQUIRED, AUTH_REQUIRED):
+        views = [question_view(each) for each in shown.questions]
+        parts = [{"text": f"{sentence_of(shown)}\n{shown.url}"}, {"data": {PENDING: views}}]
+        status["message"] = _message(shown, parts)
+    elif state == FAILED and (error := shown.state.error) is not None:
+        data = {"code": error.code, "path": error.path}
+        status["message"] = _message(shown, [{"text": error_message(error)}, {"data": data}])
+    elif state == WORKING and shown.state.status != "running":
+        status["message"] = _message(shown, [{"text": sentence_of(shown)}])
+    return status
+
+
+def _message(shown: Shown, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    state = shown.state
+    return {
+        "messageId": f"{state.run_id}-{state.seq}",
+        "contextId": state.thread_id,
+        "taskId": state.run_id,
+        "role": "ROLE_AGENT",
+        "parts": parts,
+    }
+
+
+def task_of(shown: Shown, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
+    """The run as a task. `history`: at most so many messages of the user, the newest; None: all."""
+    state = shown.state
+    task: dict[str, Any] = {
+        "id": state.run_id,
+        "contextId": state.thread_id,
+        "status": status_of(shown),
+        "metadata": {WORKFLOW: f"{state.workflow}@{state.version}", "url": shown.url},
+    }
+    if artifacts and (parts := artifacts_of(state)):
+        task["artifacts"] = parts
+    messages = [_user_message(each, state) for each in _messages(state) if each.role == "user"]
+    if history != 0 and messages:
+        task["history"] = messages[-history:] if history else messages
+    return task
+
+
+def _messages(state: RunState) -> list[MessageState]:
+    return sorted(state.messages.values(), key=lambda each: each.n)
+
+
+def _user_message(message: MessageState, state: RunState) -> dict[str, Any]:
+    text = message.content if isinstance(message.content, str) else _text(message.content)
+    return {
+        "messageId": message.id, "contextId": state.thread_id, "taskId": state.run_id, "role": "ROLE_USER",
+        "parts": [{"text": text}],
+    }  # fmt: skip
+
+
+def artifacts_of(state: RunState) -> list[dict[str, Any]]:
+    """The messages of the run, as far as they have come, and its output."""
+    messages = [
+        {"artifactId": each.id, "parts": [_part(each, each.content)]}
+        for each in _messages(state)
+        if _is_shown(each) and each.content
+    ]
+    return [*messages, output_of(state)] if state.status == "finished" else messages
+
+
+def output_of(state: RunState) -> dict[str, Any]:
+    """The output of a finished run as an artifact."""
+    output = state.output
+    part: dict[str, Any] = {"text": output} if isinstance(output, str) else {"data": output}
+    return {"artifactId": OUTPUT, "name": OUTPUT, "parts": [part]}
+
+
+def _is_shown(message: MessageState) -> bool:
+    return message.role == "assistant" and message.kind != "thinking"
+
+
+def _part(message: MessageState, content: str) -> dict[str, Any]:
+    if message.kind == "text":
+        return {"text": content}
+    try:
+        return {"data": values.loads(content)}
+    except ValueError:  # it has not come whole yet
+        return {"text": content}
+
+
+class A2AEncoder(TurnEncoder):
+    """The log as updates of artifacts. A frame `status` without content says that the task's status is another one:
+    what it is depends on who asks, and is looked up where the stream is made."""
+
+    def encode(self, event: e.Event) -> list[Frame]:
+        before = self.state
+        frames = super().encode(event)
+        state = self.state
+        if state.status == before.status and state.open_questions == before.open_questions:
+            return frames
+        if state.ended and not before.ended and state.status == "finished":
+            frames.append(self._artifact(output_of(state), append=False, last=True))
+        return [*frames, Frame("status", b"", terminal=state.ended)]
+
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        return []
+
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        if not _is_shown(message) or message.kind != "text":
+            return []
+        artifact = {"artifactId": message.id, "parts": [{"text": content}]}
+        return [self._artifact(artifact, append=len(message.content) > len(content), last=False)]
+
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
+        if not _is_shown(message) or not message.content:
+            return []
+        if message.kind == "text":
+            artifact = {"artifactId": message.id, "parts": [{"text": ""}]}
+            return [self._artifact(artifact, append=True, last=True)]
+        artifact = {"artifactId": message.id, "parts": [_part(message, message.content)]}
+        return [self._artifact(artifact, append=False, last=True)]
+
+    def _artifact(self, artifact: dict[str, Any], *, append: bool, last: bool) -> Frame:
+        update: dict[str, Any] = {
+            "taskId": self.state.run_id, "contextId": self.state.thread_id, "artifact": artifact,
+            **({"append": True} if append else {}), **({"lastChunk": True} if last else {}),
+        }  # fmt: skip
+        return Frame("artifactUpdate", dump({"artifactUpdate": update}))
+
+    # --- what the stream does not show
+
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        return []
+
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        return []
+
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        return []
+
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        return []
+
+    def state_snapshot(self, at: int) -> list[Frame]:
+        return []
+
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        return []
+
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        return []
+
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        return []
+
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        return []
+
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return []
+
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        return []
+
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        return []
+
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return []
+
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return []
+
+    def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
+        return []
+
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        return []
+
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        return []
+
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
+        return []
+
+
+A2A: Final = Dialect("a2a", "a2a-1", A2AEncoder)
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def skill_of(plan: Plan) -> dict[str, Any]:
+    """A workflow as a skill."""
+    return {
+        "id": plan.name,
+        "name": reveal(plan.title or plan.name)[:200],
+        "description": reveal(plan.description or plan.title or f"Runs the workflow {plan.name}.")[:2000],
+        "tags": ["workflow"],
+        "inputModes": ["application/json", "text/plain"],
+        "outputModes": ["application/json", "text/plain"],
+    }
+
+
+GENERAL_SKILL: Final[dict[str, Any]] = {
+    "id": "workflows",
+    "name": "Workflows",
+    "description": "Starts workflows, which may wait for people. The extended card lists them; it takes a credential.",
+    "tags": ["workflow", "human-in-the-loop"],
+}
+
+
+def card_of(
+    name: str, description: str, address: str, version: str, skills: Sequence[Mapping[str, Any]], *, secured: bool
+) -> dict[str, Any]:
+    """The card of an agent at `address`, for clients of 1.0 and of 0.3. `secured`: it asks for a credential."""
+    bindings = ("JSONRPC", "HTTP+JSON")
+    card: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "version": version,
+        "supportedInterfaces": [
+            {"url": address, "protocolBinding": binding, "protocolVersion": each}
+            for each in VERSIONS
+            for binding in bindings
+            if (each, binding) != (OLD_VERSION, "HTTP+JSON")
+        ],
+        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": True},
+        "defaultInputModes": ["application/json", "text/plain"],
+        "defaultOutputModes": ["application/json", "text/plain"],
+        "skills": list(skills),
+        # as clients of 0.3 read it
+        "protocolVersion": "0.3.0",
+        "url": address,
+        "preferredTransport": "JSONRPC",
+        "supportsAuthenticatedExtendedCard": True,
+    }
+    if secured:
+        card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+        card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
+    return card

@@ -1,0 +1,256 @@
+"""A2A over plain HTTP: cards, both bindings, versions, and what is refused (docs/protocols/a2a.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.hai_client import unique
+from tests.support.server import ROOT, YAML, ServerProcess
+
+FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
+VERSION = {"A2A-Version": "1.0"}
+SUPPORT = {"HAI-Act-As": "user:sue,role:support"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def published(server: ServerProcess) -> None:
+    with httpx2.Client(base_url=server.url) as http:
+        for flow in sorted(FLOWS.glob("*.flow.yaml")):
+            answer = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
+            assert answer.status_code in (200, 201), answer.text
+
+
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as client:
+        yield client
+
+
+def message(*parts: Any, **fields: Any) -> dict[str, Any]:
+    return {"message": {"messageId": unique("m"), "role": "ROLE_USER", "parts": list(parts), **fields}}
+
+
+def rpc(http: httpx2.Client, method: str, params: Any, path: str = "/a2a", **headers: str) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answered: dict[str, Any] = http.post(path, json=body, headers=headers).json()
+    return answered
+
+
+def send(http: httpx2.Client, workflow: str, *parts: Any, **fields: Any) -> dict[str, Any]:
+    answered = rpc(http, "SendMessage", message(*parts, **fields), f"/workflows/{workflow}/a2a")
+    task: dict[str, Any] = answered["result"]["task"]
+    return task
+
+
+def code(answered: dict[str, Any]) -> int:
+    found: int = answered["error"]["code"]
+    return found
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_open_card_names_no_workflow_and_the_extended_one_names_each(http: httpx2.Client) -> None:
+    card = http.get("/.well-known/agent-card.json").json()
+    assert [skill["id"] for skill in card["skills"]] == ["workflows"]
+    assert card["capabilities"]["streaming"]
+    skills = {skill["id"] for skill in rpc(http, "GetExtendedAgentCard", {})["result"]["skills"]}
+    assert {"greet", "refund_order"} <= skills
+    assert skills == {skill["id"] for skill in http.get("/a2a/extendedAgentCard").json()["skills"]}
+
+
+def test_the_card_of_a_workflow_has_its_texts_and_its_addresses(http: httpx2.Client) -> None:
+    card = http.get("/workflows/refund_order/.well-known/agent-card.json").json()
+    assert (card["name"], card["version"]) == ("Refund an order", "1")
+    assert {each["url"].rpartition("/workflows/")[2] for each in card["supportedInterfaces"]} == {"refund_order/a2a"}
+    assert http.get("/workflows/no_such/.well-known/agent-card.json").status_code == 404
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_agent_of_the_server_starts_the_workflow_that_the_metadata_name(http: httpx2.Client) -> None:
+    params = message({"data": {"name": "Ann"}}, metadata={"hai-flow/workflow": "greet"})
+    task = rpc(http, "SendMessage", params)["result"]["task"]
+    assert (task["status"]["state"], task["metadata"]["hai-flow/workflow"]) == ("TASK_STATE_COMPLETED", "greet@1")
+    unnamed = rpc(http, "SendMessage", message({"data": {"name": "Ann"}}))
+    assert code(unnamed) == -32602
+    assert "greet" in unnamed["error"]["message"]
+
+
+def test_json_rpc_answers_at_the_address_with_a_slash_too(http: httpx2.Client) -> None:
+    assert code(rpc(http, "GetTask", {"id": "x"}, "/a2a/")) == -32001
+
+
+def test_a_send_that_returns_at_once_does_not_wait_for_the_run(http: httpx2.Client) -> None:
+    params = {**message({"data": {"seconds": 600}}), "configuration": {"returnImmediately": True}}
+    task = rpc(http, "SendMessage", params, "/workflows/slow_compute/a2a")["result"]["task"]
+    assert task["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+    cancelled = http.post(f"/a2a/tasks/{task['id']}:cancel").json()
+    assert cancelled["status"]["state"] == "TASK_STATE_CANCELED"
+    assert http.post(f"/a2a/tasks/{task['id']}:cancel").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("params", "place"),
+    [
+        ({}, "/message"), ({"message": 1}, "/message"), ([], "/params"),
+        ({"message": {"role": "ROLE_USER", "parts": [{"text": "a"}]}}, "/message/messageId"),
+        ({"message": {"messageId": "", "role": "ROLE_USER", "parts": [{"text": "a"}]}}, "/message/messageId"),
+        ({"message": {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "a"}]}}, "/message/role"),
+        ({"message": {"messageId": "x", "role": "ROLE_USER", "parts": []}}, "/message/parts"),
+        ({"message": {"messageId": "x", "role": "ROLE_USER", "parts": "abc"}}, "/message/parts"),
+        ({"message": {"messageId": "x", "role": "ROLE_USER", "parts": [1]}}, "/message/parts/0"),
+        ({"message": {"messageId": "x", "role": "ROLE_USER", "parts": [{}]}}, "/message/parts/0"),
+        ({"message": {"messageId": "x", "role": "ROLE_USER", "parts": [{"data": 7}]}}, "/message/parts"),
+        (message({"text": "a"}, taskId=7), "/message/taskId"),
+        (message({"data": {"name": 7}}), "/name"), (message({"text": "a"}, contextId="a\nb"), "/message/contextId"),
+    ],
+)  # fmt: skip
+def test_a_wrong_message_is_refused_at_its_place(http: httpx2.Client, params: Any, place: str) -> None:
+    answered = rpc(http, "SendMessage", params, "/workflows/greet/a2a")
+    assert code(answered) == -32602
+    assert place in answered["error"]["message"]
+    assert answered["error"]["data"][0]["domain"] == "a2a-protocol.org"
+
+
+def test_files_push_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2.Client) -> None:
+    assert code(rpc(http, "SendMessage", message({"url": "https://a.example/x"}), "/workflows/greet/a2a")) == -32005
+    push = {**message({"text": "a"}), "configuration": {"taskPushNotificationConfig": {"url": "https://a.example"}}}
+    assert code(rpc(http, "SendMessage", push, "/workflows/greet/a2a")) == -32003
+    assert code(rpc(http, "CreateTaskPushNotificationConfig", {})) == -32003
+    assert code(rpc(http, "NoSuchMethod", {})) == -32601
+    assert code(rpc(http, "GetTask", {"id": "x"}, **{"A2A-Version": "7.0"})) == -32009
+    assert http.get("/a2a/tasks/x", headers={"A2A-Version": "7.0"}).json()["error"]["details"][0]["reason"] == (
+        "VERSION_NOT_SUPPORTED"
+    )
+    assert http.get("/a2a/no/such").status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b'{"id": 1}', b'{"jsonrpc":"2.0","method":"GetTask"}'])
+def test_a_body_that_is_no_request_is_an_error_and_none_of_the_server(http: httpx2.Client, body: bytes) -> None:
+    answered = http.post("/a2a", content=body, headers={"Content-Type": "application/json"})
+    assert answered.status_code < 500
+    assert answered.json()["error"]["code"] in (-32700, -32600)
+
+
+def test_text_without_a_declaration_as_json_is_another_content_type(http: httpx2.Client) -> None:
+    answered = http.post("/a2a", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert answered.json()["error"]["code"] == -32005
+    rest = http.post("/a2a/message:send", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert rest.status_code == 415
+
+
+def test_a_message_id_means_one_task_whatever_the_second_message_says(http: httpx2.Client) -> None:
+    id = unique("m")
+    first = send(http, "greet", {"data": {"name": "Ann"}}, messageId=id)
+    assert send(http, "greet", {"data": {"name": "Ann"}}, messageId=id)["id"] == first["id"]
+    again = rpc(http, "SendMessage", message({"data": {"name": "Bob"}}, messageId=id), "/workflows/greet/a2a")
+    assert again["error"]["data"][0]["metadata"]["code"] == "command_id_reused"
+
+
+# --- answering --------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_of_text_is_taken_where_only_one_can_be_meant(http: httpx2.Client) -> None:
+    task = send(http, "count_slowly", {"text": "Count!"})
+    done = send(http, "count_slowly", {"text": "please"}, taskId=task["id"])
+    assert [each["parts"][0].get("text") for each in done["artifacts"][:2]] == ["One.", "Two, please."]
+
+
+def test_of_two_questions_the_answer_names_one(http: httpx2.Client) -> None:
+    task = send(http, "multi_input", {"data": {}})
+    (data,) = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    assert len(data["hai.pending"]) == 2
+    vague = rpc(http, "SendMessage", message({"data": {"name": "Ann"}}, taskId=task["id"]))
+    assert code(vague) == -32602
+    for each in data["hai.pending"]:
+        answer = {"hai.pending": {"id": each["id"], "values": {"name": "Ann"}}}
+        task = send(http, "multi_input", {"data": answer}, taskId=task["id"])
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_answers_to_other_tasks_and_contexts_are_refused(http: httpx2.Client) -> None:
+    one, other = (send(http, "confirm_delete", {"data": {"filename": name}}) for name in ("a", "b"))
+    question = one["status"]["message"]["parts"][1]["data"]["hai.pending"][0]["id"]
+    answer = {"data": {"hai.pending": {"id": question, "values": {"confirm": True}}}}
+    assert code(rpc(http, "SendMessage", message(answer, taskId=other["id"]))) == -32602
+    assert code(rpc(http, "SendMessage", message(answer, taskId=one["id"], contextId=other["contextId"]))) == -32602
+    assert code(rpc(http, "SendMessage", message(answer, taskId=one["id"]), "/workflows/greet/a2a")) == -32001
+    stranger = rpc(http, "GetTask", {"id": one["id"]}, "/workflows/greet/a2a")
+    assert code(stranger) == -32001
+
+
+def test_who_may_not_decide_is_refused_and_the_question_stays_open(http: httpx2.Client) -> None:
+    task = send(http, "refund_order", {"data": {"order": "A-1", "amount": 80}})
+    assert task["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+    question = task["status"]["message"]["parts"][1]["data"]["hai.pending"][0]
+    assert "digest" not in question
+    vote = {"data": {"hai.pending": {"id": question["id"], "decision": "approve"}}}
+    refused = rpc(http, "SendMessage", message(vote, taskId=task["id"]), **{"HAI-Act-As": "user:eve"})
+    assert "error" in refused
+    assert http.get(f"/a2a/tasks/{task['id']}").json()["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def events(answered: httpx2.Response) -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    for block in answered.text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line and not line.startswith(":"))
+        if "data" in lines:
+            found.append((int(lines["id"]), json.loads(lines["data"])))
+    return found
+
+
+def test_a_stream_that_was_lost_goes_on_behind_its_last_event(http: httpx2.Client, server: ServerProcess) -> None:
+    task = send(http, "count_slowly", {"text": "Count!"})
+    place = task_seq(http, task["id"])
+    path = f"/a2a/tasks/{task['id']}:subscribe"
+    with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as other:
+        with other.stream("GET", path, headers={"Last-Event-ID": str(place)}) as stream:
+            send(http, "count_slowly", {"text": "again"}, taskId=task["id"])
+            stream.read()
+        rest = events(stream)
+    assert all(seq > place for seq, _ in rest)
+    text = "".join(
+        each["artifactUpdate"]["artifact"]["parts"][0].get("text", "") for _, each in rest if "artifactUpdate" in each
+    )
+    assert text == "Two, again."
+    assert rest[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    late = rpc(http, "SubscribeToTask", {"id": task["id"]})
+    assert code(late) == -32004
+
+
+def task_seq(http: httpx2.Client, id: str) -> int:
+    seq: int = http.get(f"/v1/runs/{id}").json()["seq"]
+    return seq
+
+
+def test_a_stream_in_the_words_of_0_3_marks_its_last_status(server: ServerProcess) -> None:
+    with httpx2.Client(base_url=server.url, timeout=60) as http:
+        posted = {"messageId": unique("m"), "role": "user", "parts": [{"kind": "data", "data": {"name": "Ann"}}]}
+        body = {"jsonrpc": "2.0", "id": "a", "method": "message/stream", "params": {"message": posted}}
+        found = [event["result"] for _, event in events(http.post("/workflows/greet/a2a", json=body))]
+    assert found[0]["kind"] == "task"
+    assert (found[-1]["kind"], found[-1]["final"], found[-1]["status"]["state"]) == ("status-update", True, "completed")
+    assert not any(each.get("final") for each in found[:-1])
+
+
+def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client) -> None:
+    first = send(http, "greet", {"data": {"name": "Ann"}})
+    others = [send(http, "greet", {"data": {"name": "Bob"}}, contextId=first["contextId"]) for _ in range(2)]
+    params = {"contextId": first["contextId"], "pageSize": 2}
+    page = rpc(http, "ListTasks", params)["result"]
+    assert [each["id"] for each in page["tasks"]] == [others[1]["id"], others[0]["id"]]
+    rest = http.get("/a2a/tasks", params={**params, "pageToken": page["nextPageToken"]}).json()
+    assert [each["id"] for each in rest["tasks"]] == [first["id"]]
+    assert not rpc(http, "ListTasks", {**params, "status": "TASK_STATE_WORKING"})["result"]["tasks"]
+    for wrong in ({"pageSize": 1000}, {"pageSize": "x"}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"}):
+        assert code(rpc(http, "ListTasks", wrong)) == -32602
