@@ -993,6 +993,22 @@ callbacks.bug(
     by=f"{_OF_CALLBACKS}::test_a_callback_goes_on_with_the_run_once",
 )
 
+# --- an agent's thread ------------------------------------------------------------------------------------------------
+
+thread_messages = Room("hai_flow/runtime/worker/thread_messages.py", "tests/runtime/test_thread_messages.py")
+thread_messages.bug(
+    "a retried run is told its thread as it was before",
+    ("if kept is None or kept.retried != state.retried:", "if kept is None:"),
+)
+thread_messages.bug(
+    "a run that is being stopped is told its thread as it was",
+    ("        if not _holds_its_thread(state):\n            return (await self._read(run))[0]\n", ""),
+)
+thread_messages.bug(
+    "messages of threads are kept without a bound",
+    ("        while self._bytes > self._bytes_max:\n            self._forget(next(iter(self._kept)))\n", ""),
+)
+
 ROOMS: Final = (
     callbacks,
     states,
@@ -1013,22 +1029,7 @@ ROOMS: Final = (
     heart,
     performing,
     clock,
+    thread_messages,
 )
 
 TARGETS: Final[tuple[Target, ...]] = ()
-
-# --- an agent's thread ------------------------------------------------------------------------------------------------
-
-thread_messages = Room("hai_flow/runtime/worker/thread_messages.py", "tests/runtime/test_thread_messages.py")
-thread_messages.bug(
-    "a retried run is told its thread as it was before",
-    ("if kept is None or kept.retried != state.retried:", "if kept is None:"),
-)
-thread_messages.bug(
-    "a run that is being stopped is told its thread as it was",
-    ("        if not _holds_its_thread(state):\n            return (await self._read(run))[0]\n", ""),
-)
-thread_messages.bug(
-    "messages of threads are kept without a bound",
-    ("        while self._bytes > self._bytes_max:\n            self._forget(next(iter(self._kept)))\n", ""),
-)
