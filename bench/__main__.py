@@ -24,6 +24,7 @@ from bench import (
     auditing,
     fanout,
     feeds,
+    idle,
     language,
     memory,
     neighbours,
@@ -54,6 +55,7 @@ KEYS = {
     "neighbour_at_limit": "starts of a tenant beside one that is refused without end, to those alone; aim over 0.5",
     "loop_stall_ms": "the longest standstill of the loop beside hostile authors, in milliseconds; aim under 50",
     "feed_cost_idle": "reads of lists a second for an open console beside commits of other tenants; aim 0",
+    "idle_statements_per_second": "statements a second of a process that performs and has nothing to do; aim 3",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
@@ -104,6 +106,7 @@ def main() -> None:
             "neighbours": _run(neighbours.measure(database("neighbours"), 5 if arguments.quick else 15)),
             "stalls": _run(stalls.measure(database("stalls"), 2 if arguments.quick else 7)),
             "feeds": _run(feeds.measure(database("feeds"), 3.0 if arguments.quick else 20.0)),
+            "idle": _run(idle.measure(database("idle"), 5.0 if arguments.quick else 20.0)),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

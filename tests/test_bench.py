@@ -15,6 +15,7 @@ from bench import (
     fanout,
     feeds,
     hints,
+    idle,
     language,
     length,
     memory,
@@ -70,6 +71,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["neighbours"] = await neighbours.measure(dsn, 1)
     with postgres_server.database() as dsn:
         measured["feeds"] = await feeds.measure(dsn, 0.5, 0.1)
+    with postgres_server.database() as dsn:
+        measured["idle"] = await idle.measure(dsn, 0.5)
     with postgres_server.database() as dsn:
         measured["telemetry"] = await telemetry.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:

@@ -24,6 +24,7 @@ import structlog
 
 from hai_flow.cells import HOME
 from hai_flow.notify.channels import NotifyFile, Person
+from hai_flow.runtime.base.pulse import Pulse
 from hai_flow.runtime.base.queue_selection import Served
 from hai_flow.runtime.base.row_isolation import Rows
 from hai_flow.runtime.base.service import Service
@@ -37,7 +38,7 @@ from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.callbacks import Callbacks
 from hai_flow.runtime.messaging.end_subscriptions import Watched
-from hai_flow.runtime.messaging.outbox import Delivery, DeliveryConfig
+from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.messaging.webhooks import Webhooks
 from hai_flow.runtime.ops.audit_seal import Sealer
@@ -261,13 +262,12 @@ class Runtime(Service):
         self.branches = Branches(
             self.database, self.committer, self.catalog, self.threads, self.moments, self.starts, self.slots
         )
-        config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         self.messages = MessageQueue(
             self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
         )
         handlers = {**self.slots.handlers, **self.messages.handlers, **Queueing(self.database).handlers}
         self.delivery = Delivery(
-            self.database, self.committer, self.catalog, self.starts, config, handlers=handlers, rows=self.rows
+            self.database, self.committer, self.catalog, self.starts, handlers=handlers, rows=self.rows
         )
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
@@ -296,6 +296,8 @@ class Runtime(Service):
             self.delivery,
             self.triggers,
         ]
+        pulse = Pulse(self.database, self.served if self.performs else None, settings.poll_seconds)
+        pulse.looks += [self.delivery.look, self.triggers.look]
         self.replica = None
         if settings.database_replica_url is not None:
             self.replica = Replica(settings.database_replica_url, self.database, lag_max=settings.replica_lag_seconds)
@@ -309,11 +311,14 @@ class Runtime(Service):
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             clearing = self.files, self.inbox, self.rows
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
-            self._services += [self.worker, self._sweeper, Sealer(self.database)]
+            sealer = Sealer(self.database)
+            pulse.looks += [self._sweeper.look, sealer.look]
+            self._services += [self.worker, self._sweeper, sealer]
             if self._channels is not None:
                 self._services.append(self._notifier(self._channels))
         elif self._beside is None and not self._restoring:
             self._services.append(Presence(self.database))
+        self._services.append(pulse)  # behind those that it wakes
         for observer in self._observers:
             self._services += observer.attach(self)
         started: list[Service] = []

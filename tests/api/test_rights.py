@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,6 +10,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -45,6 +47,22 @@ def test_every_operation_that_asks_for_its_caller_declares_the_header_of_develop
 def test_the_routes_of_an_application_are_complete_before_the_first_request() -> None:
     assert {type(route) for route in common_routes()} >= {APIWebSocketRoute}
     assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in common_routes())
+
+
+def test_no_dependency_of_a_route_takes_a_thread_for_what_does_not_wait() -> None:
+    def within(dependant: Dependant) -> Iterator[Dependant]:
+        yield dependant
+        for each in dependant.dependencies:
+            yield from within(each)
+
+    routes = [route for route in common_routes() if isinstance(route, APIRoute | APIWebSocketRoute)]
+    calls = {each.call for route in routes for each in within(route.dependant)}
+    names = {
+        name
+        for name, call in {f"{call.__module__}.{call.__qualname__}": call for call in calls if call}.items()
+        if not inspect.iscoroutinefunction(call)
+    }
+    assert names == set()
 
 
 def test_who_has_no_built_in_role_is_a_requester() -> None:

@@ -364,7 +364,7 @@ delivery.bug(
 )
 delivery.bug(
     "the poll looks for nothing that dead processes have left",
-    ("await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))", "await woken.wait()"),
+    ("if due is None or due.signals:", "if due is None:"),
     by=f"{_SIGNALS}::test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another",
 )
 delivery.bug(
@@ -1009,7 +1009,25 @@ thread_messages.bug(
     ("        while self._bytes > self._bytes_max:\n            self._forget(next(iter(self._kept)))\n", ""),
 )
 
+# --- what is due ------------------------------------------------------------------------------------------------------
+
+pulse = Room("hai_flow/runtime/base/pulse.py", "tests/runtime/test_pulse.py")
+pulse.bug(
+    "a pulse that fails wakes nobody",
+    ("            for look in self.looks:\n", "            for look in self.looks if due is not None else ():\n"),
+)
+pulse.bug("no record of the audit is sealed on Citus", ("if self._database.sharded:", "if False:"))
+pulse.bug("an alarm rings for what the next pulse tells", ("elif wait < LATEST * self._poll_seconds:", "else:"))
+due_work = Room("hai_flow/store/ops/due_work.py", "tests/runtime/test_pulse.py")
+due_work.bug("runs of dead workers are not told", ("EXISTS ({LOST_RUN})", "false"))
+due_work.bug("promises of slots that are over are not told", ("WHERE promised_until <= now()", "WHERE false"))
+watched = Room("hai_flow/runtime/messaging/end_subscriptions.py", "tests/runtime/test_pulse.py")
+watched.bug("an older answer counts as the newest", ("if asked_at >= self._read_at:", "if True:"))
+
 ROOMS: Final = (
+    pulse,
+    due_work,
+    watched,
     callbacks,
     states,
     fanout,

@@ -352,7 +352,10 @@ pieces.bug(
 
 claims.bug(
     "runs of workers that are alive are claimed as lost",
-    ("alive_until < now() - interval '{DEAD_AFTER}'", "alive_until < now() + interval '1 hour'"),
+    (
+        "workers WHERE alive_until < now() - interval '{DEAD_AFTER}'",
+        "workers WHERE alive_until < now() + interval '1 hour'",
+    ),
 )
 claims.bug(
     "a dead worker's runs are taken whatever their queue is",

@@ -12,6 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.runs import on_end_triggers
 from hai_flow.errors import DefinitionError
+from hai_flow.runtime.base import pulse
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.messaging import outbox, triggers
 from tests.runtime.conftest import Make, is_now, state_of
@@ -127,10 +128,11 @@ async def test_who_does_not_know_which_ends_are_wanted_tells_of_all(
     plan = await publish(publisher, "sale", SOURCE)
     await publish(publisher, "after", AFTER % "")
 
-    async def away(pool: Any) -> Any:
+    async def away(*_: Any, **__: Any) -> Any:
         raise ConnectionError("the database is away")
 
     monkeypatch.setattr(triggers, "watched_workflows", away)
+    monkeypatch.setattr(pulse, "due_work", away)
     other = await make(performs=True)
     await begin(other, plan)
     await until(lambda: runs_of(eye, "after"))

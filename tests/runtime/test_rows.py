@@ -329,8 +329,9 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/worker/sweeper.py: tidying": (Sweep.TIDYING, Sweep.INBOX),
     "runtime/runs/message_queue.py: stalled messages": (Sweep.QUEUED_MESSAGES,),
     "runtime/messaging/triggers.py: ticks of {name}": (
-        Sweep.SCHEDULES, Sweep.PROMISED_SLOTS, Sweep.WAITING_KEYS, Sweep.WAITING_RUNS,
+        Sweep.PROMISED_SLOTS, Sweep.WAITING_KEYS, Sweep.WAITING_RUNS,
     ),
+    "runtime/messaging/triggers.py: ticks of schedules": (Sweep.SCHEDULES,),
     "runtime/messaging/outbox.py: messages between runs": (Sweep.OUTBOX,),
     "runtime/messaging/outbox.py: signals": (Sweep.SIGNALS,),
     "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
@@ -339,6 +340,7 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
 }  # fmt: skip
 ROWLESS = {
     "runtime/cells.py: cell {self.name(number)}": "starts one runtime",
+    "runtime/base/pulse.py: what is due": "one statement, without which every loop looks for itself",
     "runtime/commit/committer.py: clock": "reads a clock",
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",

@@ -44,7 +44,7 @@ async def _where_asked(access: Access, request: HTTPConnection) -> Access:
 
 
 @read_once
-def get_open_access(request: HTTPConnection) -> Access:
+async def get_open_access(request: HTTPConnection) -> Access:
     return _access(request, NOBODY, Living.in_one(HOME))
 
 
@@ -133,7 +133,7 @@ def _query_names(route: APIRoute) -> frozenset[str]:
 
 
 @read_once
-def get_command_key(
+async def get_command_key(
     principal: Annotated[Principal, Depends(get_principal)],
     key: Annotated[
         str | None,

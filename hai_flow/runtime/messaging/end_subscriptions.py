@@ -28,5 +28,9 @@ class Watched:
     async def read(self) -> None:
         """Ask the database again."""
         asked_at = time.monotonic()
-        self._workflows = await triggers.watched_workflows(self._database.api)
-        self._read_at = asked_at
+        self.learn(await triggers.watched_workflows(self._database.api), asked_at)
+
+    def learn(self, workflows: frozenset[tuple[UUID, str]], asked_at: float) -> None:
+        """These were wanted when the database was asked, unless it was asked again since."""
+        if asked_at >= self._read_at:
+            self._workflows, self._read_at = workflows, asked_at

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -38,7 +37,7 @@ from hai_flow.engine.steps.wait_for_event import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.keyed_queue import Lines
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
-from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
@@ -47,6 +46,7 @@ from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import outbox, signals
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Reach, Signal
+from hai_flow.store.ops.due_work import Due
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
 from hai_flow.values import Json
@@ -71,12 +71,11 @@ FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are n
 
 @dataclass(frozen=True, slots=True)
 class DeliveryConfig:
-    """`poll_seconds`: at least this often it is looked for rows that others left behind. `batch_max`: messages, or
+    """`batch_max`: messages, or
     signals, under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. A
     receiver that could not be reached is tried again after `again_seconds`, each time after twice as long, but at least
     every `again_seconds_max`; `tries_max` times in all."""
 
-    poll_seconds: float = 1.0
     batch_max: int = 100
     page_max: int = 100
     again_seconds: float = 5.0
@@ -165,6 +164,13 @@ class Delivery(Service):
     async def _stop(self) -> None:
         self.committer.listeners.outbox.remove(self._mail.set)
 
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """Take what is due (`pulse`)."""
+        if due is None or due.messages:
+            self._mail.set()
+        if due is None or due.signals:
+            self._signals.set()
+
     async def _run(self, woken: asyncio.Event, take: Callable[[], Awaitable[int]], failure: str) -> None:
         while True:
             woken.clear()
@@ -174,7 +180,7 @@ class Delivery(Service):
             except Exception as error:
                 log.warning(failure, error=str(error) or repr(error))
             if not count:  # else there may be more
-                await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))
+                await woken.wait()
 
     # --- messages between runs ------------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from uuid import UUID
 import msgspec
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from hai_flow import file_ids, instants, values
@@ -44,6 +43,7 @@ from hai_flow.engine.state.instigators import SYSTEM, people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -51,7 +51,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery, Unreached
-from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.concurrency_slots import STALLED_EVERY, Slots
 from hai_flow.runtime.runs.starts import Starts, derived_id
 from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
@@ -61,6 +61,7 @@ from hai_flow.store.messaging import signals, triggers
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Signal
 from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow, TriggerKind
+from hai_flow.store.ops.due_work import Due
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
@@ -80,9 +81,10 @@ logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every 
 
 @dataclass(frozen=True, slots=True)
 class TriggersConfig:
-    """`ticks`: whether this process looks for due schedules. `poll_seconds`: at least this often. `lease_seconds`: so
-    long no other process looks at a schedule that one has taken. `batch_max`: schedules taken at once. `sweep_seconds`:
-    how often queues for slots are looked through; `tidy_seconds`: how often old firings are cleared away."""
+    """`ticks`: whether this process looks for due schedules. `poll_seconds`: how often it is asked what is due.
+    `lease_seconds`: so long no other process looks at a schedule that one has taken. `batch_max`: schedules taken at
+    once. `sweep_seconds`: how often queues for slots are looked through; `tidy_seconds`: how often old firings are
+    cleared away."""
 
     ticks: bool = True
     poll_seconds: float = 1.0
@@ -142,6 +144,9 @@ class Triggers(Service):
         delivery.listeners.append(self._hear)
         delivery.handlers[on_end_triggers.ENDED] = self._run_ended
         self._due = asyncio.Event()
+        self._alarm = Alarm(self._due, committer.now_ms, self.config.poll_seconds)
+        self._unsure = asyncio.Event()  # of the ends that others are told of
+        self._promises_due = True
         self.of_cell: Callable[[int], Triggers] | None = None
         """The triggers of another cell of this process; None: there is none. Raises Rejected 503 where it is away."""
 
@@ -153,13 +158,15 @@ class Triggers(Service):
             return
         config = self.config
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        self._every(config.poll_seconds, self._due, self._fire_due, "schedules")
-        self._every(config.sweep_seconds, asyncio.Event(), self.slots.sweep, "slots")
+        self._keep(partial(self._repeat, self._due, self._fire_due, "schedules"), "ticks of schedules")
+        self._every(config.sweep_seconds, asyncio.Event(), self._sweep_promises, "slots")
+        self._every(STALLED_EVERY.total_seconds(), asyncio.Event(), self.slots.sweep_stalled, "stalled queues")
         self._every(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
         self._scheduler.start()
         self._due.set()
 
     async def _stop(self) -> None:
+        self._alarm.cancel()
         if self.config.ticks:
             self._scheduler.shutdown(wait=False)
 
@@ -181,18 +188,22 @@ class Triggers(Service):
             except Exception as error:
                 log.warning("tick_failed", of=name, error=str(error) or repr(error))
 
-    async def _wake_at(self, due: datetime) -> None:
-        """Look again at `due`, an instant of the database's clock, unless the next poll comes before."""
-        wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
-        if wait <= 0:
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """Fire the schedules that are due, and learn of whose ends others are told (`pulse`)."""
+        if due is None:
+            self._unsure.set()
+        else:
+            self.watched.learn(due.watched, asked_at)
+        self._promises_due = self._promises_due or due is None or due.promises
+        if due is None:
             self._due.set()
-        elif wait < self.config.poll_seconds:
+        elif due.schedules is not None:
+            self._alarm.set(due.schedules)
 
-            async def wake() -> None:
-                self._due.set()
-
-            at = datetime.now(UTC) + timedelta(seconds=wait)
-            self._scheduler.add_job(wake, DateTrigger(at), id="next fire", replace_existing=True)
+    async def _sweep_promises(self) -> None:
+        if self._promises_due:
+            self._promises_due = False
+            await self.slots.sweep_promises()
 
     async def _tidy(self) -> None:
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
@@ -208,7 +219,7 @@ class Triggers(Service):
             await asyncio.gather(*(self._look_at(each, lease) for each in schedules))
         due = await triggers.next_wake(pool)
         if due is not None:
-            await self._wake_at(due)
+            self._alarm.set(due)
 
     async def _look_at(self, schedule: ScheduleRow, lease: timedelta) -> None:
         """Fire the due instants of a schedule that we have taken, and start their runs. After a fault it stays taken
@@ -494,11 +505,12 @@ class Triggers(Service):
 
     async def _run_watching(self) -> None:
         while True:
+            self._unsure.clear()
             try:
                 await self.watched.read()
             except Exception as error:  # every end is sent meanwhile
                 log.debug("watched_not_read", error=str(error) or repr(error))
-            await asyncio.sleep(self.config.poll_seconds)
+            await self._unsure.wait()
 
     async def _run_ended(self, message: OutboxMessage) -> None:
         """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after

@@ -1,4 +1,4 @@
-"""Chains the records of the audit, every second, one process at a time (`store/audit/audit`).
+"""Chains the records of the audit, about a second after they were written, one process at a time (`store/audit/audit`).
 
 Every process that performs runs has a sealer. One that dies leaves nothing half done, and the next one goes on.
 """
@@ -6,7 +6,6 @@ Every process that performs runs has a sealer. One that dies leaves nothing half
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from typing import Final
 
@@ -14,29 +13,36 @@ import structlog
 
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.audit import audit
+from hai_flow.store.ops.due_work import Due
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 
-SEAL_SECONDS: Final = 1.0
 LATE_MS: Final = 600_000  # a record is committed at most so long after its id was made
 
 
 class Sealer(Service):
     """Seals committed records that are not sealed yet."""
 
-    def __init__(self, database: Database, seconds: float = SEAL_SECONDS) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
-        self._seconds = seconds
+        self._woken = asyncio.Event()
 
     async def _start(self) -> None:
+        self._woken.set()
         self._keep(self._run, "sealing")
+
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """Seal the records that have no seal (`pulse`)."""
+        if due is None or due.records:
+            self._woken.set()
 
     async def _run(self) -> None:
         since: int | None = 0
         while True:
-            await asyncio.sleep(self._seconds * random.uniform(0.8, 1.0))
+            await self._woken.wait()
+            self._woken.clear()
             try:
                 since = await self._queued(since)
                 while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:

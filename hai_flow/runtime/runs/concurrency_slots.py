@@ -272,8 +272,13 @@ class Slots:
             await self.admit(tenant, key)
 
     async def sweep(self) -> None:
-        """Take back slots that were promised for too long, and admit waiting runs that were passed over. Have runs take
-        back the work that they had left to an heir which has not begun."""
+        """Look through everything that others may have left behind."""
+        await self.sweep_promises()
+        await self.sweep_stalled()
+
+    async def sweep_promises(self) -> None:
+        """Take back slots that were promised for too long. Have runs take back the work that they had left to an heir
+        which has not begun."""
         await self._rows.go_through(
             Sweep.PROMISED_SLOTS,
             await concurrency_slots.overdue_heirs(self.database.api),
@@ -287,6 +292,9 @@ class Slots:
             lambda each: _name(each.tenant, each.key),
             lambda each: self.admit(each.tenant, each.key, each.slots),
         )
+
+    async def sweep_stalled(self) -> None:
+        """Admit waiting runs that were passed over, unless some process looked through a part of them just now."""
         await orphan_cleanup.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
 
     async def _admit_stalled(self, after: list[Any] | None) -> orphan_cleanup.Page:

@@ -1,6 +1,6 @@
 """Finds the work that no commit announces: runs that are due, runs of dead workers, rows left behind.
 
-The poll is the truth; a hint only makes it come sooner. Messages between runs are not here: `delivery`.
+The poll (`pulse`) is the truth; a hint only makes it come sooner. Messages between runs are not here: `delivery`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from hai_flow import instants
+from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.committer import Committer
@@ -24,6 +25,7 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.messaging import callbacks, hints, signals
+from hai_flow.store.ops.due_work import Due
 from hai_flow.store.people import notifications
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import EVERYTHING, Database
@@ -36,7 +38,7 @@ WAIT_SECONDS_MIN: Final = 0.01  # a run that is due but can't be taken (its row 
 
 @dataclass(frozen=True, slots=True)
 class SweeperConfig:
-    """`poll_seconds`: at least this often it is looked for due runs. `claims_max`: runs taken by one claim.
+    """`poll_seconds`: how often it is asked what is due. `claims_max`: runs taken by one claim.
 
     `held_max`: claim no more while this many are held. `tidy_seconds`: how often old rows are cleared away.
     """
@@ -69,7 +71,11 @@ class Sweeper(Service):
         self.worker = worker
         self.config = config or SweeperConfig()
         self._hinted = asyncio.Event()
+        self._alarm = Alarm(self._hinted, committer.now_ms, self.config.poll_seconds)
         self._behind = ""  # the queue of which runs were claimed last: the others come first next time
+
+    async def _stop(self) -> None:
+        self._alarm.cancel()
 
     async def _start(self) -> None:
         self._hinted.set()
@@ -84,18 +90,26 @@ class Sweeper(Service):
         if is_served:
             self._hinted.set()
 
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """Claim runs that are due, or will be before it is asked again, and those of dead workers (`pulse`)."""
+        if due is None or due.lost:
+            self._hinted.set()
+        elif due.runs is not None:
+            self._alarm.set(due.runs)
+
     async def _run_claims(self) -> None:
         while True:
-            pause = self.config.poll_seconds
+            pause = None
             try:
                 pause = await self._claim()
             except Exception as error:
                 log.warning("claim_failed", error=str(error))
-            await wait_at_most(self._hinted, pause * random.uniform(0.8, 1.0))
+            await wait_at_most(self._hinted, None if pause is None else pause * random.uniform(0.8, 1.0))
             self._hinted.clear()
 
-    async def _claim(self) -> float:
-        """Claim once; return after how many seconds to look again.
+    async def _claim(self) -> float | None:
+        """Claim once; return after how many seconds to look again; None: when there is something, which is asked every
+        `poll_seconds`.
 
         It claims no more runs than there are places for: a run that waits for a place here could be performed
         elsewhere. Nor does it claim more before half of the last claim is loaded: many that are due at once leave time
@@ -106,7 +120,7 @@ class Sweeper(Service):
         limit = min(ahead, worker.room)
         if worker.id is None or worker.held >= self.config.held_max or not limit:
             worker.short_of_places = not limit
-            return self.config.poll_seconds
+            return None
         names = served.places if served.every else sorted(served.names, key=lambda name: (name <= self._behind, name))
         rooms = {name: worker.room_of(name) for name in names}
         full = [name for name, room in rooms.items() if not room]
@@ -122,13 +136,13 @@ class Sweeper(Service):
             return 0.0
         return await self._pause(full if served.every else list(rooms), but=served.every)
 
-    async def _pause(self, queues: list[str], *, but: bool) -> float:
+    async def _pause(self, queues: list[str], *, but: bool) -> float | None:
         async with self.database.engine.acquire() as connection:
             due = await leases.next_wake(connection, queues, but=but)
         if due is None:
-            return self.config.poll_seconds
+            return None
         wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
-        return min(max(wait, WAIT_SECONDS_MIN), self.config.poll_seconds)
+        return max(wait, WAIT_SECONDS_MIN) if wait < self.config.poll_seconds else None
 
     async def _run_tidying(self) -> None:
         while True:

@@ -62,14 +62,22 @@ _PLACE: Final = (
     "SELECT oid::bigint FROM pg_database WHERE datname = current_database()",
     "SELECT ('x' || lpad(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), 8, '0'))::bit(32)::int",
 )
+_NOT_TOLD: Final = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.FeatureNotSupportedError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
 # A row is written by one transaction, which no copy of it can repeat. Whoever changes the row says so anew. Not
 # on Citus: its coordinator numbers transactions, and a node the rows; the other signs are looked at there, too.
 _WRITTEN: Final = "pg_current_xact_id()::text::bigint"
-_ERA: Final = """
-SELECT database, n, began_at, held_why, held_at IS NOT NULL AS held, system, base, timeline,
-  to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL OR xmin::text::bigint = written % 4294967296 AS original
-FROM eras ORDER BY n DESC LIMIT 1
-"""
+_COLUMNS: Final = """database, n, began_at, held_why, held_at IS NOT NULL AS held, system, base, timeline,
+  to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL OR xmin::text::bigint = written % 4294967296 AS original"""
+_NEWEST: Final = "FROM eras ORDER BY n DESC LIMIT 1"
+_ERA: Final = f"SELECT {_COLUMNS} {_NEWEST}"
+_ERA_AND_PLACE: Final = (
+    f"SELECT {_COLUMNS}, ({_PLACE[0]}) AS here, ({_PLACE[1]}) AS in_base, ({_PLACE[2]}) AS on_timeline {_NEWEST}"
+)
 _BEGIN: Final = f"""
 INSERT INTO eras (n, database, system, base, timeline, written, note)
 SELECT $1, $2, $3, $4, $5, {_WRITTEN}, $6 ON CONFLICT (n) DO NOTHING
@@ -90,11 +98,10 @@ async def current(connection: Connection | Pool) -> Era:
 
 async def look(connection: Connection | Pool) -> Era | None:
     """The era; None: no process has ever worked over this database."""
-    row = await connection.fetchrow(_ERA)
+    row, place = await _era_and_place(connection)
     if row is None:
         return None
     held = (row["held_why"] or "it is held") if row["held"] else None
-    place = await _place(connection)
     was = _Place(row["system"], row["base"], row["timeline"])
     moved = None
     if not row["original"]:
@@ -111,6 +118,15 @@ async def _new_id(connection: Connection | Pool) -> UUID:
     return await connection.fetchval("SELECT gen_random_uuid()")
 
 
+async def _era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record | None, _Place]:
+    """The row of the era, and where the database is now: in one statement, if the server tells all of that at once."""
+    try:
+        row = await connection.fetchrow(_ERA_AND_PLACE)
+    except _NOT_TOLD:
+        return await connection.fetchrow(_ERA), await _place(connection)
+    return row, _Place(None, None, None) if row is None else _Place(row["here"], row["in_base"], row["on_timeline"])
+
+
 async def _place(connection: Connection | Pool) -> _Place:
     return _Place(*[await _told(connection, query) for query in _PLACE])
 
@@ -119,12 +135,7 @@ async def _told(connection: Connection | Pool, query: str) -> int | None:
     """The server's answer; None where it has none, or not for this role."""
     try:
         return await connection.fetchval(query)
-    except (
-        asyncpg.InsufficientPrivilegeError,
-        asyncpg.UndefinedFunctionError,
-        asyncpg.FeatureNotSupportedError,
-        asyncpg.ObjectNotInPrerequisiteStateError,
-    ):
+    except _NOT_TOLD:
         return None
 
 

@@ -330,14 +330,19 @@ async def name_newer(connection: Connection | Pool, overdue_by: timedelta) -> in
     return int((await connection.execute(_NAME_NEWER, overdue_by)).rpartition(" ")[2])
 
 
-_WAKE_OF: Final = f"""
+EARLIEST_WAKE: Final = f"""
 SELECT min(d.wake_at) FROM q CROSS JOIN LATERAL (
   SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL AND abi <= {ABI}
   ORDER BY wake_at LIMIT 1) d
 """
-_NEXT_WAKE: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) {_WAKE_OF}"
+_NEXT_WAKE: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) {EARLIEST_WAKE}"
 _NEXT_WAKE_BUT: Final = f"""
-WITH RECURSIVE {WAITING_QUEUES}, q(name) AS (SELECT name FROM waiting_queues WHERE name <> ALL ($1::text[])) {_WAKE_OF}
+WITH RECURSIVE {WAITING_QUEUES}, q(name) AS (SELECT name FROM waiting_queues WHERE name <> ALL ($1::text[]))
+{EARLIEST_WAKE}
+"""
+LOST_RUN: Final = f"""
+SELECT FROM workers w JOIN runs r ON r.worker = w.id
+WHERE w.alive_until < now() - interval '{DEAD_AFTER}' AND r.abi <= {ABI}
 """
 
 

@@ -1,0 +1,69 @@
+"""What waits in the database to be done, of every kind, in one statement: so that a process asks once for all of its
+loops, and each of these asks for its own only when there is some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
+
+
+class Due(NamedTuple):
+    """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
+    seal, `promises` of slots that are over, and runs of a dead worker; when the next free run and the next schedule are
+    to be looked at, None: there is none. `watched`: the workflows of whose ends others are told, each behind its
+    tenant.
+
+    A process that performs nothing asks for the messages, the signals and `watched` alone."""
+
+    messages: bool
+    signals: bool
+    watched: frozenset[tuple[UUID, str]]
+    records: bool = False
+    promises: bool = False
+    lost: bool = False
+    runs: datetime | None = None
+    schedules: datetime | None = None
+
+
+_OF_ALL: Final = """
+  EXISTS (SELECT FROM outbox WHERE due_at <= now()),
+  EXISTS (SELECT FROM signals WHERE due_at <= now()),
+  ARRAY(SELECT DISTINCT tenant::text || ' ' || type FROM event_triggers WHERE kind = 'run')
+"""
+_OF_PERFORMERS: Final = f"""{_OF_ALL},
+  EXISTS (SELECT FROM audit_unsealed),
+  EXISTS (SELECT FROM slots WHERE promised_until <= now()),
+  EXISTS ({LOST_RUN}),
+  ({EARLIEST_WAKE}),
+  (SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+"""
+_NAMED: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) SELECT {_OF_PERFORMERS}"
+_EVERY: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}, q(name) AS (SELECT name FROM waiting_queues WHERE name IS NOT NULL)
+SELECT {_OF_PERFORMERS}
+"""
+
+
+async def due_work(connection: Connection, queues: Sequence[str] | None, *, performs: bool) -> Due:
+    """What is due for a process; `queues`: those whose runs it performs, None: all."""
+    if not performs:
+        row = await connection.fetchrow(f"SELECT {_OF_ALL}")
+    elif queues is None:
+        row = await connection.fetchrow(_EVERY)
+    else:
+        row = await connection.fetchrow(_NAMED, queues)
+    assert row is not None, "it is one row of values"
+    messages, signals, watched, *others = row
+    return Due(messages, signals, frozenset(map(_watched, watched)), *others)
+
+
+def _watched(text: str) -> tuple[UUID, str]:
+    tenant, _, workflow = text.partition(" ")
+    return UUID(tenant), workflow
