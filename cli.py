@@ -40,6 +40,7 @@ LOCK = ROOT / "requirements.lock"
 STAMP = "hai-flow-stamp"
 WORKFLOW, PYTHON = "workflow", "python"  # kinds of tests
 PYTESTS_MAX = 8  # they share one PostgreSQL and its connections
+SOURCES = ("hai_flow", "clients/python", "plugins")
 ADD_ONS = ("chaos", "conformance")  # packages of their own that add commands, below plugins/
 PASSED_OVER = ("node_modules", "__pycache__", "site-packages")
 
@@ -66,7 +67,7 @@ def main() -> None:
             sys.exit(1)
         become([python, "-m", "pytest", "--quick", *parallel(arguments[1:], 1), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
-        compile_bytecode(environment, ROOT / "hai_flow", ROOT / "plugins")
+        compile_bytecode(environment, *(ROOT / name for name in SOURCES))
         become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
@@ -241,7 +242,7 @@ def install(environment: pathlib.Path) -> None:
             places = [ROOT, *(ROOT / "plugins" / name for name in ADD_ONS)]
             run([*command, "--no-deps", *(word for place in places for word in ("-e", str(place)))])
             run([python, "-c", "import hai_flow"])
-            compile_bytecode(environment, environment / "lib", ROOT / "hai_flow", ROOT / "plugins")
+            compile_bytecode(environment, environment / "lib", *(ROOT / name for name in SOURCES))
             return
         except InstallError as error:
             errors.append(str(error))

@@ -24,6 +24,7 @@ from hai_flow import signs
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
+CLIENT: Final = PACKAGE.parent / "clients" / "python" / "hai_flow_client"
 TYPESCRIPT: Final = ROOT / "clients" / "typescript" / "src"
 CONSOLE: Final = ROOT / "console" / "src"
 _NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
@@ -32,15 +33,15 @@ _NOTE: Final = "# Written by `make generate` from {source}: change that, or clie
 def generated() -> dict[Path, str]:
     """The text of each file that is written, formatted."""
     log = (PACKAGE / "engine" / "events.py").read_text()
-    awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
+    awaiting = (CLIENT / "awaiting.py").read_text()
     told = events(log)
     answers = models(
         (PACKAGE / "api" / "requests" / "schemas.py").read_text(), _NOTE.format(source="api/requests/schemas.py")
     )
     files = {
-        PACKAGE / "client" / "events.py": told,
-        PACKAGE / "client" / "models.py": answers,
-        PACKAGE / "client" / "blocking.py": blocking(awaiting),
+        CLIENT / "events.py": told,
+        CLIENT / "models.py": answers,
+        CLIENT / "blocking.py": blocking(awaiting),
     }
     written = {
         TYPESCRIPT / "records.ts": records(answers, told),

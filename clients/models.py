@@ -200,7 +200,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from hai_flow.client.events import Error
+from hai_flow_client.events import Error
 from hai_flow.values import Json
 from hai_flow.versions import reference, version_text
 

@@ -28,7 +28,11 @@ def version() -> str:
 
 def said() -> Iterator[tuple[str, str]]:
     """Every place that has a version, with the version there."""
-    for name in ("pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS)):
+    for name in (
+        "pyproject.toml",
+        "clients/python/pyproject.toml",
+        *(f"plugins/{name}/pyproject.toml" for name in PLUGINS),
+    ):
         yield name, tomllib.loads((ROOT / name).read_text())["project"]["version"]
     for name in ("clients/typescript/package.json", "console/package.json"):
         yield name, json.loads((ROOT / name).read_text())["version"]

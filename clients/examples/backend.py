@@ -16,7 +16,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from hai_flow.client import Client, HaiFlowError
+from hai_flow_client import Client, HaiFlowError
 
 
 class Backend(ThreadingHTTPServer):

@@ -4,7 +4,7 @@ import json
 import sys
 import urllib.request
 
-from hai_flow.client import Client
+from hai_flow_client import Client
 
 
 def followed(url: str, tokens: str, workflow: str) -> None:

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from hai_flow_client import Client
 
-from hai_flow.client import Client
 from hai_flow.store.audit.audit_chain import Verifier, read_line
 from hai_flow.values import dumps
 from tests.support.identities import KEYS, People

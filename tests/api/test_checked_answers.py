@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_client import Client, Invalid
 
-from hai_flow.client import Client, Invalid
 from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess

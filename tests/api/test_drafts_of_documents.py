@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_client import Client, Invalid
 from jsonschema_rs import meta
 
 from hai_flow import values
 from hai_flow.authoring.json_schema import workflow_schema
-from hai_flow.client import Client, Invalid
 from hai_flow.graph import draw
 from tests.api.test_rest import Checked, code
 from tests.support.server import YAML, ServerProcess

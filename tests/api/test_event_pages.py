@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hai_flow_client import Client
 
-from hai_flow.client import Client
 from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess

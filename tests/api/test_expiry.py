@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_client import Client, HaiFlowError
 
 from hai_flow.api.http.stream import BROKE_OFF, EventStream
 from hai_flow.api.permissions.credential_expiry import EXPIRED, Term
-from hai_flow.client import Client, HaiFlowError
 from tests.api.test_streams import Peer
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import parse, unique

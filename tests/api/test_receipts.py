@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import asyncpg
 import httpx2
 import pytest
+from hai_flow_client import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
-from hai_flow.client import Client
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import Unproven, check_payload, texts_of
 from tests.clients import rig

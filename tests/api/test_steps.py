@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hai_flow_client import Client, Invalid
 
-from hai_flow.client import Client, Invalid
 from tests.api.test_rest import Checked, http
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess

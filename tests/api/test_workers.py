@@ -8,8 +8,8 @@ import re
 from datetime import timedelta
 
 import asyncpg
+from hai_flow_client import Client
 
-from hai_flow.client import Client
 from hai_flow.store.runs import leases
 from tests.support.commands import run
 from tests.support.postgres import Server

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
+from hai_flow_client import Client, HaiFlowError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from hai_flow.client import Client, HaiFlowError
 from tests.attacks.house import House
 from tests.support import commands
 from tests.support.hai_client import unique

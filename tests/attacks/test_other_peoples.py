@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 
 import httpx2
 import pytest
+from hai_flow_client import Client
+from hai_flow_client.errors import NotFound
 from websockets.exceptions import ConnectionClosed
 
-from hai_flow.client import Client
-from hai_flow.client.errors import NotFound
 from tests.api.test_visibility import Case
 from tests.support import commands
 from tests.support.agui_client import AguiClient

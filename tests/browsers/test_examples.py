@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from hai_flow_client import Client
 
 from clients.examples import backend as example
 from clients.examples.backend import Backend
-from hai_flow.client import Client
 from tests.browsers.conftest import Browser
 from tests.clients.conftest import HERE
 from tests.clients.typescript import running

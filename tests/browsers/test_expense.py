@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from hai_flow_client import Client
 
 from clients.examples.backend import Backend
-from hai_flow.client import Client
 from tests.browsers.conftest import Browser
 from tests.clients import typescript
 from tests.clients.test_expense import BACKEND, VALUES, Provider, decided_by_three, house, provider

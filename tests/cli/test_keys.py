@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from hai_flow_client import Client
+from hai_flow_client.link import Link
 
-from hai_flow.client import Client
-from hai_flow.client.link import Link
 from tests.support import commands
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from hai_flow_client import HaiFlowError, Patience
+from hai_flow_client.link import Link
 
 from hai_flow.cli.client.loopback_http import LocalClient, is_local
-from hai_flow.client import HaiFlowError, Patience
-from hai_flow.client.link import Link
 
 ONCE = Patience(repeats=0, reconnects=0)
 

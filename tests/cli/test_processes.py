@@ -17,8 +17,8 @@ from typing import Any
 import asyncpg
 import httpx2
 import pytest
+from hai_flow_client import Client
 
-from hai_flow.client import Client
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store.postgres import revisions
 from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, started

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hai_flow_client import Client
 
-from hai_flow.client import Client
 from hai_flow.engine import events as e
 from tests.support.commands import ROOT, SECONDS_MAX, run, started
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from hai_flow.client import Client
+from hai_flow_client import Client
+
 from tests.support.commands import SECONDS_MAX, Process, run, started
 
 # What a worker has begun is in this file before it goes on; nobody else writes there.

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
+from hai_flow_client import AsyncClient, AsyncItems, Client, Patience
 
-from hai_flow.client import AsyncClient, AsyncItems, Client, Patience
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 

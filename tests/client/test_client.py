@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-from hai_flow.client import (
+from hai_flow_client import (
     AsyncClient,
     Client,
     Conflict,
@@ -23,7 +22,8 @@ from hai_flow.client import (
     awaiting,
     blocking,
 )
-from hai_flow.client.events import PendingOpened
+from hai_flow_client.events import PendingOpened
+
 from tests.client.conftest import EAGER, Opened
 from tests.support.hai_client import unique
 from tests.support.server import ServerProcess

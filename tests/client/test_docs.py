@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from hai_flow_client import HaiFlowError, blocking
 
 from hai_flow import client
-from hai_flow.client import HaiFlowError, blocking
 from tests.support.server import ServerProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()

@@ -9,12 +9,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
+from hai_flow_client import events as client
+from hai_flow_client.events import UnknownEvent, read_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow import values
-from hai_flow.client import events as client
-from hai_flow.client.events import UnknownEvent, read_event
 from hai_flow.engine import events as engine
 from hai_flow.wire.log import event_json
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hai_flow_client import AsyncClient, Client, Patience, Unavailable
 
-from hai_flow.client import AsyncClient, Client, Patience, Unavailable
 from tests.client.conftest import EAGER, Opened
 from tests.client.proxy import UNCUT, cutting
 from tests.support import waiting

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
+from hai_flow_client import AsyncClient, Client, Forbidden, InboxNews, Pending
 
-from hai_flow.client import AsyncClient, Client, Forbidden, InboxNews, Pending
 from tests.client.conftest import EAGER, Opened
 from tests.client.proxy import cutting
 from tests.support.hai_client import unique

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hai_flow_client import models
+from hai_flow_client.errors import Problem
 from pydantic import BaseModel
 
 from clients.models import RECORDS
 from hai_flow.api.http.problems import SCHEMA
 from hai_flow.api.requests import schemas
-from hai_flow.client import models
-from hai_flow.client.errors import Problem
 
 SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
     models.Page: schemas.EventsPage,

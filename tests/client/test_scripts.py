@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from hai_flow_client import operations as o
+from hai_flow_client import scripts
+from hai_flow_client.effects import Answer, Backoff, Effect, Give, Lost, NewKey, Now, Read, Request
+from hai_flow_client.errors import Conflict, HaiFlowError, Invalid, NotFound, Problem, Unavailable, refusal
+from hai_flow_client.link import Link, Patience
+from hai_flow_client.sse import Frame, Parser
 
 from hai_flow import values
-from hai_flow.client import operations as o
-from hai_flow.client import scripts
-from hai_flow.client.effects import Answer, Backoff, Effect, Give, Lost, NewKey, Now, Read, Request
-from hai_flow.client.errors import Conflict, HaiFlowError, Invalid, NotFound, Problem, Unavailable, refusal
-from hai_flow.client.link import Link, Patience
-from hai_flow.client.sse import Frame, Parser
 
 RUN = "00000000-0000-4000-8000-000000000001"
 

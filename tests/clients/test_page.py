@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_client import Client
 
 from clients.examples.backend import Backend
-from hai_flow.client import Client
 from tests.clients import typescript
 from tests.clients.typescript import page_address, running
 from tests.support.chromium import Chromium

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from urllib.parse import quote, urlencode, urlsplit
 
-from hai_flow.client.awaiting import AsyncClient, Hands
-from hai_flow.client.effects import Answer, Lost, Request
-from hai_flow.client.link import Link
+from hai_flow_client.awaiting import AsyncClient, Hands
+from hai_flow_client.effects import Answer, Lost, Request
+from hai_flow_client.link import Link
 
 _HEAD_BYTES_MAX = 256 * 1024
 _PIECE_BYTES = 64 * 1024

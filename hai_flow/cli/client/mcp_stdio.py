@@ -22,8 +22,7 @@ from hai_flow.cli.terminal import note, program
 
 if TYPE_CHECKING:
     import httpx2
-
-    from hai_flow.client.link import Link
+    from hai_flow_client.link import Link
 
 PATH: Final = "/mcp"
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -49,8 +48,9 @@ def mcp(
 
     It is the server's own /mcp, reached with HAI_FLOW_KEY, or without a key where `dev` runs.
     """
+    from hai_flow_client.link import Link
+
     from hai_flow.cli.client.rest import server_url
-    from hai_flow.client.link import Link
 
     try:
         link = Link.to(server_url(server), act_as=act_as, headers=None, patience=None)

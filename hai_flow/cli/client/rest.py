@@ -21,7 +21,7 @@ from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
 
 if TYPE_CHECKING:
-    from hai_flow.client import AsyncClient, HaiFlowError
+    from hai_flow_client import AsyncClient, HaiFlowError
 
 Result = TypeVar("Result")
 
@@ -49,9 +49,10 @@ class Server:
         self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
+        from hai_flow_client import AsyncClient, Patience
+        from hai_flow_client.link import Link
+
         from hai_flow.cli.client.loopback_http import LocalClient, is_local
-        from hai_flow.client import AsyncClient, Patience
-        from hai_flow.client.link import Link
 
         patience = Patience(
             repeats=0,
@@ -162,7 +163,7 @@ class Server:
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Turn the client's errors into those of commands."""
-        from hai_flow.client import HaiFlowError
+        from hai_flow_client import HaiFlowError
 
         try:
             yield

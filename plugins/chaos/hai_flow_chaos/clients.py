@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hai_flow_client.sse import Parser
+
 from hai_flow import values
-from hai_flow.client.sse import Parser
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.values import Json
 from hai_flow.wire import sse

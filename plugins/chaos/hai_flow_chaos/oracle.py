@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from hai_flow.client.sse import Parser
+from hai_flow_client.sse import Parser
+
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.runtime.streams.stream_items import numbered

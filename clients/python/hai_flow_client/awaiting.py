@@ -1,18 +1,18 @@
-"""`Client`: the effects of `effects.py`, performed by a thread that waits. Nothing is decided here."""
-
-# Written by `make generate` from client/awaiting.py: change that, or clients/generate.py.
+"""`AsyncClient`: the effects of `effects.py`, performed in an event loop. Nothing is decided here."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hai_flow.client import operations as o
-from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Credential, Link, Patience, answer, faults
+from hai_flow_client import operations as o
+from hai_flow_client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
+from hai_flow_client.link import Credential, Link, Patience, answer, faults
 
 if TYPE_CHECKING:
     import httpx2
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class _Group:
     """A group of a client's methods."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
 
@@ -34,9 +34,9 @@ class _does(Generic[P, T]):
     def __init__(self, describe: Callable[P, Script[T]]) -> None:
         self._describe = describe
 
-    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, T]:
-        def does(*args: P.args, **kwargs: P.kwargs) -> T:
-            return group._client.perform(self._describe(*args, **kwargs))
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def does(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await group._client.perform(self._describe(*args, **kwargs))
 
         return update_wrapper(does, self._describe)
 
@@ -47,21 +47,22 @@ class _gives(Generic[P, T]):
     def __init__(self, describe: Callable[P, Feed[T]]) -> None:
         self._describe = describe
 
-    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Items[T]]:
-        def gives(*args: P.args, **kwargs: P.kwargs) -> Items[T]:
-            return Items(group._client, self._describe(*args, **kwargs))
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, AsyncItems[T]]:
+        def gives(*args: P.args, **kwargs: P.kwargs) -> AsyncItems[T]:
+            return AsyncItems(group._client, self._describe(*args, **kwargs))
 
         return update_wrapper(gives, self._describe)
 
 
-class Client(_Group):
-    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
+class AsyncClient(_Group):
+    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for asyncio. `Client` is the same for threads.
 
     `key` (default: HAI_FLOW_KEY) identifies the caller: an API key, or another token that the server takes. If it is a
     function, it is called before each request, so that it can renew a token that expires. `act_as`: speak as somebody
     else (`user:ann,role:controller`), which only a development server without identity believes. `headers` go with
     every request. `http`: a client of your own, for certificates, proxies or an application in this process; it is not
-    closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
+    closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
+    iterated over with `async for`.
     """
 
     def __init__(
@@ -72,158 +73,162 @@ class Client(_Group):
         key: Credential | None = None,
         headers: Mapping[str, str] | None = None,
         patience: Patience | None = None,
-        http: httpx2.Client | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
         super().__init__(self)
         self.link = Link.to(url, act_as=act_as, key=key, headers=headers, patience=patience)
         self._given = http
-        self.workflows = Workflows(self)
-        self.runs = Runs(self)
-        self.pendings = Pendings(self)
-        self.inbox = Inbox(self)
-        self.threads = Threads(self)
-        self.feedback = Feedback(self)
-        self.audit = Audit(self)
-        self.workers = Workers(self)
-        self.keys = Keys(self)
-        self.tenants = Tenants(self)
-        self.tokens = Tokens(self)
-        self.tickets = Tickets(self)
-        self.session = Session(self)
-        self.files = Files(self)
-        self.events = Events(self)
-        self.schedules = Schedules(self)
-        _ = self.http  # made before threads could make one each
+        self.workflows = AsyncWorkflows(self)
+        self.runs = AsyncRuns(self)
+        self.pendings = AsyncPendings(self)
+        self.inbox = AsyncInbox(self)
+        self.threads = AsyncThreads(self)
+        self.feedback = AsyncFeedback(self)
+        self.audit = AsyncAudit(self)
+        self.workers = AsyncWorkers(self)
+        self.keys = AsyncKeys(self)
+        self.tenants = AsyncTenants(self)
+        self.tokens = AsyncTokens(self)
+        self.tickets = AsyncTickets(self)
+        self.session = AsyncSession(self)
+        self.files = AsyncFiles(self)
+        self.events = AsyncEvents(self)
+        self.schedules = AsyncSchedules(self)
 
     request = _does(o.send_request)
     items = _gives(o.list_items)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections."""
         if self._given is None and "http" in vars(self):
-            self.http.close()
+            await self.http.aclose()
 
     @cached_property
-    def http(self) -> httpx2.Client:
+    def http(self) -> httpx2.AsyncClient:
         """The HTTP client."""
         import httpx2
 
-        return self._given or httpx2.Client(trust_env=self.link.trusts_environment)
+        return self._given or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
 
     def hands(self) -> Hands:
         """The performer of one script's effects."""
         return Hands(self)
 
-    def perform(self, script: Script[T]) -> T:
+    async def perform(self, script: Script[T]) -> T:
         """Perform a script to its end."""
         hands = self.hands()
         reply: Any = None
         try:
             while True:
-                reply = hands.do(script.send(reply))
+                reply = await hands.do(script.send(reply))
         except StopIteration as end:
             return end.value
         finally:
-            hands.close()
+            await hands.aclose()
 
 
 class Hands:
     """Performs the effects of one script, and holds the stream that it has opened."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._response: httpx2.Response | None = None
-        self._chunks: Iterator[bytes] | None = None
+        self._chunks: AsyncGenerator[bytes] | None = None
 
-    def do(self, effect: Effect) -> Any:
+    async def do(self, effect: Effect) -> Any:
         match effect:
             case Request():
-                return self._send(self._signed(effect))
+                return await self._send(await self._signed(effect))
             case Read():
-                return self._read()
+                return await self._read()
             case Backoff():
-                self.close()
-                return time.sleep(self._client.link.patience.pause(effect))
+                await self.aclose()
+                return await asyncio.sleep(self._client.link.patience.pause(effect))
             case Now():
                 return time.monotonic()
             case NewKey():
                 return str(uuid.uuid4())
 
-    def _signed(self, request: Request) -> Request:
+    async def _signed(self, request: Request) -> Request:
         if self._client.link.ask is None:
             return request
         credential = self._client.link.ask()
-        key = credential
+        key = await credential if inspect.isawaitable(credential) else credential
         return self._client.link.signed(request, key)
 
-    def _send(self, request: Request) -> Answer | Lost:
-        self.close()
+    async def _send(self, request: Request) -> Answer | Lost:
+        await self.aclose()
         http, link = self._client.http, self._client.link
         try:
-            response = http.send(http.build_request(**link.prepared(request)), stream=True)
+            response = await http.send(http.build_request(**link.prepared(request)), stream=True)
             self._response = response
             if request.streams and response.is_success:
-                self._chunks = response.iter_bytes()
+                self._chunks = response.aiter_bytes()
                 return answer(response)
-            return answer(response, response.read())
+            return answer(response, await response.aread())
         except faults() as error:
             return link.lost(error)
 
-    def _read(self) -> bytes | Lost:
+    async def _read(self) -> bytes | Lost:
         try:
             assert self._chunks is not None, "a stream was opened"
-            return next(self._chunks, b"")
+            return await anext(self._chunks, b"")
         except faults() as error:
             return self._client.link.lost(error)
 
-    def close(self) -> None:
-        self._chunks = None
+    async def aclose(self) -> None:
+        if self._chunks is not None:
+            await self._chunks.aclose()  # left to the garbage, it would end in a loop that may be gone
+            self._chunks = None
         if self._response is not None:
-            self._response.close()
+            await self._response.aclose()
             self._response = None
 
 
-class Items(Iterator[T]):
-    """Items as they come. Closed at its end, by `close`, or by leaving its `with`."""
+class AsyncItems(AsyncIterator[T]):
+    """Items as they come. Closed at its end, by `aclose`, or by leaving its `async with`."""
 
-    def __init__(self, client: Client, feed: Feed[T]) -> None:
+    def __init__(self, client: AsyncClient, feed: Feed[T]) -> None:
         self._hands = client.hands()
         self._feed = feed
 
-    def __next__(self) -> T:
+    async def __anext__(self) -> T:
         reply: Any = None
         try:
             while True:
                 effect = self._feed.send(reply)
                 if isinstance(effect, Give):
                     return effect.item
-                reply = self._hands.do(effect)
+                reply = await self._hands.do(effect)
+        except StopIteration:
+            await self.aclose()
+            raise StopAsyncIteration from None
         except BaseException:
-            self.close()
+            await self.aclose()
             raise
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection. The run goes on; follow it again from the last event's `seq`."""
         self._feed.close()
-        self._hands.close()
+        await self._hands.aclose()
 
 
 # --- the surface --------------------------------------------------------------------------------------------------
 
 
-class Workflows(_Group):
+class AsyncWorkflows(_Group):
     publish = _does(o.publish_workflow)
     validate = _does(o.validate_workflow)
     format = _does(o.format_workflow)
@@ -240,7 +245,7 @@ class Workflows(_Group):
     unretire = _does(o.unretire_workflow)
 
 
-class Runs(_Group):
+class AsyncRuns(_Group):
     start = _does(o.start_run)
     get = _does(o.get_run)
     list = _gives(o.list_runs)
@@ -267,7 +272,7 @@ class Runs(_Group):
     signal = _does(o.signal_run)
 
 
-class Pendings(_Group):
+class AsyncPendings(_Group):
     list = _gives(o.list_pendings)
     get = _does(o.get_pending)
     decide = _does(o.decide_pending)
@@ -280,7 +285,7 @@ class Pendings(_Group):
     history = _gives(o.pending_history)
 
 
-class Inbox(_Group):
+class AsyncInbox(_Group):
     """The questions that ask you, and your decisions."""
 
     list = _gives(o.list_inbox)
@@ -296,7 +301,7 @@ class Inbox(_Group):
     end_delegation = _does(o.end_delegation)
 
 
-class Threads(_Group):
+class AsyncThreads(_Group):
     list = _gives(o.list_threads)
     get = _does(o.get_thread)
     messages = _gives(o.list_messages)
@@ -304,14 +309,14 @@ class Threads(_Group):
     withdraw = _does(o.withdraw_queued)
 
 
-class Feedback(_Group):
+class AsyncFeedback(_Group):
     list = _gives(o.list_feedback)
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
 
 
-class Audit(_Group):
+class AsyncAudit(_Group):
     """The recorded acts of people and credentials, for auditors."""
 
     list = _gives(o.list_audit)
@@ -319,13 +324,13 @@ class Audit(_Group):
     anchor = _does(o.get_audit_anchor)
 
 
-class Workers(_Group):
+class AsyncWorkers(_Group):
     """The processes that perform runs, for operators."""
 
     list = _does(o.list_workers)
 
 
-class Keys(_Group):
+class AsyncKeys(_Group):
     """API keys, for admins."""
 
     create = _does(o.create_key)
@@ -333,7 +338,7 @@ class Keys(_Group):
     revoke = _does(o.revoke_key)
 
 
-class Tenants(_Group):
+class AsyncTenants(_Group):
     """Tenants and their limits, for admins."""
 
     list = _gives(o.list_tenants)
@@ -342,36 +347,36 @@ class Tenants(_Group):
     place = _does(o.place_tenant)
 
 
-class Tokens(_Group):
+class AsyncTokens(_Group):
     """Tokens that a backend gives to its pages."""
 
     create = _does(o.create_token)
 
 
-class Tickets(_Group):
+class AsyncTickets(_Group):
     """Tickets for streams of clients that can't send a header."""
 
     create = _does(o.create_ticket)
 
 
-class Session(_Group):
+class AsyncSession(_Group):
     """Your identity and rights here."""
 
     get = _does(o.get_session)
 
 
-class Files(_Group):
+class AsyncFiles(_Group):
     """Files that input, answers and messages refer to."""
 
     put = _does(o.put_file)
     get = _does(o.get_file)
 
 
-class Events(_Group):
+class AsyncEvents(_Group):
     send = _does(o.send_event)
 
 
-class Schedules(_Group):
+class AsyncSchedules(_Group):
     list = _gives(o.list_schedules)
     get = _does(o.get_schedule)
     fires = _does(o.get_fires)

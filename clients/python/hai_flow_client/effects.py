@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from hai_flow.client.errors import Unavailable, unreadable
+from hai_flow_client.errors import Unavailable, unreadable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

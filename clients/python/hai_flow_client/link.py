@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from hai_flow.client.effects import Answer, Backoff, Lost, Request
-from hai_flow.client.errors import Unavailable
 from hai_flow.hosts import is_loopback, place_fault
 from hai_flow.settings import Settings
+from hai_flow_client.effects import Answer, Backoff, Lost, Request
+from hai_flow_client.errors import Unavailable
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,13 +16,13 @@ from urllib.parse import quote
 import msgspec
 
 from hai_flow import values as json_values
-from hai_flow.client import inbox, scripts
-from hai_flow.client import models as m
-from hai_flow.client.effects import Answer, Feed, Request, Script
-from hai_flow.client.errors import RunFailed, unreadable
-from hai_flow.client.events import AnyEvent, PendingOpened, read_event
-from hai_flow.client.scripts import exchange, keyed, pages, parameters
 from hai_flow.values import Json
+from hai_flow_client import inbox, scripts
+from hai_flow_client import models as m
+from hai_flow_client.effects import Answer, Feed, Request, Script
+from hai_flow_client.errors import RunFailed, unreadable
+from hai_flow_client.events import AnyEvent, PendingOpened, read_event
+from hai_flow_client.scripts import exchange, keyed, pages, parameters
 
 RunRef: TypeAlias = str | m.Run
 KeyRef: TypeAlias = str | m.Key

@@ -19,7 +19,7 @@ import msgspec
 from hai_flow import errors
 
 if TYPE_CHECKING:
-    from hai_flow.client.models import Run
+    from hai_flow_client.models import Run
 
 PROBLEM_TYPE: Final = "application/problem+json"
 

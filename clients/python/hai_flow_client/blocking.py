@@ -1,18 +1,18 @@
-"""`AsyncClient`: the effects of `effects.py`, performed in an event loop. Nothing is decided here."""
+"""`Client`: the effects of `effects.py`, performed by a thread that waits. Nothing is decided here."""
+
+# Written by `make generate` from client/awaiting.py: change that, or clients/generate.py.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hai_flow.client import operations as o
-from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Credential, Link, Patience, answer, faults
+from hai_flow_client import operations as o
+from hai_flow_client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
+from hai_flow_client.link import Credential, Link, Patience, answer, faults
 
 if TYPE_CHECKING:
     import httpx2
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class _Group:
     """A group of a client's methods."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
 
@@ -34,9 +34,9 @@ class _does(Generic[P, T]):
     def __init__(self, describe: Callable[P, Script[T]]) -> None:
         self._describe = describe
 
-    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def does(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await group._client.perform(self._describe(*args, **kwargs))
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, T]:
+        def does(*args: P.args, **kwargs: P.kwargs) -> T:
+            return group._client.perform(self._describe(*args, **kwargs))
 
         return update_wrapper(does, self._describe)
 
@@ -47,22 +47,21 @@ class _gives(Generic[P, T]):
     def __init__(self, describe: Callable[P, Feed[T]]) -> None:
         self._describe = describe
 
-    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, AsyncItems[T]]:
-        def gives(*args: P.args, **kwargs: P.kwargs) -> AsyncItems[T]:
-            return AsyncItems(group._client, self._describe(*args, **kwargs))
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Items[T]]:
+        def gives(*args: P.args, **kwargs: P.kwargs) -> Items[T]:
+            return Items(group._client, self._describe(*args, **kwargs))
 
         return update_wrapper(gives, self._describe)
 
 
-class AsyncClient(_Group):
-    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for asyncio. `Client` is the same for threads.
+class Client(_Group):
+    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
 
     `key` (default: HAI_FLOW_KEY) identifies the caller: an API key, or another token that the server takes. If it is a
     function, it is called before each request, so that it can renew a token that expires. `act_as`: speak as somebody
     else (`user:ann,role:controller`), which only a development server without identity believes. `headers` go with
     every request. `http`: a client of your own, for certificates, proxies or an application in this process; it is not
-    closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
-    iterated over with `async for`.
+    closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
     """
 
     def __init__(
@@ -73,162 +72,158 @@ class AsyncClient(_Group):
         key: Credential | None = None,
         headers: Mapping[str, str] | None = None,
         patience: Patience | None = None,
-        http: httpx2.AsyncClient | None = None,
+        http: httpx2.Client | None = None,
     ) -> None:
         super().__init__(self)
         self.link = Link.to(url, act_as=act_as, key=key, headers=headers, patience=patience)
         self._given = http
-        self.workflows = AsyncWorkflows(self)
-        self.runs = AsyncRuns(self)
-        self.pendings = AsyncPendings(self)
-        self.inbox = AsyncInbox(self)
-        self.threads = AsyncThreads(self)
-        self.feedback = AsyncFeedback(self)
-        self.audit = AsyncAudit(self)
-        self.workers = AsyncWorkers(self)
-        self.keys = AsyncKeys(self)
-        self.tenants = AsyncTenants(self)
-        self.tokens = AsyncTokens(self)
-        self.tickets = AsyncTickets(self)
-        self.session = AsyncSession(self)
-        self.files = AsyncFiles(self)
-        self.events = AsyncEvents(self)
-        self.schedules = AsyncSchedules(self)
+        self.workflows = Workflows(self)
+        self.runs = Runs(self)
+        self.pendings = Pendings(self)
+        self.inbox = Inbox(self)
+        self.threads = Threads(self)
+        self.feedback = Feedback(self)
+        self.audit = Audit(self)
+        self.workers = Workers(self)
+        self.keys = Keys(self)
+        self.tenants = Tenants(self)
+        self.tokens = Tokens(self)
+        self.tickets = Tickets(self)
+        self.session = Session(self)
+        self.files = Files(self)
+        self.events = Events(self)
+        self.schedules = Schedules(self)
+        _ = self.http  # made before threads could make one each
 
     request = _does(o.send_request)
     items = _gives(o.list_items)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self.aclose()
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
         if self._given is None and "http" in vars(self):
-            await self.http.aclose()
+            self.http.close()
 
     @cached_property
-    def http(self) -> httpx2.AsyncClient:
+    def http(self) -> httpx2.Client:
         """The HTTP client."""
         import httpx2
 
-        return self._given or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
+        return self._given or httpx2.Client(trust_env=self.link.trusts_environment)
 
     def hands(self) -> Hands:
         """The performer of one script's effects."""
         return Hands(self)
 
-    async def perform(self, script: Script[T]) -> T:
+    def perform(self, script: Script[T]) -> T:
         """Perform a script to its end."""
         hands = self.hands()
         reply: Any = None
         try:
             while True:
-                reply = await hands.do(script.send(reply))
+                reply = hands.do(script.send(reply))
         except StopIteration as end:
             return end.value
         finally:
-            await hands.aclose()
+            hands.close()
 
 
 class Hands:
     """Performs the effects of one script, and holds the stream that it has opened."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._response: httpx2.Response | None = None
-        self._chunks: AsyncGenerator[bytes] | None = None
+        self._chunks: Iterator[bytes] | None = None
 
-    async def do(self, effect: Effect) -> Any:
+    def do(self, effect: Effect) -> Any:
         match effect:
             case Request():
-                return await self._send(await self._signed(effect))
+                return self._send(self._signed(effect))
             case Read():
-                return await self._read()
+                return self._read()
             case Backoff():
-                await self.aclose()
-                return await asyncio.sleep(self._client.link.patience.pause(effect))
+                self.close()
+                return time.sleep(self._client.link.patience.pause(effect))
             case Now():
                 return time.monotonic()
             case NewKey():
                 return str(uuid.uuid4())
 
-    async def _signed(self, request: Request) -> Request:
+    def _signed(self, request: Request) -> Request:
         if self._client.link.ask is None:
             return request
         credential = self._client.link.ask()
-        key = await credential if inspect.isawaitable(credential) else credential
+        key = credential
         return self._client.link.signed(request, key)
 
-    async def _send(self, request: Request) -> Answer | Lost:
-        await self.aclose()
+    def _send(self, request: Request) -> Answer | Lost:
+        self.close()
         http, link = self._client.http, self._client.link
         try:
-            response = await http.send(http.build_request(**link.prepared(request)), stream=True)
+            response = http.send(http.build_request(**link.prepared(request)), stream=True)
             self._response = response
             if request.streams and response.is_success:
-                self._chunks = response.aiter_bytes()
+                self._chunks = response.iter_bytes()
                 return answer(response)
-            return answer(response, await response.aread())
+            return answer(response, response.read())
         except faults() as error:
             return link.lost(error)
 
-    async def _read(self) -> bytes | Lost:
+    def _read(self) -> bytes | Lost:
         try:
             assert self._chunks is not None, "a stream was opened"
-            return await anext(self._chunks, b"")
+            return next(self._chunks, b"")
         except faults() as error:
             return self._client.link.lost(error)
 
-    async def aclose(self) -> None:
-        if self._chunks is not None:
-            await self._chunks.aclose()  # left to the garbage, it would end in a loop that may be gone
-            self._chunks = None
+    def close(self) -> None:
+        self._chunks = None
         if self._response is not None:
-            await self._response.aclose()
+            self._response.close()
             self._response = None
 
 
-class AsyncItems(AsyncIterator[T]):
-    """Items as they come. Closed at its end, by `aclose`, or by leaving its `async with`."""
+class Items(Iterator[T]):
+    """Items as they come. Closed at its end, by `close`, or by leaving its `with`."""
 
-    def __init__(self, client: AsyncClient, feed: Feed[T]) -> None:
+    def __init__(self, client: Client, feed: Feed[T]) -> None:
         self._hands = client.hands()
         self._feed = feed
 
-    async def __anext__(self) -> T:
+    def __next__(self) -> T:
         reply: Any = None
         try:
             while True:
                 effect = self._feed.send(reply)
                 if isinstance(effect, Give):
                     return effect.item
-                reply = await self._hands.do(effect)
-        except StopIteration:
-            await self.aclose()
-            raise StopAsyncIteration from None
+                reply = self._hands.do(effect)
         except BaseException:
-            await self.aclose()
+            self.close()
             raise
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self.aclose()
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close the connection. The run goes on; follow it again from the last event's `seq`."""
         self._feed.close()
-        await self._hands.aclose()
+        self._hands.close()
 
 
 # --- the surface --------------------------------------------------------------------------------------------------
 
 
-class AsyncWorkflows(_Group):
+class Workflows(_Group):
     publish = _does(o.publish_workflow)
     validate = _does(o.validate_workflow)
     format = _does(o.format_workflow)
@@ -245,7 +240,7 @@ class AsyncWorkflows(_Group):
     unretire = _does(o.unretire_workflow)
 
 
-class AsyncRuns(_Group):
+class Runs(_Group):
     start = _does(o.start_run)
     get = _does(o.get_run)
     list = _gives(o.list_runs)
@@ -272,7 +267,7 @@ class AsyncRuns(_Group):
     signal = _does(o.signal_run)
 
 
-class AsyncPendings(_Group):
+class Pendings(_Group):
     list = _gives(o.list_pendings)
     get = _does(o.get_pending)
     decide = _does(o.decide_pending)
@@ -285,7 +280,7 @@ class AsyncPendings(_Group):
     history = _gives(o.pending_history)
 
 
-class AsyncInbox(_Group):
+class Inbox(_Group):
     """The questions that ask you, and your decisions."""
 
     list = _gives(o.list_inbox)
@@ -301,7 +296,7 @@ class AsyncInbox(_Group):
     end_delegation = _does(o.end_delegation)
 
 
-class AsyncThreads(_Group):
+class Threads(_Group):
     list = _gives(o.list_threads)
     get = _does(o.get_thread)
     messages = _gives(o.list_messages)
@@ -309,14 +304,14 @@ class AsyncThreads(_Group):
     withdraw = _does(o.withdraw_queued)
 
 
-class AsyncFeedback(_Group):
+class Feedback(_Group):
     list = _gives(o.list_feedback)
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
 
 
-class AsyncAudit(_Group):
+class Audit(_Group):
     """The recorded acts of people and credentials, for auditors."""
 
     list = _gives(o.list_audit)
@@ -324,13 +319,13 @@ class AsyncAudit(_Group):
     anchor = _does(o.get_audit_anchor)
 
 
-class AsyncWorkers(_Group):
+class Workers(_Group):
     """The processes that perform runs, for operators."""
 
     list = _does(o.list_workers)
 
 
-class AsyncKeys(_Group):
+class Keys(_Group):
     """API keys, for admins."""
 
     create = _does(o.create_key)
@@ -338,7 +333,7 @@ class AsyncKeys(_Group):
     revoke = _does(o.revoke_key)
 
 
-class AsyncTenants(_Group):
+class Tenants(_Group):
     """Tenants and their limits, for admins."""
 
     list = _gives(o.list_tenants)
@@ -347,36 +342,36 @@ class AsyncTenants(_Group):
     place = _does(o.place_tenant)
 
 
-class AsyncTokens(_Group):
+class Tokens(_Group):
     """Tokens that a backend gives to its pages."""
 
     create = _does(o.create_token)
 
 
-class AsyncTickets(_Group):
+class Tickets(_Group):
     """Tickets for streams of clients that can't send a header."""
 
     create = _does(o.create_ticket)
 
 
-class AsyncSession(_Group):
+class Session(_Group):
     """Your identity and rights here."""
 
     get = _does(o.get_session)
 
 
-class AsyncFiles(_Group):
+class Files(_Group):
     """Files that input, answers and messages refer to."""
 
     put = _does(o.put_file)
     get = _does(o.get_file)
 
 
-class AsyncEvents(_Group):
+class Events(_Group):
     send = _does(o.send_event)
 
 
-class AsyncSchedules(_Group):
+class Schedules(_Group):
     list = _gives(o.list_schedules)
     get = _does(o.get_schedule)
     fires = _does(o.get_fires)
