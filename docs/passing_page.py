@@ -26,7 +26,8 @@ that was answered with no. One rule bounds all of them (`engine/pendings/passing
   the approval goes on neither by a retry nor by a skip (409 `retry_approved`). An answer to an `ask` is kept for
   another input, state or version by a person that its rules let answer.
 * A step whose output decides whether people are asked, or whom (it is read by an `if` around the question, by
-  `approval.when`, or by what leads there), is not skipped by the requester or who is behind the run.
+  `approval.when`, by the `with` of a call whose `when` or `from` reads `args`, by that of a run below in which it
+  decides, or by what leads there), is not skipped by the requester or who is behind the run.
 * The input and the variables on which that depends are not edited in a fork by the requester or who is behind the run:
   they start another run, or somebody else edits.
 * A version that asks fewer people, or by other rules, is not moved or forked to by the requester or who is behind the

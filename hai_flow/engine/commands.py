@@ -216,7 +216,9 @@ class Fork(Command, frozen=True):
     `undone` are the steps that the other run has undone since. `edits` are changes to the input and the state.
     `rejected`: the questions of that run, and of those that are forks of each other with it, that were answered with no
     since, by their paths. `acted`: the steps behind that moment that have begun to change the world, in that run or, on
-    an approval which the two share, in a relative. `key` is the concurrency key that the run needs, as in `Start`."""
+    an approval which the two share, in a relative. `below`: the steps that wait for a run in which what it is given
+    decides whether people are asked, or whom; None: any of them may. `key` is the concurrency key that the run needs,
+    as in `Start`."""
 
     run_id: UUID
     of: UUID
@@ -228,6 +230,7 @@ class Fork(Command, frozen=True):
     edits: Edits | None = None
     rejected: tuple[tuple[str, PendingState], ...] = ()
     acted: tuple[str, ...] = ()
+    below: tuple[str, ...] | None = None
 
 
 class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -400,7 +403,7 @@ class RetryChild(Command, frozen=True):
 class Skip(Command, frozen=True):
     """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` takes the place
     of its output. `who`, `again` and `acted` as in `Retry`. `asks_below`: the runs that the step would wait for may ask
-    people."""
+    people. `below` as in `Fork`."""
 
     by: str
     path: str
@@ -410,6 +413,7 @@ class Skip(Command, frozen=True):
     again: bool = False
     asks_below: bool = True
     acted: tuple[str, ...] = ()
+    below: tuple[str, ...] | None = None
 
 
 class Jump(Command, frozen=True):

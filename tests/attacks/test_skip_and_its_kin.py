@@ -397,6 +397,41 @@ def test_a_run_that_failed_behind_an_approval_does_not_go_on_when_a_relative_has
     assert not _begun(api, other, "pay")
 
 
+_BY_N: Final = 'with: {n: "${{ input.n }}"}'
+_WHEN: Final = 'approval: {from: [role:lead], when: "args.n > 5"}'
+BELOW: Final = {
+    "k_pays": f"  - {{id: more, {_MORE}}}\n  - {{id: pay, call: fx.note, {_BY_N}, {_WHEN}}}\n",
+    "k_lets": f"  - {{id: more, {_MORE}}}\n  - let: {{x: '${{{{ input.n }}}}'}}\n"
+    f"  - {{id: pay, call: fx.note, with: {{n: '${{{{ x }}}}'}}, {_WHEN}}}\n",
+    "k_pays_now": f"  - {{id: pay, call: fx.note, {_BY_N}, {_WHEN}}}\n",
+    "k_pays_below": f"  - {{id: more, {_MORE}}}\n  - {{id: below, run: k_pays_now, {_BY_N}}}\n",
+    "k_asks_nobody": "  - {id: pay, say: Paid.}\n",
+    "k_nobody_below": f"  - {{id: more, {_MORE}}}\n  - {{id: below, run: k_asks_nobody, {_BY_N}}}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "decides"), [("k_pays", True), ("k_lets", True), ("k_pays_below", True), ("k_nobody_below", False)]
+)
+def test_who_is_behind_a_run_edits_no_argument_that_decides_whether_people_are_asked(
+    api: httpx2.Client, workflow: str, decides: bool
+) -> None:
+    head = "hai: flow/v1\nname: {}\nversion: 1\n"
+    head += "input: {{type: object, properties: {{n: {{type: integer, default: 9}}}}}}\n"
+    for name, steps in BELOW.items():
+        answer = api.post("/v1/workflows", content=f"{head.format(name)}{_TOOLS}steps:\n{steps}", headers=YAML)
+        assert answer.status_code in (200, 201), answer.text
+    it = Payment(api, workflow)
+    wait_for(lambda: _is(api, it.run["id"], "waiting"))
+    body = {"at": _waits(api, it.run["id"]), "input": {"n": 0}}
+    if not decides:
+        assert it.post("fork", it.mine, **body).status_code == 201
+        return
+    for dry_run in (True, False):
+        assert "somebody else must edit" in refused(it.post("fork", it.mine, **body, dry_run=dry_run), "fork.forbidden")
+    assert it.post("fork", OPERATOR, **body).status_code == 201
+
+
 RISKY: Final = f"""hai: flow/v1
 name: k_risky
 version: 1

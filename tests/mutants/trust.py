@@ -157,6 +157,11 @@ guarding.bug(
     "a step that is read by way of another decides nothing",
     ("                read += [part for", "                _ = [part for"),
 )
+guarding.bug("the arguments of a call decide nothing", ("    elif reads_its_arguments(question):", "    elif False:"))
+guarding.bug(
+    "what a run below is given decides nothing",
+    ("if below is None or question.path in below else []", "if False else []"),
+)
 guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if False:"))
 guarding.bug(
     "a run below asks nobody", ("DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:")

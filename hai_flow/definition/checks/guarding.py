@@ -7,9 +7,9 @@ it in the one that it stands in front of in the other. See `engine/pendings/pass
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as Names
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.checks.asking import Asks, asks, policy_of
 from hai_flow.definition.diff import written
@@ -17,6 +17,7 @@ from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.paths import is_inside, renamed
 from hai_flow.definition.plan import (
+    Agent,
     Call,
     ForEach,
     FrontendTool,
@@ -66,22 +67,36 @@ def _way_of(step: Step) -> Json:
             return None
 
 
-def question_behind(plan: Plan, path: str) -> str | None:
+Below: TypeAlias = Collection[str] | None
+"""The paths of the runs below in which what they are given decides whether people are asked, or whom. None: all."""
+
+
+def question_behind(plan: Plan, path: str, below: Below = None) -> str | None:
     """A question to others than the requester of which the step at `path`, or one inside it, decides whether it is
     asked, or of whom: its result is read by what guards the question, by `approval.when` or the rules of who decides,
-    or by a step whose result is read there. None: there is none. A run below counts as a question."""
+    or by a step whose result is read there; by the `with` of a call whose conditions read its arguments, and by that of
+    a run `below`. None: there is none. A run below counts as a question."""
     for question in _questions(plan):
-        if any(each == path or is_inside(each, path) for each in _sources(plan, question)[0]):
+        if any(each == path or is_inside(each, path) for each in _sources(plan, question, below)[0]):
             return question.path
     return None
 
 
-def questions_that_read(plan: Plan, roots: Names[str]) -> Iterator[str]:
+def questions_that_read(plan: Plan, roots: Names[str], below: Below = None) -> Iterator[str]:
     """The questions, as in `question_behind`, of which one of these names of expressions (`input`, `state`) decides
     whether they are asked, or of whom, in whatever way its value comes there."""
     for question in _questions(plan):
-        if not roots.isdisjoint(_sources(plan, question)[1]):
+        if not roots.isdisjoint(_sources(plan, question, below)[1]):
             yield question.path
+
+
+def reads_its_arguments(question: Step) -> bool:
+    """Whether what decides that the call asks people, or whom, reads the arguments of the call."""
+    return "args" in _names(_rules(question))[1]
+
+
+def _rules(question: Step) -> list[Any]:
+    return [question.approval and question.approval.when, policy_of(question)]
 
 
 def _questions(plan: Plan) -> Iterator[Step]:
@@ -94,10 +109,14 @@ def _questions(plan: Plan) -> Iterator[Step]:
 _BUILT_IN: Final = frozenset({"steps", "input", "run", "event", "secrets", "args", "decision", "requester"})
 
 
-def _sources(plan: Plan, question: Step) -> tuple[set[str], set[str]]:
+def _sources(plan: Plan, question: Step, below: Below) -> tuple[set[str], set[str]]:
     """The paths of all steps whose results lead to whether the question is asked, and the other names that are read on
     the way."""
-    read: list[Any] = [question.approval and question.approval.when, policy_of(question)]
+    read = _rules(question)
+    if isinstance(question.verb, Run):
+        read += [question.verb.arguments] if below is None or question.path in below else []
+    elif reads_its_arguments(question):  # of an agent's call the model gives them, by what the agent is told
+        read += [each.verb for each in _around(plan, question) if each is question or isinstance(each.verb, Agent)]
     for each in _around(plan, question):
         read += [each.condition, each.verb if isinstance(each.verb, (Switch, ForEach, Repeat)) else None]
     sources: set[str] = set()

@@ -27,7 +27,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
-from hai_flow.definition.checks.guarding import guards_of, performed_without, question_behind, questions_that_read
+from hai_flow.definition.checks.guarding import (
+    guards_of,
+    performed_without,
+    question_behind,
+    questions_that_read,
+    reads_its_arguments,
+)
 from hai_flow.definition.diff import written
 from hai_flow.definition.paths import is_inside, plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
@@ -51,7 +57,7 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
     """Raises `Rejected` unless the caller may skip the step: 403 where that would pass a question which others decide,
     409 where they have said no."""
     who = c.caller(command)
-    _demand_no_say_in_what_is_asked(draft, step, who)
+    _demand_no_say_in_what_is_asked(draft, step, who, command.below)
     if isinstance(step.verb, (Run, *BLOCKS)):
         _demand_nothing_asked_inside(draft, step, command)
     pending = _last_of(draft.state, step.path)
@@ -73,12 +79,12 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
     raise Rejected(403, "skip.forbidden", detail)
 
 
-def _demand_no_say_in_what_is_asked(draft: Draft, step: Step, who: c.Principal) -> None:
+def _demand_no_say_in_what_is_asked(draft: Draft, step: Step, who: c.Principal, below: tuple[str, ...] | None) -> None:
     """Raises `Rejected` 403 where the result of the step decides whether people are asked, or whom, and the caller is
     the requester or behind the run. A step that asks people has rules of its own."""
     if asks(step) is not Asks.NOBODY or not _is_of_the_request(who, world_of(draft.plan, draft.state)):
         return
-    question = question_behind(draft.plan, plan_path(step.path))
+    question = question_behind(draft.plan, plan_path(step.path), below)
     if question is not None:
         detail = (
             f"what {step.path} gives decides whether people are asked at {question}, and {who.id} is behind this run"
@@ -132,14 +138,17 @@ def demand_fork(
     edited: bool = False,
     values: frozenset[str] = frozenset(),
     to: Plan | None = None,
+    below: tuple[str, ...] | None = None,
 ) -> None:
     """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, keep an
     answer to another input (`edited`), or begin with other `values` (of `input`, `state`) that decide whether people
-    are asked, and the caller may not. `plan` is that of the run, `to` that of the fork if it is another."""
+    are asked, and the caller may not. `plan` is that of the run, `to` that of the fork if it is another; `below` as in
+    `Fork`."""
     world = world_of(plan, there)
     if values and _is_of_the_request(who, world):
-        for each in (plan, to or plan):
-            _demand_no_value_in_what_is_asked(each, there, who, values)
+        _demand_no_value_in_what_is_asked(plan, there, who, values, below)
+        if to is not None and to is not plan:
+            _demand_no_value_in_what_is_asked(to, there, who, values, None)
     for pending in there.questions.values() if edited else ():
         if pending.opened.kind == "ask" and _has_let_through(pending) and not _is_for_requester_alone(pending):
             fault = ineligible(pending, who, world)
@@ -154,9 +163,11 @@ def demand_fork(
             _demand_anew(path, pending, who, world, "fork.forbidden", "go on in front of it")
 
 
-def _demand_no_value_in_what_is_asked(plan: Plan, there: RunState, who: c.Principal, values: frozenset[str]) -> None:
+def _demand_no_value_in_what_is_asked(
+    plan: Plan, there: RunState, who: c.Principal, values: frozenset[str], below: tuple[str, ...] | None
+) -> None:
     """Raises `Rejected` 403 where a question that is yet to come depends on one of these values."""
-    for question in questions_that_read(plan, values):
+    for question in questions_that_read(plan, values, below):
         if not _is_past(there, question):
             detail = (
                 f"the {' and the '.join(sorted(values))} of the run decide whether people are asked at {question}, and "
@@ -264,8 +275,8 @@ def _waits_below(step: Step) -> bool:
 
 def _way_of_asking(plan: Plan, step: Step) -> object:
     when = None if step.approval is None else step.approval.when
-    below = (step.verb.workflow, step.verb.version, step.verb.detach) if isinstance(step.verb, Run) else None
-    return asks(step), written(policy_of(step)), written(when), below, guards_of(plan, step)
+    arguments = written(step.verb) if isinstance(step.verb, Run) or reads_its_arguments(step) else None
+    return asks(step), written(policy_of(step)), written(when), arguments, guards_of(plan, step)
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
         edited=edits is not None,
         values=_edited_values(draft.plan, draft.state, edits),
         to=draft.plan,
+        below=command.below,
     )
     if edits is not None and edits.was is not None:
         less = migrate.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.definition.checks import asking
+from hai_flow.definition.checks.guarding import questions_that_read
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
@@ -355,6 +356,31 @@ class Catalog:
                 return True
             waiting.extend(asking.runs_inside(child, ""))
         return False
+
+    async def asking_by_input(self, tenant: UUID, plan: Plan, state: RunState) -> tuple[str, ...]:
+        """The steps of the run's plan that wait for a run in which, or below which, what it is given decides whether
+        people are asked, or whom, in the versions that the run has pinned. A version that can't be read here counts as
+        one in which it does."""
+        return tuple(sorted(await self._asking_by_input(tenant, plan, state, frozenset())))
+
+    async def _asking_by_input(self, tenant: UUID, plan: Plan, state: RunState, above: frozenset[str]) -> set[str]:
+        found = set[str]()
+        for step in plan.steps.values():
+            if not isinstance(step.verb, Run) or step.verb.detach:
+                continue
+            pin = state.pins.get(reference_of(step.verb))
+            if pin is not None and pin.sha256 in above:
+                continue  # it runs itself: what it asks is found where it was looked at first
+            try:
+                child = None if pin is None else await self.plan(tenant, bytes.fromhex(pin.sha256))
+            except (Rejected, Unreadable):
+                child = None
+            if child is not None and pin is not None:
+                below = await self._asking_by_input(tenant, child, state, above | {pin.sha256})
+                if next(questions_that_read(child, {"input"}, below), None) is None:
+                    continue
+            found.add(step.path)
+        return found
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""

@@ -98,6 +98,7 @@ class Branches:
             following=moment.following,
             edits=edits,
             rejected=await self.rejected(tenant, now),
+            below=await self._catalog.asking_by_input(tenant, was, there),
             acted=await self._acted_on_approval(tenant, there, now, run_id),
         )
         return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was

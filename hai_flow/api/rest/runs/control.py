@@ -113,6 +113,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     `skip.forbidden`, 409 `skip.rejected`."""
     row = await access.run(run_id)
     state = await access.state(row.id)
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
     command = c.Skip(
         by=access.principal.id,
         who=access.principal.who,
@@ -120,6 +121,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
         output=body.output,
         reason=body.reason,
         asks_below=await access.catalog.asks_below(access.tenant, state, body.step),
+        below=await access.catalog.asking_by_input(access.tenant, plan, state),
     )
     content = ["Skip", body.step, body.output, body.reason]
     await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
