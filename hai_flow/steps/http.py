@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import math
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -225,7 +226,11 @@ class Exchange:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise unfit(f"{url!r} is no address that can be asked: {error}") from None
         except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
-            raise self._unreadable(url, str(error), self._received(response, content, url)) from None
+            data = self._received(response, content, url)
+            if isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error)):
+                message = f"{self._place(url)} broke off its answer: {error}"
+                raise StepError(message[:1000], code="http.connection", retriable=True, data=data) from None
+            raise self._unreadable(url, str(error), data) from None
         except httpx2.TransportError as error:
             message = f"{self._place(url)} can't be reached: {str(error) or type(error).__name__}"
             data = self._received(response, content, url)
@@ -321,6 +326,10 @@ class Exchange:
         """The host and path of an address, without the parts that may be secret."""
         parts = urlsplit(url)
         return f"{parts.hostname}{parts.path}"
+
+
+_BROKE_OFF: Final = re.compile(r"disconnected|closed connection|connection_?terminated|stream_?reset", re.IGNORECASE)
+"""A server that went away in the middle, in the words of the library, which has one error for all of HTTP."""
 
 
 def _text_of(content: bytes, charset: str | None) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 
@@ -100,6 +101,12 @@ def test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column(
     if mended is not None:
         (edit,) = found.fix
         assert (edit.line, edit.column, edit.end_column, edit.text) == (line, column, column + 1, mended)
+
+
+@pytest.mark.parametrize("text", ["  -\u00a0say: a\n", "  -\u3000say: a\n", "  - say:\u00a0a\n", "  - say\u00a0: a\n"])
+def test_what_follows_from_a_spoilt_key_is_no_finding_of_its_own(text: str) -> None:
+    found = check_workflow(f"hai: flow/v1\nname: x\nversion: 1\nsteps:\n{text}".encode())
+    assert [each.code for each in found] == ["yaml.unseen"]
 
 
 def test_an_escape_beyond_the_last_character_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -33,6 +34,33 @@ async def test_a_post_that_was_answered_finishes_whatever_its_body_is(body: byte
     assert (output["status"], output["json"]) == (201, value)
     assert output["text"] == "" or "\x00" not in output["text"]
     assert not output["text"].startswith("\ufeff")
+
+
+async def test_a_server_of_http_1_0_without_a_length_is_read() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.0 201 Created\r\nContent-Type: application/json\r\n\r\n{"id": 1234567890123456789}')
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        output = await perform({"post": f"http://127.0.0.1:{port}/", "body": {}})
+    assert (output["status"], output["json"]) == (201, {"id": "1234567890123456789"})
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\npaid"])
+async def test_a_server_that_goes_away_in_the_middle_may_be_asked_again(said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        fault = await failure({"post": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "body": {}})
+    assert (fault.code, fault.retriable) == ("http.connection", True)
+    assert fault.data == ({**fault.data, "status": 201, "text": "paid"} if said else None)
 
 
 async def test_a_body_that_was_changed_has_notes_and_the_text_as_it_was() -> None:

@@ -238,3 +238,9 @@ outcomes.bug(
     ("loop.finish(draft, step, command.output, notes=command.notes)", "loop.finish(draft, step, command.output)"),
     by="tests/foreign/test_notes.py",
 )
+
+http.bug(
+    "a server that died in the middle is not asked again",
+    ("isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error))", "error is None"),
+    by=f"{_HTTP}::test_a_server_that_goes_away_in_the_middle_may_be_asked_again",
+)

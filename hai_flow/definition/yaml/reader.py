@@ -96,6 +96,7 @@ def _named(kind: NameKind) -> Callable[[str], str]:
 
 # Findings that may be caused by a line that YAML could not read.
 _CONSEQUENCES: Final = frozenset(("shape.missing_key", "step.no_verb", "step.type"))
+_OF_A_SPOILT_LINE: Final = _CONSEQUENCES | {"shape.value", "shape.unknown_key"}  # whose keys YAML reads as words
 
 
 NO_KEYS: Final[Mapping[str, Collection[str]]] = {}
@@ -119,6 +120,7 @@ class Reader:
         self.around: dict[Path, Shape] = {}  # the shapes of the steps, by their places
         self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
         self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
+        self._spoilt = {finding.line for finding in document.findings if finding.code == "yaml.unseen"}
 
     def error(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
         """An error at the value at `path`, or at its key."""
@@ -156,6 +158,8 @@ class Reader:
         if self._wrong.setdefault(place, code) != code:
             return
         if self.document.broken and (place[0] in self.document.broken or code in _CONSEQUENCES):
+            return
+        if place[0] in self._spoilt and code in _OF_A_SPOILT_LINE:
             return
         if severity == "warning":
             del self._wrong[place]
