@@ -89,6 +89,7 @@ class Telling:
         self._stream = stream
         self._piece = piece
         self._said: list[str] = []
+        self._begun = False
 
     @property
     def text(self) -> str:
@@ -98,6 +99,8 @@ class Telling:
     async def take(self, chunk: bytes, *, final: bool = False) -> None:
         """Stream the text in the next bytes of the body. Raises StepError where `piece` fails, or gives no text."""
         text = storable(self._decoder.decode(chunk, final))
+        if not self._begun and text:
+            self._begun, text = True, text.removeprefix("\ufeff")
         if self._events is None:
             await self._say(text)
             return

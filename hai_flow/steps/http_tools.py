@@ -46,6 +46,8 @@ class HttpToolRunner:
         request["headers"] = {**request["headers"], **_rendered(attempt, tool.headers)}
         request["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
         response = await Exchange(self._http, attempt).asked(request)
+        if notes := response.get("notes"):
+            stream.noted(notes)
         return response["text"] or None if response["json"] is None else response["json"]
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:

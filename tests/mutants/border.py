@@ -244,3 +244,10 @@ http.bug(
     ("isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error))", "error is None"),
     by=f"{_HTTP}::test_a_server_that_goes_away_in_the_middle_may_be_asked_again",
 )
+
+includes = Room("hai_flow/definition/yaml/include_keys.py")
+includes.bug(
+    "a document of a service that stands in the workflow itself breaks the reading of it",
+    ("each for each in named if isinstance(each, str) and", "each for each in dict.fromkeys(named) if"),
+    by="tests/steps/test_http_tools.py::test_a_document_that_can_not_be_used_is_a_finding",
+)

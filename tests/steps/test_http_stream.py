@@ -77,6 +77,12 @@ async def test_what_events_say_is_said_and_is_the_text_of_the_output() -> None:
     assert (output["status"], output["text"], output["json"]) == (200, "Oneand\ntwo", None)
 
 
+@pytest.mark.parametrize(("kind", "body"), [(EVENTS, b"data: One\n\n"), ("text/plain", b"One")])
+async def test_a_byte_order_mark_is_no_part_of_what_is_said(kind: str, body: bytes) -> None:
+    async with Service(giving(b"\xef\xbb\xbf" + body, kind)) as service:
+        assert (await streamed({"get": service.url()}, Said()))["text"] == "One"
+
+
 async def test_a_piece_says_what_of_an_event_is_said() -> None:
     lines = [b'data: {"t": "Hel"}', b'data: {"t": "lo"}', b'data: {"usage": 3}', b"data: [DONE]"]
     async with Service(giving(b"\n\n".join([*lines, b""]))) as service:

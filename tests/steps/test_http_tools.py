@@ -128,6 +128,8 @@ async def service() -> AsyncIterator[Service]:
             return Reply(status=204)
         if request.target.startswith("/v1/orders/text"):
             return Reply(body=b"plain words", type="text/plain")
+        if request.target.startswith("/v1/orders/odd"):
+            return Reply(body=b'{"id": 1234567890123456789, "n": NaN}')
         if request.target.startswith("/v1/orders/away"):
             return Reply(status=302, headers=(("location", "http://10.0.0.1/metadata"),))
         return Reply(status=404 if "none" in request.target else 200, body=json.dumps(ORDER).encode())
@@ -145,6 +147,7 @@ async def call(
     secrets: Secrets | None = None,
     allowed: tuple[str, ...] = ("127.0.0.1",),
     from_disk: bool = True,
+    heard: Heard | None = None,
 ) -> Any:
     tool = f"openapi: ./shop.openapi.json, base_url: '{service.url('/v1')}'"
     step = compile_workflow(together(flow("shop.deleteOrder, with: {id: x}", tool, more))).steps["s"]
@@ -158,7 +161,7 @@ async def call(
     http = HttpRunner(Guard(allowed), secrets or Secrets(), HttpConfig())
     attempt = Attempt("r", "s", 1, args, step, from_disk=from_disk, workflow="asks", evaluate=evaluate)
     try:
-        return await HttpToolRunner(http).perform(attempt, Heard())
+        return await HttpToolRunner(http).perform(attempt, heard or Heard())
     finally:
         await http.close()
 
@@ -196,6 +199,15 @@ async def test_the_output_is_the_json_of_the_answer_or_its_text_or_nothing(servi
     assert await call(service, "deleteOrder", {"id": "7"}) is None
     refused = await failure(service, "getOrder", {"id": "none"})
     assert (refused.code, refused.data["status"]) == ("http.status", 404)
+
+
+async def test_what_became_of_an_odd_answer_is_noted(service: Service) -> None:
+    heard = Heard()
+    assert await call(service, "getOrder", {"id": "odd"}, heard=heard) == {"id": "1234567890123456789", "n": "NaN"}
+    assert [note.partition(":")[0] for note in heard.notes] == ["/id", "/n"]
+    plain = Heard()
+    await call(service, "getOrder", {"id": "7"}, heard=plain)
+    assert not hasattr(plain, "notes")
 
 
 @pytest.mark.parametrize(
@@ -340,6 +352,8 @@ def test_a_call_that_the_document_does_not_have_is_found_before_anything_runs(ca
     ("tool", "api", "words"),
     [
         ("openapi: 'https://api.shop.example/openapi.json'", API, "never fetched"),
+        ("openapi: {openapi: 3.1.0}", API, "expected the way to a file"),
+        ("openapi: [./shop.openapi.json]", API, "expected the way to a file"),
         ("openapi: ./shop.openapi.json", {"swagger": "2.0"}, "expected `openapi: 3...`"),
         ("openapi: ./shop.openapi.json", [1], "expected a document of OpenAPI"),
         ("openapi: ./shop.openapi.json", API | {"servers": [{"url": "/v1"}]}, "add `base_url`"),

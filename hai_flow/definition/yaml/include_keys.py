@@ -75,8 +75,8 @@ def described_by(value: Json) -> list[str]:
     services = (
         [tool.get("http") for tool in tools.values() if isinstance(tool, Mapping)] if isinstance(tools, Mapping) else []
     )
-    named = dict.fromkeys(service.get("openapi") for service in services if isinstance(service, Mapping))
-    return [each for each in named if isinstance(each, str) and "://" not in each][:SERVICES_MAX]
+    named = [service.get("openapi") for service in services if isinstance(service, Mapping)]
+    return list(dict.fromkeys(each for each in named if isinstance(each, str) and "://" not in each))[:SERVICES_MAX]
 
 
 def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
