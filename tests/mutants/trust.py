@@ -117,6 +117,9 @@ links = Room("hai_flow/api/rest/people/links.py", _LINKS)
 links.bug("who was taken out of the file decides by a link", ("        if person is None:", "        if False:"))
 links.bug("a link lends a role that its person has lost", ("roles.intersection(person.roles)", "roles"))
 
+roles = Room("hai_flow/store/postgres/database_roles.py", "tests/store/test_rights_of_keys.py")
+roles.bug("the engine gives keys other roles", ('(("keys", "UPDATE"), ("keys", "DELETE"))', "()"))
+
 _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 
 of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
@@ -184,6 +187,7 @@ ROOMS: Final = (
     delegates,
     of_routes,
     links,
+    roles,
     of_issuers,
     times,
     what_is_asked,

@@ -39,10 +39,11 @@ OF_TENANTS: Final[Mapping[str, str]] = {
             "runs", "log", "commands", "pendings", "votes", "delegations", "inbox", "notifications", "links", "outbox",
             "turns", "messages", "snapshots", "slots", "slot_waiters", "schedules", "fires", "event_triggers",
             "signals", "subscriptions", "callbacks", "feedback", "workflows", "blobs", "files", "uploads", "file_uses",
-            "file_leftovers", "tool_pins", "keys", "tickets", "sessions", "queued_messages", "relays",
+            "file_leftovers", "tool_pins", "tickets", "sessions", "queued_messages", "relays",
         ),
         _ALL,
     ),
+    "keys": "SELECT, INSERT, UPDATE (revoked_at), UPDATE (used_at)",  # to give a key other roles is for nobody
     "tenants": "SELECT, INSERT, UPDATE",
     "erased_people": "SELECT",  # to forget and to restore is for the owner
     "retired_runs": "SELECT",  # to remove runs is for the owner, too: hai-flow prune
@@ -64,6 +65,7 @@ OF_ALL: Final[Mapping[str, str]] = {
 }
 """The tables without rows of tenants: how far sweeps have come, which processes are alive, their key for hints, the era
 of the database, hashes of people that were forgotten lately, and the revision of the schema."""
+_TOO_MUCH: Final = (("keys", "UPDATE"), ("keys", "DELETE"))  # rights that earlier releases gave `hai_engine`
 _SEQUENCES: Final = ("runs_place", "signals_place")
 
 # Since PostgreSQL 16 a member need not be allowed to take the role on, and the privilege has another name.
@@ -112,13 +114,16 @@ WHERE NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname
 """
 # The rights as one list: (role, table or sequence, right). Only those that are missing are granted: a grant writes the
 # table's row in the catalog, which others that migrate write as well.
-_MISSING: Final = """
+_HELD: Final = """CASE WHEN allowed LIKE '%(%' THEN
+    has_column_privilege({role}, to_regclass(name), substring(allowed FROM '[(](.*)[)]'), split_part(allowed, ' ', 1))
+  ELSE has_table_privilege({role}, to_regclass(name), allowed) END"""
+_MISSING: Final = f"""
 SELECT role, name, string_agg(allowed, ', ') AS rights
 FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted(role, name, rights)
 CROSS JOIN LATERAL unnest(string_to_array(rights, ', ')) AS allowed
 WHERE CASE (SELECT relkind FROM pg_class WHERE oid = to_regclass(name))
   WHEN 'S' THEN has_sequence_privilege(role, to_regclass(name), allowed)
-  ELSE has_table_privilege(role, to_regclass(name), allowed) END IS FALSE
+  ELSE {_HELD.format(role="role")} END IS FALSE
 GROUP BY role, name ORDER BY role, name
 """
 
@@ -140,6 +145,9 @@ async def ensure(connection: Connection) -> None:
         return
     with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
         await connection.execute(_SCHEMA)
+        for name, right in _TOO_MUCH:
+            if await connection.fetchval("SELECT has_table_privilege($1, to_regclass($2), $3)", ENGINE, name, right):
+                await connection.execute(f"REVOKE {right} ON {name} FROM {ENGINE}")
         for row in await connection.fetch(_MISSING, *map(list, zip(*rights(), strict=True))):
             await connection.execute(f"GRANT {row['rights']} ON {row['name']} TO {row['role']}")
         for row in await connection.fetch(_UNWALLED, list(OF_TENANTS)):
@@ -165,7 +173,7 @@ _TAKE_ON: Final = f"""
 SELECT CASE WHEN {takes_on(ENGINE)} AND NOT EXISTS (
   SELECT FROM unnest($1::text[], $2::text[]) AS wanted(name, rights)
   CROSS JOIN LATERAL unnest(string_to_array(rights, ', ')) AS allowed
-  WHERE coalesce(NOT has_table_privilege('{ENGINE}', to_regclass(name), allowed), true)
+  WHERE coalesce(NOT {_HELD.format(role=f"'{ENGINE}'")}, true)
 ) THEN set_config('role', '{ENGINE}', false) END
 """
 _WORKS: Final = {**OF_TENANTS, **OF_ALL}
