@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final, Literal, TypeAlias
 
-TemplateName: TypeAlias = Literal["minimal", "approval", "form", "revise", "loop", "schedule", "agent"]
+TemplateName: TypeAlias = Literal[
+    "minimal", "approval", "form", "revise", "loop", "schedule", "agent", "event", "parallel", "undo"
+]  # fmt: skip
 TEMPLATES: Final[dict[TemplateName, str]] = {
     "minimal": "a message and an output",
     "approval": "a gate in front of a call, with a deadline",
@@ -16,6 +18,9 @@ TEMPLATES: Final[dict[TemplateName, str]] = {
     "loop": "a list, several at once, failures apart",
     "schedule": "started by the clock, retries, a fallback",
     "agent": "a model with tools, which asks before it writes",
+    "event": "wait for an event from outside, with a deadline",
+    "parallel": "two gates at once, whose first no ends both",
+    "undo": "take back what was done when a later step fails",
 }
 DEFAULT: Final[TemplateName] = "approval"
 

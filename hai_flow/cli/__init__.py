@@ -41,6 +41,7 @@ _PANELS: Final = (
             ("graph", "author.scaffold:graph"),
             ("schema", "author.scaffold:schema"),
             ("grammar", "author.scaffold:grammar"),
+            ("skill", "author.scaffold:skill"),
             ("lsp", "lsp:lsp"),
             ("mcp", "client.mcp_stdio:mcp"),
         ),

@@ -17,6 +17,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "graph": "Draw a workflow: text for Mermaid, or an SVG picture.",
     "schema": "The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`).",
     "grammar": "The whole language on one page, for language models.",
+    "skill": "Write the skill with which agents write workflows: a manual, the grammar, and patterns with tests.",
     "lsp": "The language server for editors, over standard input and output (docs/editors.md).",
     "mcp": "The MCP server over standard input and output, for clients that start one (docs/protocols/mcp.md).",
     "serve": "Serve the API and the console; `worker` processes over the same database perform the runs.",

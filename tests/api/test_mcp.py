@@ -536,3 +536,17 @@ def test_a_header_names_the_idempotency_key_unless_the_message_does(http: httpx2
     assert caller.call("greet", {"name": "Ann"}, headers=header)["structuredContent"] == first
     meta = {"hai-flow/idempotencyKey": unique("key")}
     assert caller.call("greet", {"name": "Ann"}, headers=header, meta=meta)["structuredContent"] != first
+
+
+def test_patterns_are_found_by_words_and_findings_are_explained(server: ServerProcess, http: httpx2.Client) -> None:
+    found = call_tool(server, "search_patterns", query="approval with a deadline").structured_content
+    assert found is not None
+    assert found["patterns"][0]["name"] == "approval"
+    passed = call_tool(
+        server, "test_workflow", source=found["patterns"][0]["workflow"], tests=found["patterns"][0]["tests"]
+    ).structured_content
+    assert passed is not None
+    assert passed["failed"] == 0
+    explained = call_tool(server, "explain_finding", code="set.unknown")
+    assert "set" in text_of(explained)
+    assert Caller(http).refusal("explain_finding", {"code": "zzz.unknown"}) == "request.invalid"

@@ -10,10 +10,14 @@ from hai_flow.api.mcp.tool import Call, Tool, text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.workflows import check_beside_loop, validate_workflow
+from hai_flow.authoring import skill
+from hai_flow.authoring.scaffold import TEMPLATES, template
 from hai_flow.errors import Rejected
 from hai_flow.testing.apart import NotPlayed, play_apart
 from hai_flow.wire.mcp import TEXT_BYTES_MAX
 
+EXPLAIN: Final = "explain_finding"
+SEARCH: Final = "search_patterns"
 VALIDATE: Final = "validate_workflow"
 TEST: Final = "test_workflow"
 _FINDINGS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "object"}}
@@ -35,6 +39,25 @@ async def _test(access: Access, base: str, given: Mapping[str, Any], call: Call)
     except NotPlayed as error:
         raise Rejected(422, "request.invalid", str(error)) from None
     return _result(played.pop("lines"), played)
+
+
+async def _explain(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    explained = skill.explain_finding(given["code"])
+    if explained is None:
+        raise Rejected(422, "request.invalid", "/code: the language has no part of this name; read the finding's text.")
+    return {**text_result("\n".join(explained["grammar"])), "structuredContent": explained}
+
+
+async def _search(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    names = skill.search_patterns(given["query"])
+    texts = [(name, template(name)) for name in names]
+    patterns = [
+        {"name": name, "description": TEMPLATES[name], "workflow": each.workflow, "tests": each.tests}
+        for name, each in texts
+    ]
+    text = "\n\n".join(f"# {each['name']}: {each['description']}\n{each['workflow']}" for each in patterns)
+    some = f"No pattern has these words; there are {', '.join(TEMPLATES)}."
+    return {**text_result(text or some), "structuredContent": {"patterns": patterns}}
 
 
 def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +98,27 @@ AUTHORING: Final[tuple[Tool, ...]] = (
                 "findings": {**_FINDINGS, "description": "of the texts; with any, nothing is played"},
                 "truncated": _CUT,
             },
+        },
+    ),
+    Tool(
+        EXPLAIN, "Explain a finding",
+        "What the grammar says about the part of the language that a finding is about, and the patterns that have it.",
+        _texts(code="the code of a finding, like `set.unknown`"), _explain, (Right.CHECK_WORKFLOWS,), reads=True,
+        output={
+            "type": "object", "required": ["code", "grammar"],
+            "properties": {
+                "code": {"type": "string"}, "subject": {"type": "string"},
+                "grammar": {"type": "array", "items": {"type": "string"}},
+                "patterns": {"type": "array", "items": {"type": "string"}, "description": "of search_patterns"},
+            },
+        },
+    ),
+    Tool(
+        SEARCH, "Search patterns", "Tested workflows to begin with, by words of what is wanted, with their tests.",
+        _texts(query="like `approval deadline` or `wait for an event`"), _search, (Right.CHECK_WORKFLOWS,), reads=True,
+        output={
+            "type": "object", "required": ["patterns"],
+            "properties": {"patterns": {"type": "array", "items": {"type": "object"}}},
         },
     ),
 )  # fmt: skip

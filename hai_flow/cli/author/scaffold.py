@@ -1,4 +1,4 @@
-"""Commands for authors while they write: `new fmt graph schema grammar`. Only `graph NAME` asks a server."""
+"""Commands for authors while they write: `new fmt graph schema grammar skill`. Only `graph NAME` asks a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def new(
 
     Templates: minimal, a message and an output; approval, a call that people approve; form, a question; revise,
     rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries; agent, a model
-    with tools.
+    with tools; event, a wait for an event; parallel, two gates at once; undo, taking back what was done.
     """
     from hai_flow.authoring import scaffold
     from hai_flow.definition.names.names import name_fault
@@ -203,3 +203,25 @@ def grammar(out: OutOption = None) -> None:
     from hai_flow.authoring.grammar import grammar as page
 
     _emit(page(), out)
+
+
+# --- skill --------------------------------------------------------------------------------------------------------
+
+
+def skill(
+    folder: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="The skill's folder, which is written anew.")
+    ],
+) -> None:
+    """Write the skill with which agents write workflows: a manual, the grammar, and patterns with tests."""
+    from hai_flow.authoring.skill import skill_files
+
+    files = skill_files()
+    if (folder / "SKILL.md").is_file():  # patterns of another release
+        for old in (folder / "patterns").glob("*.yaml"):
+            old.unlink()
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"-o: expected a new folder, or one with a skill; {folder} has other files.")
+    for path, text in files.items():
+        _write(folder / path, text)
+    say(f"{folder}: {plural(len(files), 'file')}. Agents find it where they look for skills, as .claude/skills.")
