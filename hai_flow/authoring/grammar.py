@@ -22,8 +22,8 @@ Check what you wrote with `hai-flow validate FILE`; every finding has a line, a 
 Types: lit = literal · text = string with holes `${{ cel }}` · hole = one hole, no more · any = any YAML, holes at any
 depth · cel = bare expression, no `${{ }}` · id = `[a-z][a-z0-9_]*` (of steps, branches, options, `as`, state) · name =
 as an id, with `-`: `expense-approval` (of workflows, tools, models, roles; ids have no `-`) · dur = `90s`, `1h30m`,
-`2d` · schema = JSON Schema, literal · steps = list of steps · sel = selector or list: `user:id role:name group:name
-requester anyone` · `!` = must be there · `= x` = default.
+`2d`; in a step also one hole · schema = JSON Schema, literal · steps = list of steps · sel = selector or list:
+`user:id role:name group:name requester anyone` · `!` = must be there · `= x` = default.
 """
 
 _SECOND_CASE: Final = "\n  - name: shipped in the second round"
@@ -33,10 +33,9 @@ _RULES: Final = """\
 
 | name | where |
 |---|---|
-| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text; `run.requester` who started |
-| `thread.content` | everywhere: the user's message as posted, text or parts |
+| `input` `state` `run` `thread` `now` | everywhere; `thread.message`: the user's text; `run.requester`: who started |
 | `steps.ID.output` `.status` `.error` `.approval` | after the step; not into a `for_each`, not into a sibling branch |
-| `item` (or `as`), `index` | in the loop |
+| `item` (or `as`), `index` | in the loop; `index` counts from 0 |
 | `error` | in `catch` and `on_reject`: `error.code`, `error.message` |
 | `args` | in `approval`: the arguments of the call |
 | `response` | in `http.expect`: `status headers json text url` |
@@ -54,7 +53,7 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
   both: `input.amount < 100`.
 - What may be absent must be guarded: `has(input.note) ? input.note : ""`, `steps.x.?output.?id.orValue("none")`,
   `steps.x.status == "finished" && steps.x.output.ok`. Absent may be: an optional property without default, and
-  a step that has `if`, or is inside a `switch`, a handler, a `while` loop or a `join: any`.
+  a step that has `if`, or is inside a `switch`, a handler, a `while` loop or a `join: any`. The same `if` proves it.
 - There are: `&& || ! == != < in ?:`, `size contains startsWith endsWith matches`, `has all exists exists_one filter
   map`, `int double string bool timestamp duration type`, `split join replace trim lowerAscii upperAscii substring
   format`, `math.*`, `rows.map(r, r.amount).sum()`, `rows.sort_by(r, r.name)`, `rows.group_by(r, r.team)` (a list of
@@ -76,7 +75,6 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - **A decision** has a `reason` that may be null: guard it, `if: steps.x.approval.reason != null`.
 - **An agent** asks the requester before each call of a tool with `effect: write` that has no entry in its `approvals`;
   `approvals: {mail.send: none}` asks nobody, `{mail.send: {from: role:lead}}` others. `read` tools are called at once.
-- **`reduce: append`** makes `set: {log: "x"}` add one element, not a list. **`index`** counts iterations from 0.
 - **Forms** (`ask.form`, `approve.form`) are JSON Schema with `properties`; holes only in `default enum const title
   description minimum maximum`. The answer is `steps.ID.output` of an `ask`, `steps.ID.approval.values` else.
 - **Wait until** something is so: `repeat` with `max`, `until` and a `wait` in its steps; for an event `wait_for`.
@@ -89,17 +87,18 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - Declare every tool under `tools`. `call: tool.function` with `with:`; the client's own tools are `frontend`.
 - Handle a rejection in `on_reject` and end it with `return`; otherwise it is raised as `approval.rejected`.
 - Carry values from one iteration of `repeat` to the next in `state`.
-- In a `switch`, let the steps of each case end the run with `return`, or write their results to `state`.
+- Give cases of a `switch`, and branches, a `result`; name a value that two steps need by `let`. Neither is `state`.
 
 ## Don't
 
-- No `goto`, `break`, `continue`, `else`, `depends_on`, `next`, `type: step`. Steps run in the order of the list.
+- No `goto`, `else`, `depends_on`, `next`, `type`: steps run in the order of the list. `break` and `continue` stand in
+  loops alone.
 - No holes in keys, ids, `call`, `run`, `as`, nor in `if when until while match expect` (they are expressions already).
 - No `retry` on blocks or on people, no `timeout` on people (`deadline`), no `deadline` on calls (`timeout`).
 - No `catch` without `errors` to catch a rejection: it takes everything but `approval.*` and `limit.*`. Name it.
 - No `ask approve approval wait wait_for return` inside `undo` and `finally`.
 - No secrets in prompts, state, arguments or texts.
-- No YAML tags, merge keys (`<<`) or tabs; `on_decision.approve` does not exist: write the next step.
+- No `on_decision.approve`: write the next step. No YAML tags, merge keys (`<<`) or tabs.
 """
 
 

@@ -20,6 +20,8 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.asking import doubt_queues
 from hai_flow.definition.checks.lint import lint
+from hai_flow.definition.checks.plain_secrets import check_secrets
+from hai_flow.definition.checks.unraised import check_document_catch
 from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
 from hai_flow.definition.children import Children, nobody
 from hai_flow.definition.context import Context
@@ -94,7 +96,7 @@ def read_workflow(
             doubt_plain_values(reader)
     findings = [finding for each in readers for finding in _in_order(each)]
     if any(finding.severity == "error" for finding in findings):
-        return None, findings
+        return None, [finding for finding in findings if finding.code not in _FOR_THE_END]
     assert compiled is not None, "a document without errors compiles"
     return replace(compiled, warnings=tuple(findings)), findings
 
@@ -176,12 +178,14 @@ def _plan(
     check_schema(context, fields.get("input"), ("input",))
     for name in context.declared.state:
         check_schema(context, fields["state"][name], ("state", name))
-    for each in (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_):
+    lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
+    for each in lists:
         lint(context, each)
+    check_document_catch(context, drafts.catch, drafts.steps)
+    check_secrets(reader, fields)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
     compiled = _made(source, fields, context, catch, output, default_notify, summary)
-    lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
     doubt_queues(compiled, reader)
     refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
     return compiled
@@ -229,6 +233,10 @@ def _made(
     )
 
 
+_FOR_THE_END: Final = frozenset((
+    "condition.certain", "errors.never", "escalate.same", "switch.same_case",
+))  # fmt: skip
+"""Doubts about a document that has no error: beside one they say little, and may follow from it."""
 _OF_SUMMARY: Final = frozenset(("input", "state", "run", "thread"))
 
 

@@ -37,6 +37,7 @@ _STATE_EXTRAS: Final = DOCUMENT_SHAPES["state_variable"].without("default")  # w
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _FILE: Final = re.compile(r"(?:\./)?(?P<path>[A-Za-z_]\w*(?:[./][A-Za-z_]\w*)*?)(?:\.py)?(?P<function>:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
+_TEMPERATURE_MAX: Final = 2
 _MODULES: Final = ("module", "file", "path", "script", "function", "import")  # other words for `python`
 _BUILT_IN: Final = ("azure", "dashscope", "deepseek", "llamacpp", "ollama", "openai", "vllm", "zhipu")
 _PLUGINS: Final = {"anthropic": "hai-flow-anthropic"}
@@ -324,6 +325,10 @@ class Declarations(Parts):
 
     def _params(self, fields: Mapping[str, Json], at: Path) -> dict[str, Json]:
         params = dict(fields.get("params", {}))
+        heat = fields.get("temperature")
+        if isinstance(heat, int | float) and heat > _TEMPERATURE_MAX:
+            message = f"expected a temperature of 0 to {_TEMPERATURE_MAX}, found {heat}: models refuse it; lower it"
+            self.reader.warning((*at, "temperature"), "model.temperature", message)
         for each in ("temperature", "max_tokens"):
             if each in fields and each in params:
                 message = f"`{each}` stands in `params` as well; take one of them out"

@@ -47,6 +47,8 @@ _FOREIGN: Final = re.compile(
     r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
 )
 _FOREIGN_MAX: Final = 20  # of one text; each is looked up
+_MEANT: Final = {"until": ("true", "false"), "while": ("true", "false"), "when": ("true",)}
+"""Literals that are meant: a loop that `break` leaves, a last case or a question that is always there."""
 CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
 
 
@@ -161,6 +163,8 @@ class Parts:
         codes = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
         hint = suggestion(pattern, codes)
         tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
+        if tools_may_raise and prefix in self._tools:  # the custom: a function's own codes begin with the tool
+            return
         if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
             self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
 
@@ -192,7 +196,8 @@ class Parts:
         try:
             compiled = compile_expression(source, names, condition=True)
             for doubt in compiled.doubts:
-                self._doubt(at, doubt)
+                if doubt.code != "condition.certain" or source not in _MEANT.get(str(at[-1]), ()):
+                    self._doubt(at, doubt)
             return compiled
         except Faults as faults:
             for fault in faults.faults:

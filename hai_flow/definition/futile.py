@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hai_flow.definition.checks.unraised import check_codes
 from hai_flow.definition.context import Context
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.wording import shorten, suggestion
@@ -35,9 +36,54 @@ def check_schema(context: Context, schema: Json, at: Path, depth: int = 0) -> No
         if low > high or (low == high and "exclusive" in least + most):
             message = f"no value keeps both: `{least}: {low}` is above `{most}: {high}`; change one of them"
             context.reader.warning((*at, least), "schema.bounds", message, key=True)
+    _check_keywords(context, schema, at)
     for key, each in schema.items():
         if key not in ("default", "const", "enum", "examples"):
             check_schema(context, each, (*at, key), depth + 1)
+
+
+_OF_TYPE: Final = {
+    **dict.fromkeys(("properties", "required", "additionalProperties", "minProperties", "maxProperties"), ("object",)),
+    **dict.fromkeys(("items", "minItems", "maxItems", "uniqueItems"), ("array",)),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), ("string",)),
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), ("integer", "number")
+    ),
+}
+_NUMBERS: Final = (("format", "integer"), ("format", "number"))
+_FORMATS: Final = frozenset((
+    "date", "date-time", "duration", "email", "file", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri",
+    "iri-reference", "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template",
+    "uuid",
+))  # fmt: skip
+_HINTS_OF_PAGES: Final = frozenset((
+    "binary", "byte", "color", "data-url", "double", "float", "html", "int32", "int64", "markdown", "multiline",
+    "password", "phone", "tel", "text", "textarea",
+))  # fmt: skip
+
+
+def _check_keywords(context: Context, schema: Mapping[str, Json], at: Path) -> None:
+    """Report keywords that mean nothing for the schema's type, words that stand twice, formats that are none."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        for word in schema:
+            kinds = _OF_TYPE.get(word)
+            is_told = schema[word] is True and word == "required"
+            if kinds is not None and kind not in kinds and not is_told and (word, kind) not in _NUMBERS:
+                message = (
+                    f"`{word}` means nothing for `type: {kind}`, but for `type: {kinds[0]}`; move it, or change one"
+                )
+                context.reader.warning((*at, word), "schema.other_type", message, key=True)
+    enum = schema.get("enum")
+    words = enum if isinstance(enum, list) else []
+    for index, word in enumerate(words):
+        if word in words[:index] and type(word) is not bool:
+            message = f"`{shorten(str(word))}` stands twice in the `enum`; remove one"
+            context.reader.warning((*at, "enum", index), "schema.enum_twice", message)
+    name = schema.get("format")
+    if isinstance(name, str) and name not in _FORMATS | _HINTS_OF_PAGES and (hint := suggestion(name, _FORMATS)):
+        message = f"there is no format `{name}`, so nothing is checked{hint}"
+        context.reader.warning((*at, "format"), "schema.format", message)
 
 
 def check_step(context: Context, step: StepDraft) -> None:
@@ -56,16 +102,29 @@ def check_step(context: Context, step: StepDraft) -> None:
     _too_long(context, step)
     _same_key(context, step)
     _body_of_get(context, step)
+    _no_items(context, step)
+    _set_to_itself(context, step)
+    _retry_too_late(context, step)
+    _empty_prompt(context, step)
+    _same_people(context, step)
+    check_codes(context, step)
 
 
 def _same_cases(context: Context, step: StepDraft) -> None:
     first_cases: dict[str, int] = {}
     for number, raw in enumerate(step.fields.get("switch", ())):
         when = raw.get("when") if isinstance(raw, Mapping) else None
+        when = "true" if when is True else when
         text = " ".join(when.split()) if isinstance(when, str) else None
         if text is None:
             continue
-        if text in first_cases:
+        if "true" in first_cases:
+            message = (
+                f"this case is never taken: case {first_cases['true'] + 1} is always true; write that one last, as "
+                "`default: true`"
+            )
+            context.reader.warning((*step.at, "switch", number, "when"), "switch.same_case", message)
+        elif text in first_cases:
             message = (
                 f"this case is never taken: case {first_cases[text] + 1} has the same condition; change one of them"
             )
@@ -185,3 +244,71 @@ def _body_of_get(context: Context, step: StepDraft) -> None:
         if method is not None and key in fields:
             message = f"a {method.upper()} has no `{key}` that servers read; put it into `query`, or use `post`"
             context.reader.warning((*step.at, "http", key), "http.body", message, key=True)
+
+
+def _no_items(context: Context, step: StepDraft) -> None:
+    if step.verb == "for_each" and step.params.get("items") == []:
+        message = "the list is empty, so its steps never run; give it items, or take the loop out"
+        context.reader.warning((*step.at, "for_each", "items"), "for_each.empty", message)
+
+
+def _set_to_itself(context: Context, step: StepDraft) -> None:
+    given = step.fields.get("set")
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        variable = context.declared.state.get(str(name))
+        if variable is None or variable.reduce is not None or not isinstance(value, str):
+            continue
+        if "".join(value.split()) == f"${{{{state.{name}}}}}":
+            message = f"this sets `{name}` to itself, so nothing changes; give it another value, or take it out"
+            context.reader.warning((*step.at, "set", name), "set.itself", message)
+
+
+def _retry_too_late(context: Context, step: StepDraft) -> None:
+    """A second attempt that would begin behind the timeout of a block around."""
+    retry = step.fields.get("retry")
+    every = _length(retry.get("every")) if isinstance(retry, Mapping) else None
+    for outer, text in _timeouts_around(step) if every is not None else ():
+        if (around := _length(text)) is not None and every is not None and every >= around:
+            message = (
+                f"the second attempt would begin behind the `timeout` of `{outer.id}` around it, which is {text}; "
+                "lower `every`"
+            )
+            context.reader.warning((*step.at, "retry", "every"), "timeout.shorter", message)
+            return
+
+
+def _empty_prompt(context: Context, step: StepDraft) -> None:
+    fields = step.fields.get(step.verb) if step.verb in ("llm", "agent") else None
+    if isinstance(fields, Mapping) and isinstance(fields.get("prompt"), str) and not fields["prompt"].strip():
+        message = "the prompt is empty: write what the model shall do"
+        context.reader.warning((*step.at, step.verb, "prompt"), "llm.no_prompt", message)
+
+
+_WHO: Final = ("from", "exclude", "quorum", "notify")
+
+
+def _same_people(context: Context, step: StepDraft) -> None:
+    """An escalation that asks nobody else, and otherwise is the stage before, too."""
+    for word in ("ask", "approve", "approval"):
+        fields = step.fields.get(word)
+        stages = fields.get("on_deadline") if isinstance(fields, Mapping) else None
+        if isinstance(fields, Mapping):
+            before = {key: _sorted(fields.get(key)) for key in _WHO}
+            several = isinstance(stages, list)
+            for index, stage in enumerate(stages if several else [stages]):  # type: ignore[arg-type]
+                body = stage.get("escalate") if isinstance(stage, Mapping) else None
+                if not isinstance(body, Mapping):
+                    continue
+                after = {key: _sorted(body[key]) if key in body else value for key, value in before.items()}
+                if after == before:
+                    at = (*step.at, word, "on_deadline", *((index,) if several else ()), "escalate")
+                    message = (
+                        "this asks the same people again: name others in `from`; to give them more time raise "
+                        "`deadline`, to remind them write `remind`"
+                    )
+                    context.reader.warning((*at, "from") if "from" in body else at, "escalate.same", message)
+                before = after
+
+
+def _sorted(value: Json) -> Json:
+    return sorted(map(str, value)) if isinstance(value, list) else [str(value)] if value is not None else None

@@ -59,6 +59,8 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
                 trigger = _webhook(parts, body, at, names, paths)
             case _:
                 trigger = _schedule(parts, body, at, names, input)
+        if kind in ("event", "run", "webhook") and isinstance(body, Mapping):
+            _check_mapping(parts, body, at, input)
         triggers += [trigger] if trigger is not None else []
     return Starts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
 
@@ -140,6 +142,25 @@ def _secret(parts: Parts, text: str, at: Path) -> str | None:
         parts.reader.error(at, "webhook.secret", message)
         return None
     return named["name"]
+
+
+def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
+    """Report keys of a trigger's `input` that the workflow's input does not have, and those that it lacks."""
+    given = fields.get("input")
+    known = input.raw.get("properties", {}) if isinstance(input.raw, Mapping) else {}
+    if not isinstance(given, Mapping) or not isinstance(known, Mapping):
+        return
+    closed = input.raw.get("additionalProperties") is False or "additionalProperties" not in input.raw
+    for name in given:
+        if name not in known and closed and "${{" not in str(name):
+            hint = suggestion(str(name), known) or f"; it has {', '.join(known) or 'none'}"
+            message = f"the workflow's `input` has no `{name}`{hint}"
+            parts.reader.warning((*at, "input", name), "trigger.input", message, key=True)
+    for name in input.raw.get("required", ()):
+        property_ = known.get(name)
+        if name not in given and not (isinstance(property_, Mapping) and "default" in property_):
+            message = f"the workflow's `input` needs `{name}`, which this does not give: no run would begin"
+            parts.reader.warning((*at, "input"), "trigger.input", message, key=True)
 
 
 def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | None:

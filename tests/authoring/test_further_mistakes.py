@@ -1,17 +1,23 @@
-"""Sixty-one more mistakes of new authors, each found at its line, most written before the checker was read."""
+"""More mistakes of new authors, each found at its line, most written before the checker was read; and right files that
+are unusual, in which nothing is found."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from hai_flow.checking.modules import ModuleFiles
+from hai_flow.definition.checks.unused import notes_of
 from hai_flow.definition.compiler import check_workflow
 
 SOURCE: Final = Path(__file__).resolve().parent / "mistakes.txt"
+RIGHT: Final = Path(__file__).resolve().parent / "right.txt"
+UNUSED: Final = Path(__file__).resolve().parent / "unused.txt"
 HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
 
@@ -24,10 +30,10 @@ class Mistake(NamedTuple):
     lines: tuple[int, ...]
 
 
-def read_mistakes() -> list[Mistake]:
+def read_mistakes(path: Path = SOURCE) -> list[Mistake]:
     """Each begins with `== name: word`; `# HERE` marks its line, `# HERE-1` another that is right too."""
     mistakes: list[Mistake] = []
-    for part in re.split(r"^== ", SOURCE.read_text(), flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^== ", path.read_text(), flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
         name, _, word = title.rpartition(": ")
         workflow = HEAD + body
@@ -41,3 +47,38 @@ def test_a_mistake_is_found_at_its_line_in_words_that_help(mistake: Mistake) -> 
     source = mistake.workflow.encode()
     findings = check_workflow(source, "a.flow.yaml", modules=ModuleFiles(["a.flow.yaml"]).find)
     assert any(each.line in mistake.lines and mistake.word in each.message for each in findings), findings
+
+
+@pytest.mark.parametrize("mistake", read_mistakes(UNUSED), ids=lambda mistake: mistake.name)
+def test_what_nothing_uses_is_told_and_is_no_finding(mistake: Mistake) -> None:
+    source = mistake.workflow.encode()
+    assert check_workflow(source) == []
+    ((line, _, message),) = notes_of(source)
+    assert line in mistake.lines
+    assert mistake.word in message
+
+
+def test_validate_tells_what_nothing_uses(tmp_path: Path) -> None:
+    mistake = read_mistakes(UNUSED)[0]
+    (tmp_path / "a.flow.yaml").write_text(mistake.workflow)
+    command = [sys.executable, "-m", "hai_flow.cli", "validate", "a.flow.yaml"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert f"a.flow.yaml:{mistake.lines[0]}:3: {mistake.word}" in made.stdout
+    assert "no findings" in made.stdout
+
+
+def read_right_files() -> list[tuple[str, str]]:
+    """The name and the workflow of each."""
+    parts = re.split(r"^== ", RIGHT.read_text(), flags=re.MULTILINE)[1:]
+    return [(name, HEAD + body) for name, _, body in (part.partition("\n") for part in parts)]
+
+
+@pytest.mark.parametrize(("name", "workflow"), read_right_files(), ids=lambda each: each.partition("\n")[0])
+def test_nothing_is_found_in_an_unusual_file_that_is_right(name: str, workflow: str) -> None:
+    assert [str(each) for each in check_workflow(workflow.encode(), modules=ModuleFiles(["a.flow.yaml"]).find)] == []
+    assert notes_of(workflow.encode()) == []
+
+
+def test_the_samples_are_many() -> None:
+    assert len(read_mistakes()) + len(read_mistakes(UNUSED)) >= 120
+    assert len(read_right_files()) >= 40

@@ -82,7 +82,7 @@ steps:
   - if: "!steps.sure.output"
     fail: {message: "no ${{ input.order }}", code: stock.empty, data: {a: 1}}
   - set: [{op: add, path: /log/-, value: "${{ input.order }}"}]
-    if: false
+    if: input.amount < 0
 catch:
   - errors: [stock.empty]
     steps: [{say: "bad ${{ error.code }}"}]

@@ -101,3 +101,41 @@ schemas.bug(
     ("    return sha256_of_file(text) is not None", "    return True"),
     by="tests/api/test_forms_with_files.py::test_an_answer_names_an_upload_and_nothing_else",
 )
+certainty = Room("hai_flow/definition/checks/certainty.py", _MISTAKES)
+certainty.bug(
+    "two comparisons that exclude each other are taken for a condition",
+    (
+        "        return any(_hold(claim.relation, equal[0], claim.value) is False for claim in claims)",
+        "        return False",
+    ),
+    by=_MISTAKES,
+)
+certainty.bug(
+    "a comparison with what the schema excludes is taken for a condition",
+    ("            return True if least > value else False if most <= value else None", "            return None"),
+    by=_MISTAKES,
+)
+unraised = Room("hai_flow/definition/checks/unraised.py", _MISTAKES)
+unraised.bug(
+    "a rejection deep inside of a block counts as one that nobody can give",
+    ("for one in steps for each in (one, *one.inside()))]", "for one in steps for each in (one,))]"),
+    by=_MISTAKES,
+)
+plain_secrets = Room("hai_flow/definition/checks/plain_secrets.py", _MISTAKES)
+plain_secrets.bug(
+    "a token behind its scheme is taken for two words",
+    ('    bare = _SCHEME.sub("", text.strip())', "    bare = text.strip()"),
+    by=_MISTAKES,
+)
+unused = Room("hai_flow/definition/checks/unused.py", _MISTAKES)
+unused.bug(
+    "a tool that only an undo calls counts as one that nothing uses",
+    ('    return text == name or text.startswith(f"{name}.")', "    return text == name"),
+    by=_MISTAKES,
+)
+grammar = Room("hai_flow/authoring/grammar.py", "tests/authoring/test_grammar_lines.py")
+grammar.bug(
+    "the page tells to write what the checker refuses",
+    ("`break` and `continue` stand in\n  loops alone.", "`break` and `continue` stand\n  nowhere.\n- No `if`."),
+    by="tests/authoring/test_grammar_lines.py",
+)

@@ -145,6 +145,8 @@ def test_tests_are_no_workflows_for_validate(folder: Path) -> None:
     assert result.output.splitlines() == [
         "1 file: no findings.",
         "1 tool was not looked at: acme.erp (validate where it lies, or is installed)",
+        f"{folder / 'expense.flow.yaml'}:10:3: nothing sets or reads `log`: it keeps its default; take it out of "
+        "`state`, or use it",
     ]
 
 

@@ -43,19 +43,35 @@ def validate(
     findings = list(dict.fromkeys(finding for each in by_file.values() for finding in each))  # of a shared file: once
     if as_json:
         unread = [{"tool": name, "reason": reason} for name, reason in sorted(modules.unread.items())]
-        print_json({"findings": [finding.as_dict() for finding in findings], "unread": unread})
+        notes = [
+            {"file": name, "line": line, "column": column, "message": message}
+            for name, line, column, message in _unused(sources, by_file)
+        ]
+        print_json({"findings": [finding.as_dict() for finding in findings], "unread": unread, "notes": notes})
     else:
         texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
         print_findings(findings, texts, out())
         say(_summary(by_file, findings), "green" if not findings else None)
         if not any(finding.severity == "error" for finding in findings):
             _tell_unread(modules.unread)
+        for name, line, column, message in _unused(sources, by_file):
+            say(f"{name}:{line}:{column}: {message}")
         for name, line in _unlike_yaml(sources):
             say(f"{name}: editors that know only YAML can't read line {line}; `{program()} fmt` quotes it.")
         if left_out := workflows.count_unread():
             say(f"{plural(left_out, 'file')} beside these, in folders of thousands, were not looked at.")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
+
+
+def _unused(sources: Mapping[str, bytes], found: Mapping[str, list[Finding]]) -> Iterator[tuple[str, int, int, str]]:
+    """What files without errors declare and don't use: each with its file, line and column."""
+    from hai_flow.definition.checks.unused import notes_of
+
+    for name, source in sources.items():
+        if not any(finding.severity == "error" for finding in found[name]):
+            for line, column, message in notes_of(source):
+                yield name, line, column, message
 
 
 def _unlike_yaml(sources: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:

@@ -17,7 +17,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.schemas.schema_references import resolve
 
 # Codes of doubts: warnings, not errors.
-DOUBTS: Final = frozenset(("expression.unguarded",))
+DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded"))
 # Codes of doubts that new documents are refused for.
 REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
 

@@ -150,12 +150,33 @@ def _short_syntax(message: str) -> str:
     return text
 
 
+_TYPE_WORDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
+
+
+def _other_side(types: Sequence[str]) -> str:
+    """The remedy where two sides of an operator have these types."""
+    if "timestamp" in types:
+        return (
+            "; write timestamp(x) around the text" if "string" in types else "; write timestamp(...) or duration(...)"
+        )
+    if "duration" in types:
+        return '; a length is written duration("60s")'
+    if "bool" in types and "string" in types:
+        return "; write true or false, without quotes"
+    if "string" in types:
+        return "; write the number without quotes, or int(x) around the text"
+    return ""
+
+
 def _overload_message(function: str, types: str) -> str:
     operator = re.sub(r"^_(.+)_$", r"\1", function)
     operands = types.removeprefix("(").removesuffix(")")
+    for name, word in _TYPE_WORDS.items():
+        operands = operands.replace(name, word)
     operator = operator.removeprefix("@")
     if operator == "==" or operator == "!=":
-        return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal"
+        hint = _other_side(operands.split(", "))
+        return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal{hint}"
     if operator == "+" and "string" in operands:
         return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
     if "int" in operands and "double" in operands:
@@ -167,4 +188,6 @@ def _overload_message(function: str, types: str) -> str:
         other = next((each for each in operands.split(", ") if each in ("int", "double")), None)
         if "string" in operands.split(", ") and other is not None:
             hint = f"; write {other}(x) around the text"
+        elif "duration" in operands or "timestamp" in operands:
+            hint = _other_side(operands.split(", "))
     return f"`{operator}` can't be applied to ({operands}){hint}"

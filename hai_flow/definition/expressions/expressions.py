@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from hai_flow.definition.checks.certainty import Certainty, certain_condition, certain_literal
 from hai_flow.definition.checks.facts import sufficient
 from hai_flow.definition.checks.nullability import Doubts, shown_by
 from hai_flow.definition.expressions import cel
@@ -104,6 +105,9 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
             )
     except Faults as faults:
         raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
+    literal = certain_literal(scanned.tree) if condition else None
+    if literal is not None:
+        doubts = [*doubts, certain_condition(literal)]
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
     chains = scanned.found.chains
     return CompiledExpression(inner.strip(), program, chains, shifted, condition, scanned.tree, scanned.by_node)
@@ -159,7 +163,9 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fa
     ]
     faults += scanned.faults
     doubts = Doubts(source, scanned.tree, scanned.by_node, names)
+    certainty = Certainty(scanned.tree, scanned.by_node, names)
     faults += doubts.faults
+    doubts.doubts += [*certainty.faults, *certainty.doubts]
     if faults:
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))

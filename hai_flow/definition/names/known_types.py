@@ -177,6 +177,8 @@ _BARREN: Final = {
 def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
     """Why something that is no object has no property `part`, or None where it may be one."""
     types = schema.get("type")
+    if types == "null":
+        return f"`{spell(parent)}` is always null and has no `{part}`"
     kinds = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
     if not kinds or not all(kind in _BARREN for kind in kinds):
         return None

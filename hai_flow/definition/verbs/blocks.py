@@ -420,6 +420,7 @@ VERBS: Final = (
         fails="",
         example='[{say: "Hello"}]',
         compile=_try,
+        gives={"type": "null"},
         kind="block",
         lists=_group,
     ),

@@ -179,6 +179,7 @@ VERBS: Final = (
         example="{status: booked}",
         read=either(MAPPING, list_of(ANY)),
         compile=_set,
+        gives={"type": "null"},
         kind="state",
         shapes=(OPERATION,),
         aka=("assign",),

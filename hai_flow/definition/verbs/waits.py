@@ -135,6 +135,7 @@ VERBS: Final = (
         fails="",
         example="{for: 10m}",
         compile=_wait,
+        gives={"type": "null"},
         kind="time",
         shapes=(WAIT,),
         cleans=False,
