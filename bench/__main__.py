@@ -30,6 +30,7 @@ from bench import (
     neighbours,
     resume,
     stalls,
+    starts,
     streams,
     telemetry,
     throughput,
@@ -45,6 +46,7 @@ LATEST = Path(__file__).parent / "latest.json"
 KEYS = {
     "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
+    "start_in_commits": "from handing in the start of a plain run until it is committed, in raw commits; aim 1.6",
     "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
     "token_delay_in_commits": "from a piece of a streamed text to a follower that has it, in raw commits of one run",
     "chunk_rows_at_50_streams": "rows of the log for each piece, where 50 texts are streamed at once",
@@ -96,6 +98,9 @@ def main() -> None:
             ),
             "resume": _run(
                 resume.measure(database("resume"), database("resume_reference"), 50 if arguments.quick else 200)
+            ),
+            "starts": _run(
+                starts.measure(database("starts"), database("starts_reference"), 50 if arguments.quick else 200)
             ),
             "streams": _run(
                 streams.measure(database("streams"), database("streams_reference"), 1.0 if arguments.quick else 4.0)

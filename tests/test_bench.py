@@ -24,6 +24,7 @@ from bench import (
     resume,
     scale,
     stalls,
+    starts,
     streams,
     telemetry,
     throughput,
@@ -57,6 +58,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured = {"throughput": await throughput.measure(engine, reference, TINY)}
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["resume"] = await resume.measure(engine, reference, 2)
+    with postgres_server.database() as engine, postgres_server.database() as reference:
+        measured["starts"] = await starts.measure(engine, reference, 2)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["streams"] = await streams.measure(engine, reference, 0.1)
     with postgres_server.database() as dsn:

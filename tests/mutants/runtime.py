@@ -763,6 +763,17 @@ starts.bug(
     by="tests/runtime/test_triggers.py::test_who_dies_after_the_run_was_started_starts_no_second_one",
 )
 
+starts.bug(
+    "a plain start comes by everything that others need",
+    ("if branch is None and of_its_own and self._is_plain(plan):", "if False:"),
+    by="tests/runtime/test_starts.py::test_a_plain_start_passes_by_the_extras_as_a_group",
+)
+starts.bug(
+    "a run that counts with others of a key starts as if it did not",
+    ("not (runs or plan.concurrency is not None or keeps_state(plan))", "not (runs or keeps_state(plan))"),
+    by="tests/runtime/test_starts.py::test_a_start_that_needs_one_of_them_comes_by_all",
+)
+
 # --- the worker -------------------------------------------------------------------------------------------------------
 
 worker = Room("hai_flow/runtime/worker/worker.py", _WORKER)

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from hai_flow import uuids
 from hai_flow.cells import HOME, placed
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.state.shared_state import keeps_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
@@ -43,6 +44,9 @@ FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 """Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""
 FindRetirement: TypeAlias = Callable[[UUID, Plan], Awaitable[Rejected | None]]
 """Finds the refusal of a run of a plan whose version was retired; None: it is in use."""
+
+
+PLANS_MAX: Final = 1000  # of which it is known whether they are plain
 
 
 class Starts:
@@ -69,6 +73,7 @@ class Starts:
         self._tenants = tenants
         self.cell = cell
         self.begin_trace: BeginTrace = passed_on
+        self._plain: dict[bytes, bool] = {}
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
@@ -120,6 +125,12 @@ class Starts:
             if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise retired
         if isinstance(begin, c.Start) and begin.parent is None:
+            of_its_own = owners is None or begin.thread_id == str(begin.run_id)  # a thread that begins with this run
+            if branch is None and of_its_own and self._is_plain(plan):
+                begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
+                return await self._submit(
+                    tenant, begin, Birth(plan, slot=_thread_slot_of(begin)), command_id, body_sha, asked
+                )
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
             if branch is None:
@@ -160,19 +171,42 @@ class Starts:
         while True:
             async with self._slots.seated(tenant, plan, begin) as (start, seat):
                 try:
-                    return await self._committer.submit(
-                        start.run_id,
-                        tenant,
-                        start,
-                        command_id=command_id,
-                        body_sha=body_sha,
-                        birth=birth,
-                        seat=seat,
-                        asked=asked,
-                    )
+                    return await self._submit(tenant, start, birth, command_id, body_sha, asked, seat)
                 except Rejected as rejected:
                     if rejected.code != SEAT_LOST:
                         raise
+
+    async def _submit(
+        self,
+        tenant: UUID,
+        begin: Begin,
+        birth: Birth,
+        command_id: str | None,
+        body_sha: bytes,
+        asked: Asked | None,
+        seat: str | None = None,
+    ) -> Outcome:
+        return await self._committer.submit(
+            begin.run_id,
+            tenant,
+            begin,
+            command_id=command_id,
+            body_sha=body_sha,
+            birth=birth,
+            seat=seat,
+            asked=asked,
+        )
+
+    def _is_plain(self, plan: Plan) -> bool:
+        """Whether a run of the plan needs nothing but itself to begin: no slot of a concurrency key, no versions of
+        children, no state that its thread has kept. Found once for a document."""
+        plain = self._plain.get(plan.sha256)
+        if plain is None:
+            if len(self._plain) >= PLANS_MAX:
+                self._plain.clear()
+            runs = any(isinstance(step.verb, Run) for step in plan.steps.values())
+            plain = self._plain[plan.sha256] = not (runs or plan.concurrency is not None or keeps_state(plan))
+        return plain
 
     def _trace(self) -> str | None:
         place = self.begin_trace(ASKER.get())
