@@ -18,12 +18,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hai_flow.cli.errors import EPILOG, UsageError, exit_code_of, explain
+from hai_flow.cli.examples import EXAMPLES
 from hai_flow.cli.sentences import SENTENCES
 from hai_flow.errors import HaiFlowError
 
 ENTRY_POINTS: Final = "hai_flow.commands"  # a function for typer, or a Typer, each
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
+HELP: Final = "help"  # `help` and `help COMMAND`: what --help shows
 SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
@@ -74,8 +76,24 @@ def add_ons() -> dict[str, str]:
     return {each.name: each.value for each in offered(ENTRY_POINTS)}
 
 
+def _write_examples(ctx: Any, formatter: Any) -> None:
+    """The examples of the command, in front of its exit codes."""
+    from hai_flow.cli.terminal import program
+
+    words = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
+    found = EXAMPLES.get(words, ())
+    if found:
+        with formatter.section("Examples"):
+            for example in found:
+                formatter.write(f"{'':{formatter.current_indent}}{program()} {example}\n")
+
+
 class Group(TyperGroup):
     """Commands below a command, each with the whole of its sentence in the help."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_examples(ctx, formatter)
+        super().format_epilog(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -115,6 +133,11 @@ class LazyGroup(Group):
             raise typer.Exit(exit_code_of(error)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == [HELP]:
+            args = [*args[1:], "--help"]
+            if len(args) == 1:
+                typer.echo(ctx.get_help())
+                ctx.exit(0)
         word, names = args[0] if args else "", self.list_commands(ctx)
         near = difflib.get_close_matches(word, names, n=1)
         if word not in names and word not in add_ons() and near and not word.startswith("-"):
@@ -135,6 +158,10 @@ class LazyGroup(Group):
 class Command(TyperCommand):
     """A command whose texts, numbers and paths are read without pydantic, which takes longer to load than everything
     else."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_examples(ctx, formatter)
+        super().format_epilog(ctx, formatter)
 
     def get_params(self, ctx: Any) -> Any:
         return _read_here(super().get_params(ctx))

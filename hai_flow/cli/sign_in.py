@@ -30,10 +30,7 @@ def sign_in(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a link that signs a browser in to the console: once, within ten minutes.
-
-    Examples: `hai-flow sign-in user:ann`, `hai-flow sign-in user:ann --role owner`.
-    """
+    """Print a link that signs a browser in to the console: once, within ten minutes."""
     from hai_flow.api.auth.sessions import link_token
     from hai_flow.store.identity import keys as store
 

@@ -65,6 +65,7 @@ def test_who_leaves_the_page_has_decided(page: NewPage, asked: Asked, http: http
 CONFIRMED = """\
 hai: flow/v1
 name: confirmed
+version: 1
 steps:
   - approve: {from: anyone, title: "Delete them all?", confirm: true}
 """

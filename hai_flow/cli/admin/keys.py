@@ -66,8 +66,6 @@ def create(
 ) -> None:
     """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
     needs: admin, operator, decider and publisher.
-
-    Examples: `hai-flow keys create user:ann --role owner`, `hai-flow keys create service:ci --role publisher`.
     """
     from hai_flow.signs import has_invisible
     from hai_flow.store.identity import keys as store

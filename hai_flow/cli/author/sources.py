@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ SUFFIXES: Final = (".yaml", ".yml")
 WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
 TESTS: Final = tuple(f".test{suffix}" for suffix in SUFFIXES)
 STDIN: Final = "-"
+_INSTALLED: Final = ("node_modules", "site-packages", "venv")
 
 FilesArgument = Annotated[
     list[str],
@@ -33,13 +35,21 @@ def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def workflow_files(place: Path) -> list[Path]:
-    """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below. Raises UsageError."""
+    """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below, but for the folders that
+    hold what others have installed. Raises UsageError."""
     if not place.is_dir():
         return [place]
-    files = sorted(path for path in place.rglob("*") if path.name.endswith(WORKFLOWS) and path.is_file())
+    files = sorted(path for path in _below(place) if path.name.endswith(WORKFLOWS) and path.is_file())
     if not files:
         raise UsageError(f"{place}: expected workflow files (*{', *'.join(WORKFLOWS)}) in the folder, found none.")
     return files
+
+
+def _below(place: Path) -> Iterator[Path]:
+    """The files in the folder and below it, without `.venv` and other hidden folders, and `node_modules`."""
+    for folder, folders, files in os.walk(place):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _INSTALLED]
+        yield from (Path(folder, name) for name in files)
 
 
 def read(path: Path) -> bytes:

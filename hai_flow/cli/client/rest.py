@@ -33,7 +33,9 @@ _FULL_ID_CHARS: Final = 36
 
 
 def server_url(given: str | None) -> str:
-    """The server that a command means: `--server`, else HAI_FLOW_URL."""
+    """The server that a command means: `--server`, else HAI_FLOW_URL. A host without a scheme is one of HTTP."""
+    if given and "://" not in given:
+        given = f"http://{given}"
     return (given or Settings.from_environment().url).rstrip("/")
 
 

@@ -1,0 +1,75 @@
+"""What somebody types who doesn't know the commands: `help`, and examples that work."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
+from hai_flow.cli.author.sources import workflow_files
+from hai_flow.cli.client.rest import server_url
+from hai_flow.cli.examples import EXAMPLES
+
+ADD_ONS = {"conformance"}  # in a package of its own, which may not be installed
+
+
+def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Each command with its words, those of groups too."""
+    group = typer.main.get_command(app) if group is None else group
+    with group.make_context("hai-flow", [], resilient_parsing=True) as context:
+        for name in group.list_commands(context):
+            if name in ADD_ONS:
+                continue
+            command = group.get_command(context, name)
+            yield " ".join((*words, name)), command
+            if hasattr(command, "list_commands"):
+                yield from commands(command, (*words, name))
+
+
+COMMANDS = dict(commands())
+
+
+def test_every_command_has_two_examples_and_nothing_else_has() -> None:
+    assert COMMANDS.keys() == EXAMPLES.keys() - ADD_ONS
+    assert all(len(set(each)) == 2 for each in EXAMPLES.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_are_such_as_it_takes(name: str) -> None:
+    for example in EXAMPLES[name]:
+        words = shlex.split(example)
+        command, rest = COMMANDS[name], words[len(name.split()) :]
+        assert words[: len(name.split())] == name.split()
+        if hasattr(command, "list_commands") and rest:
+            inner = f"{name} {rest[0]}"
+            command, rest = COMMANDS[inner], rest[1:]
+        command.make_context(name, rest)  # raises for an option or a value that it does not take
+
+
+def test_help_shows_what_the_option_shows() -> None:
+    runner = CliRunner()
+    for words in ([], ["show"], ["keys", "create"]):
+        one, other = runner.invoke(app, ["help", *words]), runner.invoke(app, [*words, "--help"])
+        assert (one.exit_code, one.output) == (0, other.output)
+    assert "keys create user:ann --role owner" in runner.invoke(app, ["help", "keys", "create"]).output
+    assert "No such command 'nothing'" in runner.invoke(app, ["help", "nothing"]).output
+
+
+def test_a_server_without_a_scheme_is_one_of_http() -> None:
+    assert server_url("127.0.0.1:8570") == "http://127.0.0.1:8570"
+    assert server_url("https://flow.example.com/") == "https://flow.example.com"
+
+
+def test_a_folder_is_searched_without_what_others_have_installed(tmp_path: Path) -> None:
+    for folder in (".", "flows/deep", ".venv/lib/site-packages/x", "node_modules/y", "venv/z", ".git"):
+        os.makedirs(tmp_path / folder, exist_ok=True)
+        (tmp_path / folder / "a.flow.yaml").write_text("hai: flow/v1")
+    assert workflow_files(tmp_path) == sorted([tmp_path / "a.flow.yaml", tmp_path / "flows/deep/a.flow.yaml"])
+    assert workflow_files(tmp_path / ".venv" / "lib" / "site-packages" / "x"), "a folder that is named is searched"
