@@ -62,8 +62,20 @@ def stage(directory: Path) -> None:
         shutil.copy(cli.ROOT / name, pages / there)
     (pages / DECISIONS).write_text(decisions())
     for page in pages.rglob("*.md"):
-        page.write_text(_LINK.sub(lambda link, page=page: _staged(link, page, pages), page.read_text()))
+        page.write_text(
+            _unsearched(page, pages) + _LINK.sub(lambda link, page=page: _staged(link, page, pages), page.read_text())
+        )
     shutil.copy(DOCS / "site.toml", directory / "zensical.toml")
+
+
+UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
+"""In front of a page that the search leaves out."""
+
+
+def _unsearched(page: Path, pages: Path) -> str:
+    """Decisions and changes speak of everything, so their pages would stand before those that answer."""
+    name = page.relative_to(pages).as_posix()
+    return UNSEARCHED if name == "CHANGELOG.md" or name.startswith("docs/decisions/") else ""
 
 
 def decisions() -> str:
