@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients import rig
 from tests.console.browser import PHONE, Page
-from tests.console.conftest import PATIENCE, pending_of
+from tests.console.conftest import AT_ONCE, PATIENCE, pending_of
 from tests.console.test_pages_in_trouble import LOST, flow, opened, publish, typed
 from tests.console.test_sessions import signed_in
 from tests.support.identities import KEYS
@@ -48,6 +48,7 @@ def at(driver: rig.Driver, alone: ServerProcess) -> Iterator[Opened]:
 
     def new(path: str, **options: Any) -> Page:
         pages.append(Page(driver, alone.url, None, {"locale": "en-GB", **options}))
+        pages[-1].play(["addInitScript", {"content": AT_ONCE}])
         return pages[-1].goto(path)
 
     yield new
@@ -113,7 +114,7 @@ def test_a_question_of_the_page_holds_nobody_for_whom_no_answer_comes(at: Opened
         dialog.role("button", "Pause").click()
         for _ in range(2):
             shown.press("Escape")  # what was sent is not called back by that
-        assert dialog.role("button", "Not yet").play("isDisabled")
+        assert dialog.role("button", "Cancel").play("isDisabled")
         dialog.locator("[role=alert]").there()
         assert SILENT in dialog.text()
         assert shown.axe() == []
