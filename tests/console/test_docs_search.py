@@ -1,4 +1,4 @@
-"""The search of the site of the documentation, in a browser: what people type finds its answer among the first three."""
+"""The search of the documentation, in a browser: what people type finds its answer among the first three results."""
 
 from __future__ import annotations
 
