@@ -20,9 +20,9 @@ from hai_flow.cli.examples import EXAMPLES
 ADD_ONS = {"conformance"}  # in a package of its own, which may not be installed
 
 
-def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+def commands(of: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Each command with its words, those of groups too."""
-    group = typer.main.get_command(app) if group is None else group
+    group: Any = of or typer.main.get_command(app)
     with group.make_context("hai-flow", [], resilient_parsing=True) as context:
         for name in group.list_commands(context):
             if name in ADD_ONS:
