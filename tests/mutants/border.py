@@ -188,12 +188,6 @@ playing_apart.bug(
     by="tests/api/test_mcp.py::test_the_process_that_plays_tests_has_nothing_of_the_environment",
 )
 
-ROOMS: Final = (
-    foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
-    hiding, secrets,
-    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
-)  # fmt: skip
-
 connections.bug(
     "any error under the SDK's own code is a lost connection",
     ("types.CONNECTION_CLOSED and error.message == _CLOSED:", "types.CONNECTION_CLOSED:"),
@@ -251,3 +245,9 @@ includes.bug(
     ("each for each in named if isinstance(each, str) and", "each for each in dict.fromkeys(named) if"),
     by="tests/steps/test_http_tools.py::test_a_document_that_can_not_be_used_is_a_finding",
 )
+ROOMS: Final = (
+    foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
+    hiding, secrets,
+    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
+    messages, results, jobs, queues, outcomes, includes,
+)  # fmt: skip
