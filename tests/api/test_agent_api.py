@@ -7,9 +7,10 @@ import json
 
 import httpx2
 import pytest
+from jsonschema_rs import validator_for
 
 from tests.support.agent_client import AgentClient, approval, output, say
-from tests.support.hai_client import HaiClient, user
+from tests.support.hai_client import HaiClient, unique, user
 from tests.support.server import ServerProcess
 from tests.support.waiting import until
 
@@ -124,3 +125,25 @@ async def test_who_asks_for_a_whole_response_and_leaves_leaves_the_run_alone(ser
         async with http.stream("POST", "/process", json={**body, "input": [], "stream": True}) as attached:
             assert attached.status_code == 200
             assert '"in_progress"' in await anext(attached.aiter_text())
+
+
+@pytest.mark.parametrize("path", ["/process", "/workflows/{name}/process"])
+def test_openapi_says_what_the_stream_and_the_whole_response_are(
+    server: ServerProcess, http: httpx2.Client, path: str
+) -> None:
+    content = http.get("/openapi.json").json()["paths"][path]["post"]["responses"]["200"]["content"]
+    frames, whole = content["text/event-stream"]["schema"], content["application/json"]["schema"]
+    assert (frames["type"], frames["contentMediaType"]) == ("string", "text/event-stream")
+    here = path.format(name="chat")
+    body = {"input": [say("你好")], "id": unique("r"), "workflow": "chat"}
+    streamed = httpx2.post(server.url + here, json=body)
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    sent = [json.loads(line[5:]) for line in streamed.text.splitlines() if line.startswith("data:")]
+    example = content["text/event-stream"]["example"]
+    assert len(sent) > 3
+    for each in (*sent, json.loads(example.removeprefix("data: "))):
+        assert validator_for(frames["contentSchema"]).is_valid(each), each
+    assert not validator_for(frames["contentSchema"]).is_valid({"object": "event"})
+    again = {**body, "input": [say("你好")], "id": unique("r"), "stream": False}
+    last = httpx2.post(server.url + here, json=again).json()
+    assert validator_for(whole).is_valid(last), last

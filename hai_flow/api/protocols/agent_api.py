@@ -54,13 +54,34 @@ _BODY: Final[dict[str, Any]] = {
         },
     }
 }
+_OBJECT: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "AgentObject",
+    "properties": {
+        "object": {"enum": ["response", "message", "content", "custom", "raw"]},
+        "status": {"type": ["string", "null"]},
+        "id": {"type": ["string", "null"]},
+        "sequence_number": {"type": ["integer", "null"], "minimum": 0},
+    },
+}
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **documented(404, 409, 410, *WITH_BODY),
     200: {
-        "description": "the objects of one response, or the last of them",
+        "description": "with `stream: true` (the default) Server-Sent Events, with `false` the last object alone",
         "content": {
-            sse.CONTENT_TYPE: {"schema": {"type": "string"}},
-            "application/json": {"schema": {"type": "object"}},
+            sse.CONTENT_TYPE: {
+                "schema": {
+                    "type": "string",
+                    "description": "Frames `data: {...}` and an empty line, each with one AgentObject: the response as "
+                    "it is created and in progress, messages with their contents, and at the end the whole response. "
+                    "Lines that begin with a colon keep the connection open.",
+                    "contentMediaType": sse.CONTENT_TYPE,
+                    "contentSchema": {**_OBJECT, "required": ["object", "status", "sequence_number"]},
+                },
+                "example": 'data: {"object": "response", "status": "created", "id": "response_r1", '
+                '"sequence_number": 0}\n\n',
+            },
+            "application/json": {"schema": {**_OBJECT, "required": ["object", "status", "id"]}},
         },
     },
 }
