@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from hai_flow.definition.compiler import check_workflow
+from hai_flow.testing.loading import Loader
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "authoring-trial.md").read_text()
 TEXTS = sorted((ROOT / "tests" / "authoring" / "trial").glob("*.flow.yaml"))
-OUTCOMES = dict(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE))
+FIRST = PAGE[: PAGE.index("## A second trial")]
+OUTCOMES = dict(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \| [^|]+ \| ([^|]+) \|$", FIRST, re.MULTILINE))
 
 
 def test_the_table_has_every_text() -> None:
@@ -29,3 +31,23 @@ def test_a_text_is_what_the_table_says(path: Path) -> None:
         f"{errors} errors" if errors else "valid" + (f", {warnings} warning{'s' * (warnings > 1)}" if warnings else "")
     )
     assert said == OUTCOMES[path.name.removesuffix(".flow.yaml")]
+
+
+SECOND = sorted((ROOT / "tests" / "authoring" / "second_trial").glob("*.flow.yaml"))
+COUNTS = dict(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \| 0 \| (\d) of \2 \|$", PAGE, re.MULTILINE))
+
+
+def test_the_second_table_has_every_text() -> None:
+    assert sorted(COUNTS) == [path.name.removesuffix(".flow.yaml") for path in SECOND]
+    assert len(SECOND) == 12
+
+
+@pytest.mark.parametrize("path", SECOND, ids=[path.stem for path in SECOND])
+def test_a_text_of_the_second_trial_has_no_finding_and_its_tests_are_green(path: Path) -> None:
+    assert [str(finding) for finding in check_workflow(path.read_bytes())] == []
+    name = path.name.removesuffix(".flow.yaml")
+    suite = Loader().load(path.with_name(f"{name}.test.yaml"))
+    assert suite.findings == ()
+    results = [suite.run(case) for case in suite.cases]
+    assert [failure for result in results for failure in result.failures] == []
+    assert len(results) == int(COUNTS[name])

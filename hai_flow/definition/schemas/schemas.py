@@ -159,7 +159,7 @@ class JsonSchema:
 
     def _explained(self, value: Json) -> Iterator[dict[str, Any]]:
         if self.is_explainable(value):
-            yield from map(_fault, self._validator.iter_errors(value))
+            yield from (_fault(error, self.raw) for error in self._validator.iter_errors(value))
         else:
             yield from _explain_parts(self.raw, self.raw, value, ())
 
@@ -263,7 +263,7 @@ def _explain_outside(schema: Json, value: Json) -> Iterator[dict[str, Any]]:
         if schema.get("additionalProperties") is False and "patternProperties" not in schema:
             outside |= {"properties": dict.fromkeys(schema.get("properties", ()), True), "additionalProperties": False}
     empty = dict.fromkeys(value) if isinstance(value, dict) else [None] * len(value)
-    yield from map(_fault, _validator(outside).iter_errors(empty))
+    yield from (_fault(error, outside) for error in _validator(outside).iter_errors(empty))
 
 
 def _parts_of(schema: Json, value: Json) -> Iterator[tuple[str | int, Json, Json]]:
@@ -301,14 +301,29 @@ def _with_definitions(schema: Json, root: Json) -> Json:
     return {**{key: part for key, part in schema.items() if key not in definitions}, **definitions}
 
 
-def _fault(error: jsonschema_rs.ValidationError) -> dict[str, Any]:
+def _fault(error: jsonschema_rs.ValidationError, raw: Json) -> dict[str, Any]:
     kind = type(error.kind).__name__
     return {
         "path": pointer_of(*error.instance_path),
-        "message": _NO_FILE if error.kind.value == "file" and kind == "Format" else _shortened(error.message),
+        "message": _NO_FILE
+        if error.kind.value == "file" and kind == "Format"
+        else _shortened(error.message) + _meant(error, kind, raw),
         "code": code_of_kind(kind),
         "params": _params(error.kind.value),
     }
+
+
+def _meant(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
+    """Of a property that is not expected: the one that was meant, if one is near."""
+    if kind != "AdditionalProperties" or not isinstance(error.kind.value, list):
+        return ""
+    schema = raw
+    for part in list(error.schema_path)[:-1]:
+        schema = schema.get(part) if isinstance(schema, Mapping) else None
+    known = schema.get("properties") if isinstance(schema, Mapping) else None
+    names = [*known] if isinstance(known, Mapping) else []
+    hints = (suggestion(str(name), names) for name in error.kind.value[:_PARAMS_MAX])
+    return next((hint for hint in hints if hint), "")
 
 
 def code_of_kind(kind: str) -> str:
