@@ -65,10 +65,10 @@ export function Run({ id }: { id: string }) {
   const known = found.data?.seq ?? 0;
   useEffect(() => setBegun((before) => Math.max(before, known)), [known]);
   const ready = log.ready || begun > 0;
-  const snapshot = useSnapshot(id, seq, ready && seq > 0);
+  const snapshot = useSnapshot(id, seq, ready && (at !== null || seq > 0));
   useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const steps = useSteps(id, seq, ready && seq > 0 && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
+  const steps = useSteps(id, seq, ready && (at !== null || seq > 0) && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
   const run = found.data;
   const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
   const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
