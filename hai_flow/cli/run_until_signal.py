@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 
 from hai_flow.cli.errors import OK, TERMINATED
-from hai_flow.cli.terminal import note
+from hai_flow.cli.terminal import note, say
 
 
 def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) -> int:
@@ -43,6 +43,13 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
             raise
         note(f"While stopping: {error}")  # for example, the database ended first: other workers take over the runs
     return exit_code_for(received[0] if received else None, interrupted)
+
+
+def tell_stopping(seconds: float) -> None:
+    """Say how long the process may take to end. From now on a signal ends it at once, and quietly."""
+    say(f"Stopping. Running steps have up to {seconds:.0f} s; Ctrl-C again stops at once.")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

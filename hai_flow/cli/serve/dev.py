@@ -24,7 +24,7 @@ from hai_flow.cli.author.sources import SUFFIXES, TESTS
 from hai_flow.cli.database import Database, migrated, open_database
 from hai_flow.cli.errors import UsageError, explain
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
-from hai_flow.cli.run_until_signal import exit_code_for, live
+from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.backend import Backend, Local
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.processes import tell_identity
@@ -113,7 +113,7 @@ class Dev:
                 ended_by = await server.serve(
                     app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)
                 )
-            say("Stopping.")
+            tell_stopping(self._settings.shutdown_seconds)
             await self._end_greeting()
         return exit_code_for(ended_by)
 

@@ -17,7 +17,7 @@ from hai_flow import addresses
 from hai_flow.cli.database import Database, migrated, open_database
 from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
-from hai_flow.cli.run_until_signal import exit_code_for, live
+from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.runtimes import running_cells
 from hai_flow.cli.terminal import note, program, say
@@ -57,7 +57,7 @@ async def _serve(database: Database, settings: Settings) -> int:
         tell_identity(settings)
         pages = app.state.console.is_served
         ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
-        say("Stopping.")
+        tell_stopping(settings.shutdown_seconds)
     return exit_code_for(ended_by)
 
 

@@ -59,7 +59,7 @@ function Cell({ cell, samples, most, named }: CellProps) {
   const alive = cell.workers.filter((each) => each.lease > 0);
   return (
     <section className="stack">
-      {named && <h2>{p.cell(cell.name)}</h2>}
+      {named && <p className="big">{p.cell(cell.name)}</p>}
       <div role="status">
         {cell.faults.length === 0 ? (
           <p className="note good">{p.well}</p>
@@ -154,7 +154,7 @@ interface BoxProps {
 function Box({ title, value, under, lines, columns, bad = false, children }: BoxProps) {
   return (
     <div className="card box">
-      <h3>{title}</h3>
+      <h2 className="name">{title}</h2>
       <p className="big">{value}</p>
       <p className="quiet small">{under}</p>
       {lines && lines.length > 1 && (
