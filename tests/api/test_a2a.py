@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
+from hai_flow.engine.state.state import MessageState, RunState
+from hai_flow.wire.a2a import A2AEncoder
+from hai_flow.wire.dialect import Profile
 from tests.support.hai_client import unique
-from tests.support.server import ROOT, YAML, ServerProcess
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import ROOT, YAML, ServerProcess, serving
 
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 VERSION = {"A2A-Version": "1.0"}
@@ -254,3 +260,46 @@ def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client)
     assert not rpc(http, "ListTasks", {**params, "status": "TASK_STATE_WORKING"})["result"]["tasks"]
     for wrong in ({"pageSize": 1000}, {"pageSize": "x"}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"}):
         assert code(rpc(http, "ListTasks", wrong)) == -32602
+
+
+def test_the_pieces_of_a_text_are_appended_and_the_first_is_not() -> None:
+    state = RunState("run", thread_id="t", status="running")
+    encoder = A2AEncoder(Profile(dialect="a2a"), state)
+    message = MessageState(n=1, id="m", role="assistant", at=0, turn=0, path="say")
+    updates = []
+    for content in ("One ", "two"):
+        message = msgspec.structs.replace(message, content=message.content + content)
+        updates += [json.loads(frame.data)["artifactUpdate"] for frame in encoder.message_content(0, message, content)]
+    assert [each.get("append", False) for each in updates] == [False, True]
+    (last,) = encoder.message_ended(0, message)
+    assert json.loads(last.data)["artifactUpdate"]["lastChunk"]
+
+
+# --- who calls --------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_of_somebody_else_is_unknown_and_an_agent_does_not_decide(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, serving(dsn, environment=KEYS) as strict:
+        people = People(dsn)
+        publisher = people.person("user:pat", roles=["publisher"])
+        ann = people.person("user:ann", roles=["requester"])
+        bob = people.person("user:bob", roles=["requester"])
+        agent = people.person("agent:support", roles=["decider", "support", "operator"])
+        with httpx2.Client(base_url=strict.url, timeout=60, headers=VERSION) as http:
+            for name in ("refund_order", "confirm_delete"):
+                source = (FLOWS / f"{name}.flow.yaml").read_bytes()
+                assert http.post("/v1/workflows", content=source, headers={**YAML, **publisher}).status_code == 201
+            path = "/workflows/refund_order/a2a"
+            assert http.post(path, json={}).status_code == 401
+            params = message({"data": {"order": "A-1", "amount": 80}})
+            task = rpc(http, "SendMessage", params, path, **ann)["result"]["task"]
+            for method in ("GetTask", "CancelTask", "SubscribeToTask"):
+                assert code(rpc(http, method, {"id": task["id"]}, **bob)) == -32001
+            assert rpc(http, "ListTasks", {}, **bob)["result"]["tasks"] == []
+            pending = task["status"]["message"]["parts"][1]["data"]["hai.pending"][0]["id"]
+            vote = message({"data": {"hai.pending": {"id": pending, "decision": "approve"}}}, taskId=task["id"])
+            refused = rpc(http, "SendMessage", vote, **agent)
+            assert refused["error"]["data"][0]["metadata"]["code"] == "vote.agent"
+            shown = rpc(http, "GetTask", {"id": task["id"]}, **ann)["result"]
+            assert shown["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+        assert not strict.faults

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import authoring, border, cells, engine, heirs, masking, models, neighbours, runtime, store, trust
+from tests.mutants import (
+    agents,
+    authoring,
+    border,
+    cells,
+    engine,
+    heirs,
+    masking,
+    models,
+    neighbours,
+    runtime,
+    store,
+    trust,
+)
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Target, mutants_of
 
@@ -25,6 +38,7 @@ BY_HAND: Final = (
     *neighbours.ROOMS,
     *trust.ROOMS,
     *heirs.ROOMS,
+    *agents.ROOMS,
 )
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)
 

@@ -1,0 +1,89 @@
+"""Mutants of what agents call: tasks and their states over MCP and A2A, sealed states, audiences, and votes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_A2A: Final = "tests/api/test_a2a.py"
+_MCP: Final = "tests/api/test_mcp.py"
+
+tasks = Room("hai_flow/wire/a2a/__init__.py", _A2A)
+tasks.bug(
+    "what others decide asks the caller",
+    (
+        "    if shown.asks_caller:\n        return INPUT_REQUIRED",
+        "    if shown.questions:\n        return INPUT_REQUIRED",
+    ),
+    by=f"{_A2A}::test_who_may_not_decide_is_refused_and_the_question_stays_open",
+)
+tasks.bug(
+    "of two questions an answer without a name takes the first",
+    ("    if len(mine) != 1:", "    if not mine:"),
+    by=f"{_A2A}::test_of_two_questions_the_answer_names_one",
+)
+tasks.bug(
+    "files are passed over in silence",
+    ('        elif part.keys() & {"raw", "url", "file"}:', "        elif False:"),
+    by=f"{_A2A}::test_files_push_unknown_methods_and_versions_have_codes_of_their_own",
+)
+tasks.bug(
+    "the pieces of a text begin it anew",
+    ("append=len(message.content) > len(content), last=False)", "append=False, last=False)"),
+    by=f"{_A2A}::test_the_pieces_of_a_text_are_appended_and_the_first_is_not",
+)
+operations = Room("hai_flow/api/a2a/operations.py", _A2A)
+operations.bug(
+    "the agent of one workflow shows the tasks of others",
+    ("        if self._name is not None and shown.state.workflow != self._name:", "        if False:"),
+    by=f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused",
+)
+operations.bug(
+    "an answer to the question of another task is given",
+    (
+        "        if question not in {each.pending.opened.id for each in shown.questions}:",
+        "        if False:",
+    ),
+    by=f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused",
+)
+operations.bug(
+    "the same message begins another task",
+    ('                f"a2a:{self._access.principal.id}:{message.id}",', "                None,"),
+    by=f"{_A2A}::test_a_message_id_means_one_task_whatever_the_second_message_says",
+)
+operations.bug(
+    "a stream that goes on begins with the whole task",
+    ("        if after is None:\n            yield state.seq", "        if True:\n            yield state.seq"),
+    by=f"{_A2A}::test_a_stream_that_was_lost_goes_on_behind_its_last_event",
+)
+results = Room("hai_flow/wire/mcp.py", _MCP)
+results.bug(
+    "links of an output are content that a client follows",
+    ("_CONTENT: Final = {\n", '_CONTENT: Final = {\n    "resource_link": ("uri", "name"),\n'),
+    by=f"{_MCP}::test_an_output_that_is_only_like_content_is_shown_as_json",
+)
+results.bug(
+    "what a tool has said fails the task itself",
+    ('or not error.code.startswith("expression."):', "or not error.code:"),
+    by=f"{_MCP}::test_a_failed_run_is_a_completed_task_with_an_error_as_its_result",
+)
+server = Room("hai_flow/api/mcp/server.py", _MCP)
+server.bug(
+    "a header may name another task",
+    ("        if named != id:", "        if False:"),
+    by=f"{_MCP}::test_a_header_that_names_another_task_is_refused",
+)
+audiences = Room("hai_flow/api/mcp_resource.py", "tests/attacks/test_mcp.py")
+audiences.bug(
+    "a token for other clients opens the MCP server",
+    ("    if connection.url.path != PATH:\n", "    if True:\n"),
+)
+bridge = Room("hai_flow/cli/client/mcp_stdio.py", "tests/cli/test_mcp_stdio.py")
+bridge.bug(
+    "a call that is sent again begins another run",
+    ('            headers["Idempotency-Key"] = str(uuid.uuid4())', "            pass"),
+    by="tests/cli/test_mcp_stdio.py::test_a_call_outlives_the_server_and_its_run_is_one",
+)
+
+ROOMS: Final = (tasks, operations, results, server, audiences, bridge)
