@@ -15,12 +15,12 @@ from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.context import Context, access_of, address_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
+from hai_flow.api.rest.runs.runs import list_runs
 from hai_flow.api.rest.runs.threads import get_thread
 from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.store.catalog import workflows
-from hai_flow.store.runs import run_lists
 from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, form_of, prompt_of, tool_name, tool_of
 
 RUNS_LISTED: Final = 50
@@ -92,15 +92,16 @@ class Catalogue:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The newest runs that the caller sees, and the card."""
-        access = access_of(ctx)
-        rows = await run_lists.find_runs(
-            access.reads, access.tenant, run_lists.Filter(), limit=RUNS_LISTED, before=None, viewer=access.viewer
-        )
+        page = await list_runs(access_of(ctx), RUNS_LISTED)  # of all cells
         runs = [
-            {"uri": f"hai://runs/{row.id}", "name": f"run-{row.id}", "title": f"{row.workflow_name}: {row.status}",
-             "mimeType": "application/json"}
-            for row in rows
-        ]  # fmt: skip
+            {
+                "uri": f"hai://runs/{run['id']}",
+                "name": f"run-{run['id']}",
+                "title": f"{run['workflow']}: {run['status']}",
+                "mimeType": "application/json",
+            }
+            for run in page["items"]
+        ]
         return types.ListResourcesResult.model_validate({"resources": [card.RESOURCE, *runs]})
 
     async def list_templates(
