@@ -3,6 +3,34 @@
 const many = (n: number, one: string, more: string): string => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
 
 export const pagesEn = {
+  now: {
+    title: "What is happening now",
+    step: (name: string) => `Step: ${name}`,
+    works: "Working",
+    since: (time: string) => `for ${time}`,
+    attempt: "Attempt",
+    worker: "Worker",
+    timesOut: "Times out",
+    until: (when: string) => `goes on ${when} at the latest`,
+    question: "Open the question",
+    child: "Waiting for a run",
+    lastError: "Last error",
+    waits: {
+      people: "Waiting for people",
+      time: "Waiting until its time comes",
+      signal: "Waiting for an event",
+      retry: "Waiting to be retried",
+      child: "Waiting for another run",
+    },
+    more: (n: number) => `and ${n.toLocaleString("en")} more`,
+    nobody: (queue: string) => `Waiting for a worker that serves the queue ${queue}.`,
+    between: "Between two steps.",
+    dead: (worker: string) => `The worker ${worker} has stopped responding. Another one takes the run over.`,
+    paused: "The run is paused. It goes on when somebody resumes it.",
+    attention: "The run can't go on by itself: somebody has to look at it.",
+    queued: "The run is in a queue, behind others of its workflow.",
+    unreadable: "No worker can read this run.",
+  },
   overview: {
     title: "Overview",
     doctor: "`hai-flow doctor`, on the machine of a server, checks its settings and its database as well.",

@@ -3,28 +3,6 @@
 import type { runsEn } from "./runs.en.ts";
 
 export const runsZh: typeof runsEn = {
-  now: {
-    title: "当前状态",
-    step: (name) => `步骤：${name}`,
-    works: "执行中",
-    since: (time) => `已 ${time}`,
-    attempt: "第几次尝试",
-    worker: "工作进程",
-    timesOut: "超时",
-    until: (when) => `最迟${when}继续`,
-    question: "打开问题",
-    child: "等待的运行",
-    lastError: "上次错误",
-    waits: { people: "等待人工处理", time: "等待时间到达", signal: "等待事件", retry: "等待重试", child: "等待另一个运行" },
-    more: (n) => `另有 ${n} 个`,
-    nobody: (queue) => `正在等待处理队列 ${queue} 的工作进程。`,
-    between: "在两个步骤之间。",
-    dead: (worker) => `工作进程 ${worker} 已无响应，将由其他进程接管。`,
-    paused: "运行已暂停，恢复后继续。",
-    attention: "运行无法自行继续，需要人工处理。",
-    queued: "运行正在排队，前面还有同一工作流的其他运行。",
-    unreadable: "没有工作进程能读取此运行。",
-  },
   runs: {
     title: "运行",
     presets: { all: "全部", active: "进行中", waiting: "等待中", failed: "失败", attention: "需要关注", finished: "已完成" },

@@ -427,7 +427,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
             (draft.args === undefined ? (
               <div>
                 <button onClick={() => write({ args: argsOf(pending) })}>
-                  {t.decision.edit} <kbd className="quiet">e</kbd>
+                  {t.decision.edit} <kbd className="quiet only-mouse">e</kbd>
                 </button>
               </div>
             ) : (

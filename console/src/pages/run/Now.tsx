@@ -8,6 +8,7 @@ import type { Run, RunStep, Snapshot, StepPage } from "../../api/types.gen.ts";
 import { Go } from "../../parts/Go.tsx";
 import { exactly, relative, span } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
+import { usePageText } from "../../text/pages.ts";
 import { humanised } from "../../text/names.ts";
 import { doingNow } from "./doing.ts";
 import { runPath } from "./moment.ts";
@@ -25,6 +26,7 @@ interface NowProps {
 
 export function Now({ run, head, now, snapshot, onStep }: NowProps) {
   const t = useText();
+  const p = usePageText();
   const found = useQuery({
     queryKey: ["open-steps", run.id, head],
     queryFn: ({ signal }) => get<StepPage>(`${runPath(run.id)}/steps?open=true&limit=200`, signal),
@@ -35,7 +37,7 @@ export function Now({ run, head, now, snapshot, onStep }: NowProps) {
   const steps = doingNow(found.data?.items ?? []);
   return (
     <section className="card now" aria-labelledby="now-title">
-      <h2 id="now-title">{t.now.title}</h2>
+      <h2 id="now-title">{p.now.title}</h2>
       {found.isPending && <p role="status">{t.app.loading}</p>}
       <Standing run={run} nothing={found.data !== undefined && steps.length === 0} />
       <ul className="findings">
@@ -45,7 +47,7 @@ export function Now({ run, head, now, snapshot, onStep }: NowProps) {
           </li>
         ))}
       </ul>
-      {steps.length > SHOWN && <p className="quiet small">{t.now.more(steps.length - SHOWN)}</p>}
+      {steps.length > SHOWN && <p className="quiet small">{p.now.more(steps.length - SHOWN)}</p>}
     </section>
   );
 }
@@ -53,13 +55,14 @@ export function Now({ run, head, now, snapshot, onStep }: NowProps) {
 /** What holds the whole run up. */
 function Standing({ run, nothing }: { run: Run; nothing: boolean }) {
   const t = useText();
+  const p = usePageText();
   const holder = run.held_by ?? null;
-  if (run.unreadable !== null) return <p>{t.now.unreadable}</p>;
-  if (run.status === "paused") return <p>{t.now.paused}</p>;
-  if (run.status === "needs_attention") return <p>{t.now.attention}</p>;
-  if (run.status === "queued") return <p>{t.now.queued}</p>;
-  if (holder !== null && !holder.alive) return <p className="note bad">{t.now.dead(holder.name)}</p>;
-  if (nothing && run.status === "running") return <p>{holder === null ? t.now.nobody(run.queue) : t.now.between}</p>;
+  if (run.unreadable !== null) return <p>{p.now.unreadable}</p>;
+  if (run.status === "paused") return <p>{p.now.paused}</p>;
+  if (run.status === "needs_attention") return <p>{p.now.attention}</p>;
+  if (run.status === "queued") return <p>{p.now.queued}</p>;
+  if (holder !== null && !holder.alive) return <p className="note bad">{p.now.dead(holder.name)}</p>;
+  if (nothing && run.status === "running") return <p>{holder === null ? p.now.nobody(run.queue) : p.now.between}</p>;
   return null;
 }
 
@@ -73,6 +76,7 @@ interface DoingProps {
 
 function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
   const t = useText();
+  const p = usePageText();
   const attempt = step.attempts.findLast((each) => each.ended_at === null);
   const last = step.attempts.at(-1);
   const waits = step.waits.filter((each) => each.until === null);
@@ -81,36 +85,36 @@ function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
   return (
     <>
       <button className="plain slim" onClick={() => onStep(step.path)}>
-        {t.now.step(step.title ?? humanised(step.path.split("/").at(-1) ?? step.path))}
+        {p.now.step(step.title ?? humanised(step.path.split("/").at(-1) ?? step.path))}
       </button>
       <dl className="inline small">
         {attempt && waits.length === 0 && (
           <>
-            <Fact name={t.now.works} at={attempt.started_at}>{t.now.since(told(attempt.started_at))}</Fact>
-            <Fact name={t.now.attempt}>{String(attempt.n)}</Fact>
-            {run.held_by && <Fact name={t.now.worker}>{run.held_by.name}</Fact>}
-            {!run.held_by && run.status === "running" && run.held_by !== undefined && <Fact name={t.now.worker}>{t.now.nobody(run.queue)}</Fact>}
+            <Fact name={p.now.works} at={attempt.started_at}>{p.now.since(told(attempt.started_at))}</Fact>
+            <Fact name={p.now.attempt}>{String(attempt.n)}</Fact>
+            {run.held_by && <Fact name={p.now.worker}>{run.held_by.name}</Fact>}
+            {!run.held_by && run.status === "running" && run.held_by !== undefined && <Fact name={p.now.worker}>{p.now.nobody(run.queue)}</Fact>}
           </>
         )}
-        {ends && <Fact name={t.now.timesOut} at={ends.due}>{relative(ends.due, now)}</Fact>}
+        {ends && <Fact name={p.now.timesOut} at={ends.due}>{relative(ends.due, now)}</Fact>}
         {waits.map((each, i) => (
-          <Fact key={i} name={t.now.waits[each.for]} at={each.since}>
-            {t.now.since(told(each.since))}
-            {each.due !== null && ` · ${t.now.until(relative(each.due, now))}`}
+          <Fact key={i} name={p.now.waits[each.for]} at={each.since}>
+            {p.now.since(told(each.since))}
+            {each.due !== null && ` · ${p.now.until(relative(each.due, now))}`}
             {each.pending_id !== null && (
               <>
                 {" · "}
-                <Go href={`/console/inbox/${encodeURIComponent(each.pending_id)}`}>{t.now.question}</Go>
+                <Go href={`/console/inbox/${encodeURIComponent(each.pending_id)}`}>{p.now.question}</Go>
               </>
             )}
           </Fact>
         ))}
         {step.children.map((each) => (
-          <Fact key={each} name={t.now.child}>
+          <Fact key={each} name={p.now.child}>
             <Go href={`/console/runs/${encodeURIComponent(each)}`}>{t.decision.toRun}</Go>
           </Fact>
         ))}
-        {last?.error && <Fact name={t.now.lastError}>{String(last.error["message"] ?? last.error["code"]).slice(0, 300)}</Fact>}
+        {last?.error && <Fact name={p.now.lastError}>{String(last.error["message"] ?? last.error["code"]).slice(0, 300)}</Fact>}
       </dl>
     </>
   );
