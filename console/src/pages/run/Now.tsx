@@ -54,7 +54,6 @@ export function Now({ run, head, now, snapshot, onStep }: NowProps) {
 
 /** What holds the whole run up. */
 function Standing({ run, nothing }: { run: Run; nothing: boolean }) {
-  const t = useText();
   const p = usePageText();
   const holder = run.held_by ?? null;
   if (run.unreadable !== null) return <p>{p.now.unreadable}</p>;
