@@ -27,6 +27,7 @@ PACKAGE: Final = ROOT / "hai_flow"
 CLIENT: Final = PACKAGE.parent / "clients" / "python" / "hai_flow_client"
 TYPESCRIPT: Final = ROOT / "clients" / "typescript" / "src"
 CONSOLE: Final = ROOT / "console" / "src"
+_SHARED: Final = ("hosts", "values", "versions")
 _NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
 
 
@@ -42,6 +43,7 @@ def generated() -> dict[Path, str]:
         CLIENT / "events.py": told,
         CLIENT / "models.py": answers,
         CLIENT / "blocking.py": blocking(awaiting),
+        **{CLIENT / f"{name}.py": copied(name) for name in _SHARED},
     }
     written = {
         TYPESCRIPT / "records.ts": records(answers, told),
@@ -49,6 +51,12 @@ def generated() -> dict[Path, str]:
         CONSOLE / "logic" / "signs.gen.ts": listed_signs(),
     }
     return {path: _formatted(text) for path, text in files.items()} | written
+
+
+def copied(name: str) -> str:
+    """The text of a module of the package that the client needs, too: it imports nothing of the server."""
+    doc, rest = (PACKAGE / f"{name}.py").read_text().split("from __future__", 1)
+    return f"{doc}{_NOTE.format(source=f'hai_flow/{name}.py')}\nfrom __future__{rest}"
 
 
 def _formatted(text: str) -> str:
@@ -96,7 +104,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from hai_flow.values import Json
+from hai_flow_client.values import Json
 
 
 def _snake(name: str) -> str:

@@ -112,6 +112,7 @@ _BASES: Final = {
 _ABSENT: Final = {
     "Run": {
         "summary": "None",
+        "held_by": "None",
         "branch_of": "None",
         "parent": "None",
         "unreadable": "None",
@@ -201,8 +202,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from hai_flow_client.events import Error
-from hai_flow.values import Json
-from hai_flow.versions import reference, version_text
+from hai_flow_client.values import Json
+from hai_flow_client.versions import reference, version_text
 
 Item = TypeVar("Item")
 

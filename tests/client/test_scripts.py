@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from hai_flow_client import operations as o
-from hai_flow_client import scripts
+from hai_flow_client import scripts, values
 from hai_flow_client.effects import Answer, Backoff, Effect, Give, Lost, NewKey, Now, Read, Request
 from hai_flow_client.errors import Conflict, HaiFlowError, Invalid, NotFound, Problem, Unavailable, refusal
 from hai_flow_client.link import Link, Patience
 from hai_flow_client.sse import Frame, Parser
-
-from hai_flow import values
 
 RUN = "00000000-0000-4000-8000-000000000001"
 

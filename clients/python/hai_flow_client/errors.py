@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hai_flow import errors
-
 if TYPE_CHECKING:
     from hai_flow_client.models import Run
 
@@ -43,7 +41,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     see: str = ""
 
 
-class HaiFlowError(errors.HaiFlowError):
+class HaiFlowError(Exception):
     """A request that did not succeed, and why."""
 
     def __init__(self, problem: Problem) -> None:

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from hai_flow.values import Json
+from hai_flow_client.values import Json
 
 
 def _snake(name: str) -> str:

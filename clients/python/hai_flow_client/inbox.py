@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow.values import Json
 from hai_flow_client.effects import Answer, Backoff, Effect, Feed, Give, Lost, Read, Request
 from hai_flow_client.errors import HaiFlowError, Unavailable, unreachable, unreadable
 from hai_flow_client.models import InboxItem
 from hai_flow_client.scripts import EVENT_STREAM, EXPIRED, error_of, not_opened, parameters
 from hai_flow_client.sse import Frame, Parser
+from hai_flow_client.values import Json
 
 PATH: Final = "/v1/inbox/events"
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from hai_flow.hosts import is_loopback, place_fault
-from hai_flow.settings import Settings
 from hai_flow_client.effects import Answer, Backoff, Lost, Request
 from hai_flow_client.errors import Unavailable
+from hai_flow_client.hosts import is_loopback, place_fault
 
 if TYPE_CHECKING:
     import httpx2
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
+URL: Final = "http://127.0.0.1:8000"  # where HAI_FLOW_URL is not set
 _CREDENTIAL: Final = re.compile(r"[\x21-\x7e]+")
 
 Credential: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -74,11 +76,10 @@ class Link:
         headers: Mapping[str, str] | None,
         patience: Patience | None,
     ) -> Link:
-        """The link to `url` (None: HAI_FLOW_URL) with `key` (None: HAI_FLOW_KEY). Raises ValueError where it is no
-        address, or no key."""
-        settings = Settings.from_environment()
-        url = (url or settings.url).rstrip("/")
-        key = settings.key if key is None else key
+        """The link to `url` (None: HAI_FLOW_URL) with `key` (None: HAI_FLOW_KEY, or what is in the file that
+        HAI_FLOW_KEY_FILE names). Raises ValueError where it is no address, or no key."""
+        url = (url or os.environ.get("HAI_FLOW_URL", "").strip() or URL).rstrip("/")
+        key = _key_of_environment() if key is None else key
         if fault := place_fault(url):
             raise ValueError(f"url: {fault}, found {url!r}")
         parts = urlsplit(url)
@@ -125,6 +126,23 @@ class Link:
 
     def lost(self, error: Exception) -> Lost:
         return Lost(self.url, str(error) or type(error).__name__)
+
+
+def _key_of_environment() -> str:
+    """The key that the environment gives; empty: none. Raises ValueError."""
+    key, file = (os.environ.get(name, "").strip() for name in ("HAI_FLOW_KEY", "HAI_FLOW_KEY_FILE"))
+    if not file:
+        return key
+    if key:
+        raise ValueError("HAI_FLOW_KEY_FILE: expected either it or HAI_FLOW_KEY, found both.")
+    try:
+        key = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"HAI_FLOW_KEY_FILE: {file!r:.200} can't be read: {reason}.") from None
+    if not key:
+        raise ValueError(f"HAI_FLOW_KEY_FILE: {file!r:.200} is empty.")
+    return key
 
 
 def _bearer(key: str | Awaitable[str]) -> dict[str, str]:

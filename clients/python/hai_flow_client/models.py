@@ -12,9 +12,9 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from hai_flow.values import Json
-from hai_flow.versions import reference, version_text
 from hai_flow_client.events import Error
+from hai_flow_client.values import Json
+from hai_flow_client.versions import reference, version_text
 
 Item = TypeVar("Item")
 
@@ -115,7 +115,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
-    held_by: Holder | None
+    held_by: Holder | None = None
     in_flight: int = 0
 
     @property

@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from hai_flow import values as json_values
-from hai_flow.values import Json
 from hai_flow_client import inbox, scripts
 from hai_flow_client import models as m
+from hai_flow_client import values as json_values
 from hai_flow_client.effects import Answer, Feed, Request, Script
 from hai_flow_client.errors import RunFailed, unreadable
 from hai_flow_client.events import AnyEvent, PendingOpened, read_event
 from hai_flow_client.scripts import exchange, keyed, pages, parameters
+from hai_flow_client.values import Json
 
 RunRef: TypeAlias = str | m.Run
 KeyRef: TypeAlias = str | m.Key

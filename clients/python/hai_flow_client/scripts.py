@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hai_flow.values import Json
 from hai_flow_client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
 from hai_flow_client.errors import Conflict, HaiFlowError, Problem, Unavailable, refusal, unreachable, unreadable
 from hai_flow_client.events import TERMINAL
 from hai_flow_client.models import ENDED, Page, Run
 from hai_flow_client.sse import Parser
+from hai_flow_client.values import Json
 
 T = TypeVar("T")
 U = TypeVar("U")

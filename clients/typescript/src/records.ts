@@ -306,7 +306,7 @@ export interface Run {
   queue?: string;
   queuedFor?: QueuedFor | null;
   paused?: Pause | null;
-  heldBy: Holder | null;
+  heldBy?: Holder | null;
   inFlight?: number;
 }
 

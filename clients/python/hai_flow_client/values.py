@@ -1,0 +1,106 @@
+"""JSON values at the edge: which values may enter a run, and the one way to read and write them.
+
+A value that PostgreSQL, JavaScript or JSON itself could not carry unchanged must be refused where it enters, because
+later it would poison a whole batch (docs/design/promises.md#bounds)."""
+
+# Written by `make generate` from hai_flow/values.py: change that, or clients/generate.py.
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+"""A JSON value: null, a boolean, a number, text, or a list or a mapping of these."""
+
+INTEGER_MAX = 2**53 - 1
+DEPTH_MAX = 64
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class NotJson(ValueError):
+    """A value that is not plain JSON. The message says where (a JSON Pointer) and why."""
+
+
+def dumps(value: Any) -> bytes:
+    """`value` as compact JSON text (UTF-8). Key order is kept, so that a value is stored as it was given."""
+    return _encode(value)
+
+
+def loads(text: bytes | str) -> Any:
+    """The JSON value written in `text`. Raises `NotJson`."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:  # text with a lone surrogate can't be encoded
+        raise NotJson(f"expected JSON, found something else: {error}") from None
+    except UnicodeEncodeError as error:  # text that can't be written as UTF-8
+        raise NotJson(f"expected JSON, found a lone surrogate at character {error.start}") from None
+    except RecursionError:
+        raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
+
+
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Text of the world outside, from models, tools and servers: characters that `check` refuses are replaced
+    (docs/design/promises.md#bounds)."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def with_texts(value: Json, change: Callable[[str], str], *, names: bool = False) -> Json:
+    """A JSON value with each text in it as `change` gives it; with `names` also the names of members."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key) if names else key: with_texts(each, change, names=names) for key, each in value.items()}
+    return [with_texts(each, change, names=names) for each in value] if isinstance(value, list) else value
+
+
+def check(value: Any) -> Any:
+    """`value` itself if it is plain JSON; else raises `NotJson`, which names the place.
+
+    Refused: NaN and infinities, integers beyond 2^53 - 1, NUL and lone surrogates in strings, keys that are not
+    strings, nesting deeper than 64, and every Python type that JSON does not have (tuples become lists on the way).
+    """
+    _check(value, "", 0)
+    return value
+
+
+def _check(value: Any, pointer: str, depth: int) -> None:
+    kind = type(value)
+    if kind is str:
+        if "\x00" in value:
+            raise NotJson(f"{pointer or 'the value'}: a NUL character can't be stored; remove it")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise NotJson(f"{pointer or 'the value'}: a lone surrogate is not text; replace it") from None
+    elif kind is int:
+        if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            raise NotJson(f"{pointer or 'the value'}: integers beyond 2^53 lose digits; send it as a string")
+    elif value is None or kind is bool:
+        return
+    elif kind is float:
+        if not math.isfinite(value):
+            raise NotJson(f"{pointer or 'the value'}: {value} is not a JSON number")
+    elif depth >= DEPTH_MAX:
+        raise NotJson(f"{pointer}: nested deeper than {DEPTH_MAX} levels")
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            _check(item, f"{pointer}/{index}", depth + 1)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise NotJson(f"{pointer or 'the value'}: keys are strings, found {key!r}")
+            _check(key, f"{pointer}/{key}", depth + 1)
+            _check(item, f"{pointer}/{key}", depth + 1)
+    else:
+        raise NotJson(f"{pointer or 'the value'}: {kind.__name__} is not a JSON type")
