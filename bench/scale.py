@@ -36,7 +36,7 @@ from bench.engine import running
 from bench.memory import STARTED, copy_runs
 from bench.server import durable_server
 from bench.workflows import QUESTION
-from hai_flow.engine.pendings.selectors import held
+from hai_flow.engine.pendings.selectors import principal_selectors
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.messaging import concurrency_slots, signals
@@ -241,7 +241,7 @@ async def _lists(runtime: Runtime) -> None:
     await run_lists.list_runs(pool, LOCAL_TENANT, limit=100)
     await pendings.open_pendings(pool, LOCAL_TENANT, limit=100)
     await thread_lists.list_threads(pool, LOCAL_TENANT, limit=100)
-    await inbox.page_of_inbox(pool, LOCAL_TENANT, held(ASKED), Filters(), limit=100)
+    await inbox.page_of_inbox(pool, LOCAL_TENANT, principal_selectors(ASKED), Filters(), limit=100)
 
 
 async def _explained(

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bench.engine import CONCURRENCY, Engine, running
 from bench.workflows import STEPS, chain
-from hai_flow.runtime.base.tracing import passed_on
+from hai_flow.runtime.base.tracing import forward_trace
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.telemetry.watching import Watching
@@ -47,7 +47,7 @@ class _Watched:
             watching.clear()
         for watching in (listeners.claimed, listeners.performed, self._runtime.requests):
             watching.clear()
-        self._runtime.starts.begin_trace = passed_on
+        self._runtime.starts.begin_trace = forward_trace
 
 
 async def measure(dsn: str, rounds: int, runs: int, concurrency: int = CONCURRENCY) -> dict[str, Any]:

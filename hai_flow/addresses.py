@@ -51,7 +51,7 @@ def helping(code: str) -> str:
     return "" if page_name is None else page(page_name)
 
 
-def refused(code: str, route: str, named: Mapping[str, object]) -> str:
+def page_for_refusal(code: str, route: str, named: Mapping[str, object]) -> str:
     """The page that helps with a refusal of `route`, whose parameters are `named` in their order: that of the thing
     itself; if the thing does not exist (`..._unknown`), that of its kind."""
     of = next((name for begins, name in _OF_ROUTES if route.startswith(begins)), None)

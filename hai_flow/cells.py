@@ -28,7 +28,7 @@ _CELL_AT: Final = 52
 _MARK: Final = 0xF << _VERSION_AT | 0b11 << 62 | CELLS_MAX << _CELL_AT
 
 
-def placed(id: UUID, cell: int) -> UUID:
+def place_id(id: UUID, cell: int) -> UUID:
     """`id` with the number of the cell in it; an id of home stays as it is. The other 112 bits are unchanged, so ids
     made of digests stay distinct, and ids that begin with the time keep its order."""
     assert 0 <= cell <= CELLS_MAX, f"a cell has a number up to {CELLS_MAX}, not {cell}"
@@ -47,10 +47,10 @@ def cell_of(id: UUID) -> int:
 
 def beside(id: UUID, other: UUID) -> UUID:
     """`id` with the cell of `other`: for ids of things that belong to that run."""
-    return placed(id, cell_of(other))
+    return place_id(id, cell_of(other))
 
 
-def drawn(name: str, cells: Sequence[int]) -> int:
+def draw_cell(name: str, cells: Sequence[int]) -> int:
     """One of the cells, chosen by the name alone. Each cell gets about as many names as the others. An added cell takes
     its share from each, so most names stay in the cell that they had (rendezvous hashing)."""
     return max(cells, key=lambda cell: sha256(f"{cell}\x00{name}".encode()).digest())
@@ -87,14 +87,14 @@ class Living:
 
     def anchor(self, name: str) -> int:
         """The cell in which a name is looked up first: the thread lives there, or a pointer there leads to its cell."""
-        return drawn(name, self.anchors)
+        return draw_cell(name, self.anchors)
 
     def place(self, name: str) -> int:
         """The cell in which the name is to live if it lives nowhere yet."""
-        return drawn(name, self.open)
+        return draw_cell(name, self.open)
 
 
-def said_by(thread_id: str) -> int:
+def cell_in_thread_id(thread_id: str) -> int:
     """The cell in the id of a thread that is named after its first run; home where the id contains none. A client may
     have made up the id, so this is only the first place to look for the thread."""
     if len(thread_id) != 36:
@@ -106,7 +106,7 @@ def said_by(thread_id: str) -> int:
     return cell_of(id) if str(id) == thread_id else HOME
 
 
-def signed(secret: str, cell: int) -> str:
+def sign_address(secret: str, cell: int) -> str:
     """The secret part of an address, with the cell of the run that it leads to; for home the secret alone."""
     return secret if cell == HOME else f"{secret}.{cell}"
 

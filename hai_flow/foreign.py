@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from hai_flow import values
-from hai_flow.json_pointers import escaped
+from hai_flow.json_pointers import escape
 from hai_flow.values import DEPTH_MAX, INTEGER_MAX, Json, NotJson, storable
 
 BigIntegers: TypeAlias = Literal["text", "refuse"]
@@ -62,7 +62,7 @@ def take(value: Any, big: BigIntegers = "text") -> Foreign:
     try:
         return Foreign(values.check(value))
     except NotJson:
-        return _kept(value, big)
+        return _convert(value, big)
 
 
 def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
@@ -97,7 +97,7 @@ def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Fo
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
     except ValueError as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
-    return _kept(value, big)
+    return _convert(value, big)
 
 
 class _Written(str):
@@ -115,7 +115,7 @@ def _float(text: str) -> float | _Written:
     return number if math.isfinite(number) else _Written(text)
 
 
-def _kept(value: Any, big: BigIntegers) -> Foreign:
+def _convert(value: Any, big: BigIntegers) -> Foreign:
     converter = _Kept(big)
     try:
         return Foreign(converter.of(value, (), 0), tuple(converter.notes))
@@ -181,7 +181,7 @@ class _Kept:
 
 
 def _pointer(place: Sequence[object]) -> str:
-    return "".join(f"/{escaped(str(part))}" for part in place)
+    return "".join(f"/{escape(str(part))}" for part in place)
 
 
 def _digits(number: int) -> str:
@@ -203,11 +203,11 @@ def _with_integers(value: Json) -> Json:
         is_number = 16 <= len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdecimal() and digits[0] != "0"
         return int(value) if is_number and abs(int(value)) > INTEGER_MAX else value
     if isinstance(value, dict | list):
-        return _changed(value, dict.fromkeys(value if isinstance(value, dict) else range(len(value))))
+        return _change_value(value, dict.fromkeys(value if isinstance(value, dict) else range(len(value))))
     return value
 
 
-def _changed(value: Json, below: Mapping[Any, Any]) -> Json:
+def _change_value(value: Json, below: Mapping[Any, Any]) -> Json:
     """`value` with the parts that `below` names made into integers where they can be; it is copied once at most."""
     copy: Any = None
     for key, further in below.items():
@@ -222,8 +222,8 @@ def _changed(value: Json, below: Mapping[Any, Any]) -> Json:
 
 def _at_places(value: Json, tree: Mapping[str, Any]) -> Json:
     if isinstance(value, dict):
-        return _changed(value, {name: below for name, below in tree.items() if name in value})
+        return _change_value(value, {name: below for name, below in tree.items() if name in value})
     if isinstance(value, list):
         places = ((int(name), below) for name, below in tree.items() if name.isdecimal() and len(name) < 10)
-        return _changed(value, {place: below for place, below in places if place < len(value)})
+        return _change_value(value, {place: below for place, below in places if place < len(value)})
     return value

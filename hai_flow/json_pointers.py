@@ -13,19 +13,19 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
         return ()
     if not isinstance(pointer, str) or not pointer.startswith("/"):
         raise NotAPointer(f"expected a JSON Pointer such as /plan/0/status, found {pointer!r}")
-    return tuple(unescaped(part) for part in pointer[1:].split("/"))
+    return tuple(unescape(part) for part in pointer[1:].split("/"))
 
 
 def pointer_of(*parts: str | int) -> str:
     """The JSON Pointer with these parts."""
-    return "".join("/" + escaped(str(part)) for part in parts)
+    return "".join("/" + escape(str(part)) for part in parts)
 
 
-def escaped(part: str) -> str:
+def escape(part: str) -> str:
     """A part as it stands in a pointer."""
     return part.replace("~", "~0").replace("/", "~1")
 
 
-def unescaped(part: str) -> str:
+def unescape(part: str) -> str:
     """The part that stands in a pointer like this."""
     return part.replace("~1", "/").replace("~0", "~")

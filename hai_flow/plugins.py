@@ -10,11 +10,11 @@ from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 
-def offered(group: str) -> tuple[EntryPoint, ...]:
+def list_offers(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group, of all packages that can be imported from `sys.path` as it is now."""
-    return tuple(_of_all_groups(tuple(sys.path)).select(group=group))
+    return tuple(_all_entry_points(tuple(sys.path)).select(group=group))
 
 
 @cache
-def _of_all_groups(_path: tuple[str, ...]) -> EntryPoints:
+def _all_entry_points(_path: tuple[str, ...]) -> EntryPoints:
     return entry_points()  # type: ignore[return-value]  # Python 3.11's class is another one, with the same `select`

@@ -63,7 +63,7 @@ def reachable_directory(directory: Path, uid: int, gid: int) -> Path:
     tried: list[str] = []
     for place in _places():
         try:
-            copy = _copied(trees, place / name)
+            copy = _make_copy(trees, place / name)
         except (OSError, StoreError) as error:
             tried.append(f"{place}: {error}")
             continue
@@ -124,7 +124,7 @@ def _fingerprint(trees: dict[str, Path]) -> str:
     return digest_of_all.hexdigest()[:32]
 
 
-def _copied(trees: dict[str, Path], target: Path) -> Path:
+def _make_copy(trees: dict[str, Path], target: Path) -> Path:
     """A sound copy of `trees` at `target`, made if it is not there. Raises OSError, StoreError."""
     if _is_sound(trees, target):
         return target

@@ -22,7 +22,7 @@ Clause: TypeAlias = Literal[
 
 GRACE: Final = timedelta(seconds=30)
 FIRES_MAX: Final = 100
-TIMES_MAX: Final = 6  # of a day, that `explained` names one by one
+TIMES_MAX: Final = 6  # of a day, that `explain_timing` names one by one
 ANY: Final = ("*",)
 _MONTHS: Final = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 MONTHS: Final = (
@@ -86,7 +86,7 @@ _STEP: Final = re.compile(r"(?:\*|(?P<first>[0-9]{1,4})(?:-(?P<last>[0-9]{1,4}))
 _LISTED_MAX: Final = 8
 
 
-def uneven_steps(cron: str) -> list[UnevenStep]:
+def find_uneven_steps(cron: str) -> list[UnevenStep]:
     """The steps that fire at other gaps than they seem to say."""
     uneven: list[UnevenStep] = []
     for text, (field, first, size) in zip(cron.split(), _RANGES, strict=True):
@@ -177,7 +177,7 @@ def explain(timing: Timing) -> str:
     return f"{CronSim(timing.cron, datetime(2000, 1, 1, tzinfo=UTC)).explain()} ({timing.timezone})"
 
 
-def explained(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
+def explain_timing(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
     """The schedule as clauses, for sentences in any language: each a code, and its values as texts.
 
     `schedule.times` has times ("09:00"), `schedule.interval` seconds, `schedule.zone` the timezone. The others have the

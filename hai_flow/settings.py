@@ -491,9 +491,9 @@ class Settings:
         variables = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         problems: list[str] = []
-        for setting in _each():
+        for setting in _variables():
             try:
-                text = _given(setting, variables)
+                text = _read_variable(setting, variables)
             except ValueError as error:
                 problems.append(str(error))
                 continue
@@ -518,7 +518,9 @@ class Settings:
         return settings
 
     def __post_init__(self) -> None:
-        problems = [problem for setting in _each() if (problem := _out_of_bounds(setting, getattr(self, setting.name)))]
+        problems = [
+            problem for setting in _variables() if (problem := _out_of_bounds(setting, getattr(self, setting.name)))
+        ]
         problems += self._contradictions()
         if problems:
             raise SettingsError(problems)
@@ -634,12 +636,12 @@ class Settings:
         return []
 
 
-def _each() -> tuple[Any, ...]:
+def _variables() -> tuple[Any, ...]:
     """The settings that are one variable each: all but the secrets."""
     return tuple(setting for setting in fields(Settings) if "parse" in setting.metadata)
 
 
-def _given(setting: Any, given: Mapping[str, str]) -> str:
+def _read_variable(setting: Any, given: Mapping[str, str]) -> str:
     """The text that is given for the setting; empty: none. Raises ValueError with a sentence."""
     name = variable(setting.name)
     text, file = given.get(name, "").strip(), given.get(name + FILE, "").strip()
@@ -676,12 +678,12 @@ def variable(name: str) -> str:
 
 def variables_of_files() -> list[str]:
     """The variables that name files with settings that may be secret, in the order of the settings."""
-    return [variable(setting.name) + FILE for setting in _each() if _may_be_secret(setting)]
+    return [variable(setting.name) + FILE for setting in _variables() if _may_be_secret(setting)]
 
 
 def describe() -> list[tuple[str, str, str]]:
     """Every setting as (variable, default as text, meaning), for help and documentation."""
-    listed = [(variable(setting.name), _as_text(setting.default), setting.metadata["doc"]) for setting in _each()]
+    listed = [(variable(setting.name), _as_text(setting.default), setting.metadata["doc"]) for setting in _variables()]
     secrets = next(setting for setting in fields(Settings) if setting.name == "secrets")
     return [*listed, (f"{SECRET}NAME", "", secrets.metadata["doc"])]
 
@@ -700,7 +702,7 @@ def _out_of_bounds(setting: Any, value: Any) -> str | None:
 
 
 def _misspelt(given: Mapping[str, str]) -> list[str]:
-    names = [*(variable(setting.name) for setting in _each()), *variables_of_files()]
+    names = [*(variable(setting.name) for setting in _variables()), *variables_of_files()]
     problems: list[str] = []
     for name in sorted(given):
         if name.startswith(PREFIX) and not name.startswith(SECRET) and name not in names:

@@ -112,7 +112,7 @@ def keys_of(text: str, place: str) -> tuple[Key, ...]:
     return tuple(sorted(keys, key=lambda key: key.private is None))
 
 
-def rotated(keys: tuple[Key, ...], private: bytes) -> str:
+def rotate(keys: tuple[Key, ...], private: bytes) -> str:
     """The file with a new key in front of `keys`, which are retired: their private halves are gone."""
     jwks = [Key.made(private).jwk(private=True), *(key.jwk() for key in keys)]
     return json.dumps({"keys": jwks}, indent=2) + "\n"

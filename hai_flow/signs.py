@@ -95,7 +95,7 @@ def straight(text: str) -> str:
     return _TURNING.sub("", text)
 
 
-def unturned(text: str) -> str:
+def refuse_turns(text: str) -> str:
     """The text. Raises ValueError where a sign of it turns others around."""
     return _demand_none(_TURNING, text, "expected no characters that turn a text around")
 

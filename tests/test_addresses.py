@@ -38,7 +38,7 @@ def test_a_refusal_names_the_page_that_helps(code: str, page: str) -> None:
     ],
 )
 def test_a_refusal_of_one_thing_names_its_own_page(code: str, route: str, named: dict[str, str], page: str) -> None:
-    assert addresses.refused(code, route, named) == page
+    assert addresses.page_for_refusal(code, route, named) == page
 
 
 def test_what_a_command_is_refused_names_the_page(capsys: pytest.CaptureFixture[str]) -> None:

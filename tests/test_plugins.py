@@ -19,13 +19,13 @@ def install(folder: Path, name: str, entry_points: str) -> None:
 def test_a_package_offers_what_its_entry_points_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "acme_plans", "[acme.plans]\nbasic = acme_plans:basic\n[acme.others]\nbasic = acme_plans:other\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert [(each.name, each.value) for each in plugins.offered("acme.plans")] == [("basic", "acme_plans:basic")]
+    assert [(each.name, each.value) for each in plugins.list_offers("acme.plans")] == [("basic", "acme_plans:basic")]
 
 
 def test_a_package_of_a_folder_that_is_searched_later_counts_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, "acme_late", "[acme.late]\none = acme_late\n")
-    assert not plugins.offered("acme.late")
+    assert not plugins.list_offers("acme.late")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert plugins.offered("acme.late")
+    assert plugins.list_offers("acme.late")

@@ -87,8 +87,8 @@ def test_a_schedule_explains_itself() -> None:
     ],
 )
 def test_a_schedule_says_itself_in_clauses_for_every_language(cron: str, clauses: list[object]) -> None:
-    assert schedule.explained(Timing(cron, "Asia/Shanghai")) == [*clauses, ("schedule.zone", ("Asia/Shanghai",))]
-    assert schedule.explained(Timing(None, every_ms=1500)) == [("schedule.interval", ("1.5",))]
+    assert schedule.explain_timing(Timing(cron, "Asia/Shanghai")) == [*clauses, ("schedule.zone", ("Asia/Shanghai",))]
+    assert schedule.explain_timing(Timing(None, every_ms=1500)) == [("schedule.interval", ("1.5",))]
 
 
 def test_before_its_time_nothing_fires() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hai_flow import signs
 from hai_flow.api.rest.people.links import _question
-from hai_flow.cli.console import clean, json_text, one_line
+from hai_flow.cli.console import clean, join_lines, json_text
 from hai_flow.notify.letters import Told, chat, letter
 
 SAMPLES = [  # the same as in console/src/logic/signs.test.ts
@@ -60,7 +60,7 @@ def test_the_escapes_of_json_do_not_make_a_word_of_two_scripts() -> None:
 
 def test_the_command_line_shows_codes() -> None:
     assert clean("a\u202eb\u200b\r\nc") == "a[U+202E]b[U+200B]\nc"
-    assert one_line("a\u200b\n b") == "a[U+200B] b"
+    assert join_lines("a\u200b\n b") == "a[U+200B] b"
     assert json_text({"to": "\u202e\u200b"}) == '{"to": "\\u202e\\u200b"}'
 
 

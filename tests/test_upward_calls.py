@@ -127,7 +127,7 @@ def test_a_call_back_into_a_room_above_is_seen() -> None:
     async def call_back() -> Recorder:
         seen = Recorder()
         with seen.recorded():
-            values.with_texts("a text", lambda text: str(starts.derived_id(text)))
+            values.with_texts("a text", lambda text: str(starts.derive_id(text)))
         return seen
 
     assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derived_id"}

@@ -102,7 +102,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_of(schemas.Health),
+        responses=_responses_of(schemas.Health),
     )
     app.add_api_route(
         "/readyz",
@@ -110,7 +110,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_of(schemas.Readiness),
+        responses=_responses_of(schemas.Readiness),
     )
     landing.install(app)
     console.install(app, build=app.state.development)
@@ -163,8 +163,8 @@ def common_routes() -> tuple[BaseRoute, ...]:
     return tuple(common)
 
 
-def _of(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
-    return {**problems.documented(), 200: {"model": shape}}
+def _responses_of(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
+    return {**problems.refusal_responses(), 200: {"model": shape}}
 
 
 async def healthz(access: OpenAccess) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
-from hai_flow.api.requests.dependencies import known_parameters
+from hai_flow.api.requests.dependencies import refuse_unknown_parameters
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -17,7 +17,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 OF_EVERY_ROUTE: Final[dict[str, Any]] = {
-    "dependencies": [Depends(known_parameters)],
+    "dependencies": [Depends(refuse_unknown_parameters)],
     "generate_unique_id_function": _operation_id,
 }
 

@@ -71,7 +71,7 @@ class SharedLists:
         return len(self._lists)
 
     @contextlib.contextmanager
-    def opened(self, key: Hashable) -> Iterator[SharedList]:
+    def open(self, key: Hashable) -> Iterator[SharedList]:
         """The list of this key, for a stream that shows it. It is forgotten with its last stream."""
         shared = self._lists.setdefault(key, SharedList(self))
         shared.streams += 1

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.authoring.walking import expressions, ordered_mappings
+from hai_flow.authoring.walking import expressions, mappings_with_order
 from hai_flow.definition.expressions.expression_faults import Faults
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.yaml.document import Document, Node, Path, parse
@@ -36,14 +36,14 @@ def format_source(source: bytes, file: str = "<workflow>") -> str:
     document = parse(source, file)
     if document.findings:
         raise DefinitionError(document.findings)
-    document = _kept(document, _quoted_holes(document))
-    while (unwrapped := _kept(document, _unwrapped(document))) is not document:
+    document = _keep_meaning(document, _quote_holes(document))
+    while (unwrapped := _keep_meaning(document, _unwrap_holes(document))) is not document:
         document = unwrapped
-    document = _kept(document, _reordered(document))
-    return _kept(document, _trimmed(document)).text
+    document = _keep_meaning(document, _reorder_keys(document))
+    return _keep_meaning(document, _trim(document)).text
 
 
-def _kept(document: Document, text: str) -> Document:
+def _keep_meaning(document: Document, text: str) -> Document:
     """`text`, read, if it means the same; else `document`."""
     if text == document.text:
         return document
@@ -65,7 +65,7 @@ def _meaning(document: Document) -> Json:
     return visit(document.value, ())
 
 
-def _at(document: Document, path: Path) -> Node | None:
+def _node_at(document: Document, path: Path) -> Node | None:
     node = document.root
     for part in path:
         node = node.children.get(part) if node else None
@@ -75,19 +75,19 @@ def _at(document: Document, path: Path) -> Node | None:
 # -- bare expressions ----------------------------------------------------------------------------------------------
 
 
-def _unwrapped(document: Document) -> str:
+def _unwrap_holes(document: Document) -> str:
     """The text without the holes around whole bare expressions."""
     edits: dict[tuple[int, int], str] = {}
     for path, text in expressions(document.value):
-        node = _at(document, path)
+        node = _node_at(document, path)
         inner = _inside(text)
         if node is None or inner is None:
             continue
         source = document.text[node.start : node.end]
-        bare = _written_bare(source, inner, _in_flow(document, path))
+        bare = _write_bare(source, inner, _is_in_flow(document, path))
         if bare is not None:
             edits[node.start, node.end] = bare
-    return _edited(document.text, edits)
+    return _apply_edits(document.text, edits)
 
 
 def _inside(text: str) -> str | None:
@@ -101,21 +101,21 @@ def _inside(text: str) -> str | None:
     return pieces[0].source.strip()
 
 
-def _in_flow(document: Document, path: Path) -> bool:
+def _is_in_flow(document: Document, path: Path) -> bool:
     for length in range(len(path)):
-        node = _at(document, path[:length])
+        node = _node_at(document, path[:length])
         if node is not None and node.kind != "scalar" and document.text[node.start : node.start + 1] in "{[":
             return True
     return False
 
 
-def _written_bare(written: str, inner: str, in_flow: bool) -> str | None:
+def _write_bare(written: str, inner: str, in_flow: bool) -> str | None:
     """How `inner` is written in the place of `written`; None where that is not certain."""
     if written.startswith(("|", ">")):
         return _block_bare(written)
     if "\n" in inner:
         return None
-    for candidate in (inner, _quoted(inner)):
+    for candidate in (inner, _quote(inner)):
         sample = f"- {{a: {candidate}, b: 1}}\n" if in_flow else f"- a: {candidate}\n  b: 1\n"
         read = parse(sample.encode(), strict=True)
         if not read.findings and read.value == [{"a": inner, "b": 1}]:
@@ -145,10 +145,10 @@ class _Entry:
     end: int  # exclusive
 
 
-def _reordered(document: Document) -> str:
+def _reorder_keys(document: Document) -> str:
     """The text with the keys of the document and of every step in their order."""
     lines = document.text.split("\n")
-    mappings = [(node, ranks) for node, ranks in _unordered(document)]
+    mappings = [(node, ranks) for node, ranks in _find_unordered(document)]
     # From the bottom up: inner mappings begin later, and a permutation inside an entry moves none of its borders.
     for node, ranks in sorted(mappings, key=lambda each: each[0].start, reverse=True):
         entries = _entries(document, node, lines)
@@ -157,21 +157,21 @@ def _reordered(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
+def _find_unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
     """Every block mapping that has an order and does not keep it, once."""
     starts: set[int] = set()
-    for path, is_step in ordered_mappings(document.value):
-        node = _at(document, path)
+    for path, is_step in mappings_with_order(document.value):
+        node = _node_at(document, path)
         ranks = _STEP_RANKS if is_step else _DOCUMENT_RANKS
         if node is None or node.start in starts or document.text[node.start : node.start + 1] == "{":
             continue
         starts.add(node.start)
         keys = list(node.keys)
-        if keys != _sorted_keys(keys, ranks):
+        if keys != _sort_keys(keys, ranks):
             yield node, ranks
 
 
-def _sorted_keys(keys: Sequence[str], ranks: dict[str, int]) -> list[str]:
+def _sort_keys(keys: Sequence[str], ranks: dict[str, int]) -> list[str]:
     return sorted(keys, key=lambda key: ranks.get(key, len(ranks)))
 
 
@@ -230,7 +230,7 @@ def _line(document: Document, index: int) -> int:
 
 def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int], indent: int) -> None:
     """Put the entries in order, in place. The number of lines stays."""
-    order = _sorted_keys([entry.name for entry in entries], ranks)
+    order = _sort_keys([entry.name for entry in entries], ranks)
     by_name = {entry.name: entry for entry in entries}
     head = entries[0]
     dash = lines[head.key][:indent]
@@ -256,7 +256,7 @@ def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int],
 # -- white space ---------------------------------------------------------------------------------------------------
 
 
-def _trimmed(document: Document) -> str:
+def _trim(document: Document) -> str:
     """The text without invisible space."""
     protected_lines = _lines_of_texts(document)
     result: list[str] = []
@@ -292,20 +292,20 @@ def _lines_of_texts(document: Document) -> set[int]:
 # -- holes without quotes ------------------------------------------------------------------------------------------
 
 
-def _quoted_holes(document: Document) -> str:
+def _quote_holes(document: Document) -> str:
     """The text with quotes around each unquoted text that YAML alone would read in another way."""
     edits: dict[tuple[int, int], str] = {}
 
     def visit(node: Node, in_flow: bool) -> None:
         if node.lenient and not _reads_alike(document, node, in_flow):
-            edits[node.start, node.end] = _quoted(node.value)
+            edits[node.start, node.end] = _quote(node.value)
         flow = in_flow or document.text[node.start : node.start + 1] in ("{", "[")
         for child in node.children.values():
             visit(child, flow)
 
     if document.root:
         visit(document.root, False)
-    return _edited(document.text, edits)
+    return _apply_edits(document.text, edits)
 
 
 def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
@@ -316,13 +316,13 @@ def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
     return not read.findings and read.value == [{"a": node.value, "b": 1}]
 
 
-def _edited(text: str, edits: Mapping[tuple[int, int], str]) -> str:
+def _apply_edits(text: str, edits: Mapping[tuple[int, int], str]) -> str:
     for (start, end), new in sorted(edits.items(), reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """`text` in the quotes that need the fewest escapes."""
     if '"' in text or "\\" in text:
         return "'" + text.replace("'", "''") + "'"

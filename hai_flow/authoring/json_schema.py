@@ -93,13 +93,13 @@ def _pairs(names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
 
 
 def _property(key: Key) -> Json:
-    schema = _described(_value(key.type), key.does, key.example)
+    schema = _describe(_value(key.type), key.does, key.example)
     if key.default and "`" not in key.default and key.type.kind in ("enum", "integer", "boolean", "any", "duration"):
         schema["default"] = _read(key.default)
     return schema
 
 
-def _described(schema: Json, does: str, example: str) -> dict[str, Json]:
+def _describe(schema: Json, does: str, example: str) -> dict[str, Json]:
     """The schema with its description: plain, and as Markdown for editors that show it. An example that is no scalar is
     a snippet: editors would write it as `[object Object]`."""
     text = does[:1].upper() + does[1:] + "."
@@ -118,7 +118,7 @@ def _read(text: str) -> Json:
 def _step() -> Json:
     """A step: all keys are offered, exactly one verb is needed, and each verb says which keys go with it."""
     properties = {
-        verb.name: _described(_value(verb.type), f"{verb.does}. Output: {verb.output or 'none'}", verb.example)
+        verb.name: _describe(_value(verb.type), f"{verb.does}. Output: {verb.output or 'none'}", verb.example)
         for verb in VERBS.values()
     }
     properties |= {key.name: _property(key) for key in SHAPES["step"].keys}
@@ -216,7 +216,7 @@ def tests_schema() -> Json:
     }
 
 
-def _closed(does: str, required: Iterable[str] = (), **properties: Json) -> dict[str, Json]:
+def _closed_schema(does: str, required: Iterable[str] = (), **properties: Json) -> dict[str, Json]:
     return {
         "type": "object",
         "description": does,
@@ -242,13 +242,13 @@ def _test_definitions() -> dict[str, Json]:
             "additionalProperties": {"anyOf": [one_reply, {"type": "array", "items": one_reply}]},
             "examples": [{"erp.book": [{"error": {"code": "tool.unavailable"}}, {"output": {"booking": "B1"}}]}],
         },
-        "reply": _closed(
+        "reply": _closed_schema(
             "What one call does.", output={}, error={"$ref": "#/$defs/error"}, text=_TEXT, tool_calls={"type": "array"}
         ),
-        "error": _closed(
+        "error": _closed_schema(
             "How it fails.", code=_TEXT, message=_TEXT, retriable={"type": "boolean"}, data={}, retry_after=_TEXT
         ),
-        "case": _closed(
+        "case": _closed_schema(
             "One run, and what must come of it.",
             ["name"],
             name=_TEXT,
@@ -259,12 +259,12 @@ def _test_definitions() -> dict[str, Json]:
             script={"type": "array", "items": {"$ref": "#/$defs/line"}},
             expect={"$ref": "#/$defs/expect"},
             events=_TEXTS,
-            start=_closed(
+            start=_closed_schema(
                 "The trigger that starts the run, in place of `input`.",
-                webhook=_closed("A request.", path=_TEXT, data={}, headers=mapping, id=_TEXT),
-                event=_closed("An event.", type=_TEXT, data={}, id=_TEXT, by=_TEXT),
-                schedule=_closed("An instant of the clock.", at=_TEXT, cron=_TEXT),
-                run=_closed(
+                webhook=_closed_schema("A request.", path=_TEXT, data={}, headers=mapping, id=_TEXT),
+                event=_closed_schema("An event.", type=_TEXT, data={}, id=_TEXT, by=_TEXT),
+                schedule=_closed_schema("An instant of the clock.", at=_TEXT, cron=_TEXT),
+                run=_closed_schema(
                     "The end of another run.",
                     workflow=_TEXT,
                     status={"enum": ["finished", "failed", "stopped"]},
@@ -277,7 +277,7 @@ def _test_definitions() -> dict[str, Json]:
             ),
         ),
         "line": {"anyOf": [{"enum": list(_CONTROLS)}, _script_line()]},
-        "expect": _closed(
+        "expect": _closed_schema(
             "Given keys are compared: maps as subsets, lists exactly.",
             status=_TEXT,
             pending={"type": "array", "items": _TEXT, "description": "All open questions, by id or path."},
@@ -301,7 +301,7 @@ def _test_definitions() -> dict[str, Json]:
                 "items": {
                     "anyOf": [
                         _TEXT,
-                        _closed(
+                        _closed_schema(
                             "One notification.",
                             pending=_TEXT,
                             channel=_TEXT,
@@ -320,7 +320,7 @@ def _script_line() -> Json:
     refused = {"type": "integer", "description": "The status with which it must be refused.", "examples": [403]}
     verbs: dict[str, Json] = {
         "expect": {"$ref": "#/$defs/expect"},
-        "decide": _closed(
+        "decide": _closed_schema(
             "Somebody decides.",
             ["pending", "decision"],
             pending=_TEXT,
@@ -331,7 +331,7 @@ def _script_line() -> Json:
             edits={"type": "object"},
             refused=refused,
         ),
-        "answer": _closed(
+        "answer": _closed_schema(
             "A form or a frontend tool is answered.",
             ["pending"],
             pending=_TEXT,
@@ -340,7 +340,7 @@ def _script_line() -> Json:
             by=_TEXT,
             refused=refused,
         ),
-        "signal": _closed("An event from outside.", ["type"], type=_TEXT, data={}),
+        "signal": _closed_schema("An event from outside.", ["type"], type=_TEXT, data={}),
         "advance": {"type": "string", "description": "Move the clock on.", "examples": ["2d"]},
         **{word: {} for word in _CONTROLS},
     }

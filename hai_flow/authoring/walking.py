@@ -23,7 +23,7 @@ def expressions(document: Json) -> Iterator[tuple[Path, str]]:
             yield path, value
 
 
-def ordered_mappings(document: Json) -> Iterator[tuple[Path, bool]]:
+def mappings_with_order(document: Json) -> Iterator[tuple[Path, bool]]:
     """The path of every mapping whose keys have an order of their own; True for a step, False for the document."""
     if isinstance(document, Mapping):
         yield (), False

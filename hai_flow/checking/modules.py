@@ -40,7 +40,7 @@ class ModuleFiles:
     def find(self, name: str, functions: Sequence[str] = ()) -> PythonModule | str | None:
         """See `Modules`."""
         if not name:
-            return self._registered(functions)
+            return self._find_registered(functions)
         place = self.source_of(name)
         if place is None:
             self.unread.setdefault(name, "validate where it lies, or is installed")
@@ -56,7 +56,7 @@ class ModuleFiles:
         if imported is None:
             return module
         is_own = folder in self._own
-        return imported if is_own or isinstance(imported, str) else imported.registered_alone()
+        return imported if is_own or isinstance(imported, str) else imported.only_registered()
 
     def source_of(self, name: str) -> tuple[Path, PythonModule] | str | None:
         """The folder in which the module was found, and its functions as its source shows them; a text as `find`."""
@@ -69,19 +69,19 @@ class ModuleFiles:
         place = self.source_of(name)
         return _file_of(place[0], name.split(".")) if isinstance(place, tuple) else None
 
-    def registered_modules(self) -> list[str]:
+    def modules_with_tools(self) -> list[str]:
         """The modules whose functions `python: registered` means, as far as they are known without the settings of a
         deployment: the examples, those of installed packages, and the files of the folder `tools`."""
-        offered = [each.value.removesuffix(".*") for each in plugins.offered(_TOOLS)]
+        offered = [each.value.removesuffix(".*") for each in plugins.list_offers(_TOOLS)]
         files = sorted(path.stem for path in (self._root / "tools").glob("*.py"))[:1000]
         return [_EXAMPLES, *offered, *(f"tools.{stem}" for stem in files if stem.isidentifier())]
 
-    def _registered(self, functions: Sequence[str]) -> PythonModule | None:
+    def _find_registered(self, functions: Sequence[str]) -> PythonModule | None:
         registered: dict[str, PythonFunction] = {}
-        for name in self.registered_modules():
+        for name in self.modules_with_tools():
             place = self.source_of(name)
             if isinstance(place, tuple):
-                registered |= place[1].registered_alone().functions
+                registered |= place[1].only_registered().functions
         module = PythonModule(registered, frozenset(registered), frozenset(), True)
         if module.find(functions) is None and functions:
             self.unread.setdefault(functions[0], "no module here registers it; a server may")
@@ -100,7 +100,7 @@ class ModuleFiles:
         for folder in (Path(entry) for entry in sys.path if entry):
             if (file := _file_of(folder, parts)) is not None:
                 module = _read(file)
-                return (folder, module.registered_alone()) if isinstance(module, PythonModule) else module
+                return (folder, module.only_registered()) if isinstance(module, PythonModule) else module
         return None
 
     def _import(self, name: str, folder: Path) -> PythonModule | str | None:

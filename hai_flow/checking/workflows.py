@@ -20,7 +20,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, WebhookTrigger
 from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse
 from hai_flow.definition.yaml.document import Path as Place
-from hai_flow.definition.yaml.fixes import completed
+from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import Finding
 from hai_flow.shared import with_uses
@@ -69,7 +69,7 @@ class Workflows:
     def findings(self, file: str) -> list[Finding]:
         """Every finding of one of the files, in document order; those about other files of its folder come last."""
         plan, findings = self._entry(file)
-        return [*findings, *self._of_folder(file, plan)]
+        return [*findings, *self._check_folder(file, plan)]
 
     def plan(self, file: str) -> Plan | None:
         """Its plan; None where it has an error."""
@@ -99,12 +99,12 @@ class Workflows:
         """The workflow of that name and version, or of the highest, among the files of the folder and those that are
         checked together with them."""
         folders = {folder, *(Path(file).parent for file in self._sources if file != STDIN)}
-        files = [each for place in sorted(folders) for each in self._named(place, name)]
+        files = [each for place in sorted(folders) for each in self._files_of_name(place, name)]
         plans = [plan for each in dict.fromkeys(files) if (plan := self._interface(each)) is not None]
         candidates = [plan for plan in plans if plan.name == name and version in (None, plan.version)]
         return child_of(max(candidates, key=lambda plan: plan.version)) if candidates else None
 
-    def _named(self, place: Path, name: str) -> list[str]:
+    def _files_of_name(self, place: Path, name: str) -> list[str]:
         files = self._folder(place).files
         return [*files.get(name, ()), *files.get("", ())]
 
@@ -157,12 +157,12 @@ class Workflows:
 
     # --- findings about several files ---------------------------------------------------------------------------------
 
-    def _of_folder(self, file: str, plan: Plan | None) -> Iterator[Finding]:
+    def _check_folder(self, file: str, plan: Plan | None) -> Iterator[Finding]:
         if plan is None or file == STDIN:
             return
         document = parse(first_of(self._sources[file]), file)
         findings = [*self._doubles(file, plan, document), *self._strangers(file, plan, document)]
-        yield from completed(document, findings)
+        yield from complete_findings(document, findings)
 
     def _doubles(self, file: str, plan: Plan, document: Document) -> Iterator[Finding]:
         """A finding if another file of the folder has the name and version, or a path of a webhook: only one of them
@@ -170,7 +170,7 @@ class Workflows:
         place = Path(file).parent
         same = [
             other
-            for other in self._named(place, plan.name)
+            for other in self._files_of_name(place, plan.name)
             if other != file and Path(other).parent == place and self._is(other, plan.name, plan.version)
         ]
         if same:

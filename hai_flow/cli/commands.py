@@ -71,9 +71,9 @@ def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typ
 
 def add_ons() -> dict[str, str]:
     """The commands of installed distributions, each with its module:attribute (entry points `hai_flow.commands`)."""
-    from hai_flow.plugins import offered
+    from hai_flow.plugins import list_offers
 
-    return {each.name: each.value for each in offered(ENTRY_POINTS)}
+    return {each.name: each.value for each in list_offers(ENTRY_POINTS)}
 
 
 def _write_examples(ctx: Any, formatter: Any) -> None:
@@ -176,7 +176,7 @@ class Command(TyperCommand):
             rows = [record for of, record in records if of == kind and record is not None]
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl([(_named(name, kind), text) for name, text in rows])
+                    formatter.write_dl([(_display_name(name, kind), text) for name, text in rows])
 
 
 def _read_here(parameters: list[Any]) -> list[Any]:
@@ -188,7 +188,7 @@ def _read_here(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-def _named(name: str, kind: str) -> str:
+def _display_name(name: str, kind: str) -> str:
     return _TYPE.sub(lambda found: "" if kind == "argument" else _WORDS.get(found[1], found[1]), name).rstrip()
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from hai_flow.cli.console import one_line
+from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.terminal import program
 from hai_flow.values import Json
@@ -55,15 +55,15 @@ def prepare() -> None:
 
 def runs(ctx: typer.Context, incomplete: str) -> Offers:
     """The newest runs by id."""
-    items = _listed(ctx, "/v1/runs")
+    items = _list_newest(ctx, "/v1/runs")
     return [(run["id"], f"{run['workflow']}, {run['status']}") for run in items if run["id"].startswith(incomplete)]
 
 
 def pendings(ctx: typer.Context, incomplete: str) -> Offers:
     """The open questions by id."""
-    items = _listed(ctx, "/v1/pendings")
+    items = _list_newest(ctx, "/v1/pendings")
     return [
-        (each["id"], one_line(str(each["title"] or each["path"])))
+        (each["id"], join_lines(str(each["title"] or each["path"])))
         for each in items
         if each["id"].startswith(incomplete)
     ]
@@ -71,13 +71,13 @@ def pendings(ctx: typer.Context, incomplete: str) -> Offers:
 
 def workflows(ctx: typer.Context, incomplete: str) -> Offers:
     """The workflows by name."""
-    titles = {each["name"]: one_line(str(each["title"] or "")) for each in _listed(ctx, "/v1/workflows")}
+    titles = {each["name"]: join_lines(str(each["title"] or "")) for each in _list_newest(ctx, "/v1/workflows")}
     return [(name, title) for name, title in sorted(titles.items()) if name.startswith(incomplete)]
 
 
 def schedules(ctx: typer.Context, incomplete: str) -> Offers:
     """The schedules by id."""
-    items = _listed(ctx, "/v1/schedules")
+    items = _list_newest(ctx, "/v1/schedules")
     return [
         (each["id"], f"{each['workflow']}: {each['explanation']}")
         for each in items
@@ -90,7 +90,7 @@ def statuses(incomplete: str) -> list[str]:
     return [status for status in STATUSES if status.startswith(incomplete)]
 
 
-def _listed(ctx: typer.Context, path: str) -> list[Json]:
+def _list_newest(ctx: typer.Context, path: str) -> list[Json]:
     """The newest of a list, from the server that the command line names; nothing where none answers at once."""
     import asyncio
 

@@ -33,7 +33,7 @@ def clean(text: str) -> str:
     return reveal(text.replace("\r\n", "\n"))
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """The same without line ends: a text from outside must not look like a line of the program's own."""
     return " ".join(clean(text).split())
 
@@ -56,7 +56,7 @@ class Console:
 
     def print(self, text: object = "", style: str | None = None, end: str = "\n") -> None:
         """Write `text`. `style`: words like "bold red"."""
-        self.file.write(self._styled(str(text), style) + end)
+        self.file.write(self._style(str(text), style) + end)
 
     def table(self, rows: Iterable[Sequence[Cell]], *, heads: Sequence[str] = ()) -> None:
         """Rows: on a terminal their columns stand below each other, elsewhere a tab is between them.
@@ -71,12 +71,12 @@ class Console:
                 row.pop()
             line = ""
             for cell, width in zip(row, widths, strict=False):
-                line += self._styled(cell.text, cell.style)
+                line += self._style(cell.text, cell.style)
                 if cell is not row[-1]:  # each is an object of its own
                     line += " " * (width - cells(cell.text)) + _GAP if self.aligns else "\t"
             self.print(line)
 
-    def _styled(self, text: str, style: str | None) -> str:
+    def _style(self, text: str, style: str | None) -> str:
         codes = ";".join(_CODES[word] for word in (style or "").split() if word in _CODES)
         return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and self.styles else text
 

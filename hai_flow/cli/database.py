@@ -52,7 +52,7 @@ def open_database(settings: Settings, *, interrupted: int = OK, make: bool = Tru
     the process as one later does (`live`).
     """
     if settings.database_url is not None:
-        yield Database(settings.database_url, _shown(settings.database_url), direct=settings.database_direct_url)
+        yield Database(settings.database_url, _place_of_url(settings.database_url), direct=settings.database_direct_url)
         return
     from hai_flow.embedded import EmbeddedPostgres
 
@@ -77,14 +77,14 @@ def open_database(settings: Settings, *, interrupted: int = OK, make: bool = Tru
             postgres.stop()
 
 
-def _shown(url: str) -> str:
+def _place_of_url(url: str) -> str:
     """The database's place without user and password."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2] or "localhost"
     return f"the PostgreSQL database {parts.path.lstrip('/') or 'postgres'} at {place}"
 
 
-async def migrated(database: Database) -> None:
+async def migrate_if_behind(database: Database) -> None:
     """Bring the database to this release's schema. Raises StoreError.
 
     Only a schema that is behind, or roles that lack a right, import the libraries that change one: they are a quarter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hai_flow.cli.console import Console, cells, clean, one_line
+from hai_flow.cli.console import Console, cells, clean, join_lines
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.terminal import compact, err, program
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
@@ -101,7 +101,7 @@ def _lines(value: Json) -> Iterator[str]:
 
 def _word(value: Json) -> str:
     if isinstance(value, str):
-        return one_line(value)
+        return join_lines(value)
     return approval(value) if is_envelope(value) else compact(value, 500)
 
 

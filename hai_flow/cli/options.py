@@ -24,7 +24,7 @@ RunArgument = Annotated[
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id or path.")]
 
 
-def _checked_who(text: str | None) -> str | None:
+def _check_principal(text: str | None) -> str | None:
     from hai_flow.engine.pendings.selectors import NotASelector, acting_as
 
     if text is not None:
@@ -40,7 +40,7 @@ ActAsOption = Annotated[
     typer.Option(
         "--as",
         metavar="WHO",
-        callback=_checked_who,
+        callback=_check_principal,
         help="Act as somebody, for trying out: user:ann,role:controller,group:money.",
     ),
 ]

@@ -140,14 +140,14 @@ def _lines(found: Sequence[Review], ref: str, stranded: dict[str, list[Json]] | 
             yield "**Its version is the same: a server that has it refuses this one. Raise it.**\n"
         yield from _changes(each.changes)
         if stranded is not None:
-            yield from _stranded(stranded.get(plan.name if plan else "", []))
+            yield from _stranded_lines(stranded.get(plan.name if plan else "", []))
 
 
 def _changes(changes: Diff) -> Iterator[str]:
-    people = [*_of_document(changes, ("roles.", "visibility"))]
-    others = [row for row in _of_document(changes, ("",)) if row not in people]
+    people = [*_document_rows(changes, ("roles.", "visibility"))]
+    others = [row for row in _document_rows(changes, ("",)) if row not in people]
     for change in changes.steps:
-        rows = list(_of_step(change))
+        rows = list(_step_rows(change))
         asks = change.verb in _ASKING
         people += [row for key, row in rows if asks or key in _PEOPLE]
         others += [row for key, row in rows if not asks and key not in _PEOPLE]
@@ -160,11 +160,11 @@ def _changes(changes: Diff) -> Iterator[str]:
             yield ""
 
 
-def _of_document(changes: Diff, keys: Sequence[str]) -> Iterator[str]:
+def _document_rows(changes: Diff, keys: Sequence[str]) -> Iterator[str]:
     yield from (_row("the workflow", part) for part in changes.document if part.key.startswith(tuple(keys)))
 
 
-def _of_step(change: Change) -> Iterator[tuple[str, str]]:
+def _step_rows(change: Change) -> Iterator[tuple[str, str]]:
     place = f"`{change.path}`"
     if change.kind in ("added", "removed"):
         yield "", f"| {place} | the `{change.verb}` is {'new' if change.kind == 'added' else 'gone'} | | |"
@@ -190,7 +190,7 @@ def _cell(key: str, value: Json) -> str:
     return f"<code>{text}</code>"
 
 
-def _stranded(pendings: Sequence[Json]) -> Iterator[str]:
+def _stranded_lines(pendings: Sequence[Json]) -> Iterator[str]:
     if not pendings:
         yield "No run waits at a step that is gone."
         return
@@ -199,7 +199,7 @@ def _stranded(pendings: Sequence[Json]) -> Iterator[str]:
         yield f"- run `{pending['run_id']}` at `{pending['path']}`"
 
 
-def stranded_of(review: Review, pendings: Sequence[Json]) -> list[Json]:
+def find_stranded(review: Review, pendings: Sequence[Json]) -> list[Json]:
     """Those of the open questions whose step is not in the new version, or is the step of another verb there."""
     if review.old is None:
         return []

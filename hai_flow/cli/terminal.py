@@ -85,6 +85,6 @@ def program() -> str:
     return f"{shlex.quote(sys.executable)} -m hai_flow.cli"
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """`text` as lines under a question."""
     return "\n".join(f"  {line}".rstrip() for line in text.rstrip().splitlines())

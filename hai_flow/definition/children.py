@@ -22,7 +22,7 @@ Children: TypeAlias = Callable[[str, int | None], Child | None]
 """Finds a child by its name and version (None: the latest); None where it is not known."""
 
 
-def nobody(name: str, version: int | None) -> Child | None:
+def no_child(name: str, version: int | None) -> Child | None:
     """No child is known."""
     return None
 

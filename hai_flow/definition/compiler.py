@@ -23,9 +23,9 @@ from hai_flow.definition.checks.lint import lint
 from hai_flow.definition.checks.plain_secrets import check_secrets
 from hai_flow.definition.checks.unraised import check_document_catch
 from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
-from hai_flow.definition.children import Children, nobody
+from hai_flow.definition.children import Children, no_child
 from hai_flow.definition.context import Context
-from hai_flow.definition.declarations import declared, state_raw
+from hai_flow.definition.declarations import read_declarations, state_raw
 from hai_flow.definition.futile import check_schema
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
@@ -38,8 +38,8 @@ from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
 from hai_flow.definition.yaml.document import Document, parse
-from hai_flow.definition.yaml.fixes import completed
-from hai_flow.definition.yaml.include_keys import KIND, Part, described_by, opened
+from hai_flow.definition.yaml.fixes import complete_findings
+from hai_flow.definition.yaml.include_keys import KIND, Part, service_names, split_source
 from hai_flow.definition.yaml.includes import read_used
 from hai_flow.definition.yaml.language import SHAPES
 from hai_flow.definition.yaml.reader import Reader, TooMany
@@ -53,7 +53,7 @@ def compile_workflow(
     source: bytes,
     file: str = "<workflow>",
     *,
-    children: Children = nobody,
+    children: Children = no_child,
     modules: Modules = unread,
     stored: bool = False,
 ) -> plan.Plan:
@@ -70,7 +70,7 @@ def compile_workflow(
 
 
 def check_workflow(
-    source: bytes, file: str = "<workflow>", *, children: Children = nobody, modules: Modules = unread
+    source: bytes, file: str = "<workflow>", *, children: Children = no_child, modules: Modules = unread
 ) -> list[Finding]:
     """Every error and warning of a workflow, in document order. Never raises."""
     return read_workflow(source, file, children=children, modules=modules)[1]
@@ -80,7 +80,7 @@ def read_workflow(
     source: bytes,
     file: str = "<workflow>",
     *,
-    children: Children = nobody,
+    children: Children = no_child,
     modules: Modules = unread,
     stored: bool = False,
 ) -> tuple[plan.Plan | None, list[Finding]]:
@@ -94,7 +94,7 @@ def read_workflow(
         with suppress(TooMany):
             compiled = _plan(source, readers, children, modules, parts)
             doubt_plain_values(reader)
-    findings = [finding for each in readers for finding in _in_order(each)]
+    findings = [finding for each in readers for finding in _sort_findings(each)]
     if any(finding.severity == "error" for finding in findings):
         return None, [finding for finding in findings if finding.code not in _FOR_THE_END]
     assert compiled is not None, "a document without errors compiles"
@@ -104,18 +104,18 @@ def read_workflow(
 def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
     """The workflow, and the documents behind it that it uses. If it names none there must be none, which reading
     says."""
-    first, parts = opened(source)
+    first, parts = split_source(source)
     document = parse(first, file)
     if parts and not (
-        isinstance(document.value, Mapping) and ("use" in document.value or described_by(document.value))
+        isinstance(document.value, Mapping) and ("use" in document.value or service_names(document.value))
     ):
         return parse(source, file), []
     return document, parts
 
 
-def _in_order(reader: Reader) -> list[Finding]:
+def _sort_findings(reader: Reader) -> list[Finding]:
     findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
-    return completed(reader.document, findings)
+    return complete_findings(reader.document, findings)
 
 
 def _is_another_kind(reader: Reader) -> bool:
@@ -133,7 +133,7 @@ def _is_another_kind(reader: Reader) -> bool:
 
 
 def read_names(
-    source: bytes, file: str = "<workflow>", *, children: Children = nobody
+    source: bytes, file: str = "<workflow>", *, children: Children = no_child
 ) -> tuple[Document, Context, Types] | None:
     """The document, its steps and declarations, and the types of what expressions may name, also where it has errors;
     None where it can't be read as a mapping. No expression is compiled."""
@@ -143,7 +143,7 @@ def read_names(
         fields = reader.fields(SHAPES["document"], document.value, (), "the workflow", inside=_SECTIONS)
         if fields:
             drafts = outline(reader, fields)
-            declared_names = declared(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
+            declared_names = read_declarations(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
             context = Context(reader, declared_names, drafts, children, unread, compile_list)
             return document, context, types_of(context)
     return None
@@ -159,7 +159,7 @@ def _plan(
         return None
     drafts = outline(reader, fields)
     context = Context(
-        reader, declared(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
+        reader, read_declarations(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
         modules, compile_list,
     )  # fmt: skip
     types = types_of(context)
@@ -185,13 +185,13 @@ def _plan(
     check_secrets(reader, fields)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
-    compiled = _made(source, fields, context, catch, output, default_notify, summary)
+    compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)
     doubt_queues(compiled, reader)
     refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
     return compiled
 
 
-def _made(
+def _make_plan(
     source: bytes,
     fields: Mapping[str, Json],
     context: Context,
@@ -212,7 +212,7 @@ def _made(
         state={name: variable for name, variable in declarations.state.items() if variable is not None},
         state_schema=_schema_or_any(state_raw(declarations.state)),
         tools={name: tool for name, tool in declarations.tools.items() if tool is not None},
-        steps=context.in_order(),
+        steps=context.ordered_steps(),
         ids={name: draft.path for name, draft in drafts.ids.items()},
         first=drafts.steps[0].path if drafts.steps else "",
         output=output,

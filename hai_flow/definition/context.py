@@ -10,7 +10,7 @@ from hai_flow.definition.children import Children
 from hai_flow.definition.declarations import Declared
 from hai_flow.definition.fields import Parts
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.scope import Visibility, moved
+from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.reader import Reader
@@ -40,7 +40,7 @@ class Context(Parts):
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
         """The names at another place than the step's own, with the same roots and guards."""
-        return moved(names, Visibility(self.outline, chain, order, **more))
+        return move_names(names, Visibility(self.outline, chain, order, **more))
 
     def line(self, draft: StepDraft) -> int:
         """The line on which a step begins."""
@@ -51,6 +51,6 @@ class Context(Parts):
         self.steps[step.path] = step
         self._order[step.path] = order
 
-    def in_order(self) -> dict[str, plan.Step]:
+    def ordered_steps(self) -> dict[str, plan.Step]:
         """The steps of the plan by path, in document order; the body of a loop stands behind the loop."""
         return dict(sorted(self.steps.items(), key=lambda entry: self._order[entry[0]]))

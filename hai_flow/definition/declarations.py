@@ -19,9 +19,9 @@ from hai_flow.definition.names.scope import Visibility, names_at
 from hai_flow.definition.names.secret_names import SecretBearing
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import Outline
-from hai_flow.definition.schemas.schemas import JsonSchema, closed
+from hai_flow.definition.schemas.schemas import JsonSchema, close_schema
 from hai_flow.definition.tools.auth import check_auth
-from hai_flow.definition.tools.mcp_servers import declared_server
+from hai_flow.definition.tools.mcp_servers import read_server
 from hai_flow.definition.tools.openapi import ApiDocument, Unusable
 from hai_flow.definition.tools.openapi import read as read_openapi
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
@@ -79,7 +79,7 @@ class Declared:
     incomplete: bool
 
 
-def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
+def read_declarations(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
     """The declarations of the document with these fields, and of the files that it uses."""
     document = reader.document.value
     wrong = isinstance(document, Mapping) and any(
@@ -168,7 +168,7 @@ class Declarations(Parts):
             if "properties" not in raw and "type" not in raw:
                 return JsonSchema({})
         compiled = self.schema(raw, ("input",))
-        return JsonSchema(closed(compiled.raw)) if compiled else JsonSchema({})
+        return JsonSchema(close_schema(compiled.raw)) if compiled else JsonSchema({})
 
     def read_state(self, value: Mapping[str, Json]) -> None:
         """Fill `self.state`."""
@@ -417,7 +417,7 @@ class Declarations(Parts):
             return None
         kinds = [kind for kind in _TOOL_KINDS if kind in raw]
         if len(kinds) != 1:
-            self._no_tool_kind(name, raw, kinds, at)
+            self._report_tool_kind(name, raw, kinds, at)
             return None
         match kinds[0]:
             case "python":
@@ -431,7 +431,7 @@ class Declarations(Parts):
             case _:
                 return self._frontend_tool(name, raw, at, names)
 
-    def _no_tool_kind(self, name: str, raw: Mapping[str, Json], kinds: Sequence[str], at: Path) -> None:
+    def _report_tool_kind(self, name: str, raw: Mapping[str, Json], kinds: Sequence[str], at: Path) -> None:
         listed = ", ".join(f"`{kind}`" for kind in _TOOL_KINDS)
         present = " and ".join(f"`{kind}`" for kind in kinds) or "none"
         message = f"expected one of {listed} in the tool `{name}`, found {present}"
@@ -490,7 +490,7 @@ class Declarations(Parts):
         timeout = self.duration(fields, "timeout", at, names)
         if "mcp" not in fields:
             return None
-        server = declared_server(self, name, fields, at)
+        server = read_server(self, name, fields, at)
         allow = tuple(fields["allow"]) if "allow" in fields else None
         if server is None:
             return None
@@ -536,7 +536,7 @@ class Declarations(Parts):
         or is wrong."""
         named = value.get("openapi") if isinstance(value, Mapping) else None
         address = value.get("base_url") if isinstance(value, Mapping) else value
-        service = None if named is None else self._described(named, (*at, "openapi"))
+        service = None if named is None else self._read_service(named, (*at, "openapi"))
         base_url = address if isinstance(address, str) else service.server if service is not None else None
         if address is not None and not (isinstance(address, str) and _is_address(address)):
             message = f"expected the address of a service like https://api.example.com, found {kind_of(address)}"
@@ -546,7 +546,7 @@ class Declarations(Parts):
             self.reader.error(at, "tool.http", message, key=True)
         return service, base_url
 
-    def _described(self, named: Json, at: Path) -> ApiDocument | None:
+    def _read_service(self, named: Json, at: Path) -> ApiDocument | None:
         if not isinstance(named, str) or "${{" in named or "://" in named:
             message = (
                 f"expected the way to a file, such as ./shop.openapi.json, found {kind_of(named)}; a document is part "

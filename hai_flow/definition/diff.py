@@ -124,9 +124,9 @@ class Diff:
 def diff(old: Plan, new: Plan) -> Diff:
     """The changes of `new` against `old`."""
     before, after = _steps(old), _steps(new)
-    same = _matched(before, after)
+    same = _match_steps(before, after)
     came_from = {path: was for was, path in same.items()}
-    reordered = _reordered(old, new, same)
+    reordered = _find_reordered(old, new, same)
     steps: list[Change] = []
     for path, (step, facts) in after.items():
         was = came_from.get(path)
@@ -163,7 +163,7 @@ def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
 # --- which step is which ----------------------------------------------------------------------------------------------
 
 
-def _matched(before: Mapping[str, tuple[Step, Facts]], after: Mapping[str, tuple[Step, Facts]]) -> dict[str, str]:
+def _match_steps(before: Mapping[str, tuple[Step, Facts]], after: Mapping[str, tuple[Step, Facts]]) -> dict[str, str]:
     """Old path -> new path. A step that says the same under its old path is that step; so is one with its own id."""
     same: dict[str, str] = {}
     matched_paths: set[str] = set()
@@ -200,7 +200,7 @@ def _key(facts: Facts) -> bytes:
     return msgspec.json.encode(facts, order="deterministic")
 
 
-def _reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
+def _find_reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
     """New paths of the fewest steps that must have moved within their list for it to have its order."""
     places: dict[str, int] = {}  # of those that stood in the same list before
     for number, (was, step) in enumerate(old.steps.items()):
@@ -269,7 +269,7 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
             function = f".{verb.function}" if verb.function else ""
             into = None if verb.into is None else f"{verb.into.tool.name}.{verb.into.argument}"
             stream = verb.stream if into is None else into
-            return {"call": verb.tool.name + function, "with": written(verb.arguments), "stream": stream}
+            return {"call": verb.tool.name + function, "with": to_plain(verb.arguments), "stream": stream}
         case Switch():
             return {"when": ["default" if when is None else when.source for when, _ in verb.cases]}
         case Parallel():
@@ -277,7 +277,7 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
         case ForEach() | Repeat():
             body = plan.steps[verb.iteration].verb
             assert isinstance(body, Iteration)
-            return {**dict(_flat(verb)), "output": written(body.output)}
+            return {**dict(_flat(verb)), "output": to_plain(body.output)}
         case Agent():
             return {**dict(_flat(verb)), "approvals": _approvals(plan, verb)}
         case _:
@@ -289,7 +289,7 @@ def _approvals(plan: Plan, agent: Agent) -> Facts:
     calls = plan.steps[f"{agent.iteration}/call[]"].verb
     assert isinstance(calls, AnyCall)
     gates = ((name, plan.steps[path].approval) for name, path in calls.uses)
-    return {name: None if gate is None else {"when": written(gate.when), **dict(_flat(gate))} for name, gate in gates}
+    return {name: None if gate is None else {"when": to_plain(gate.when), **dict(_flat(gate))} for name, gate in gates}
 
 
 def _flat(record: Any) -> Iterator[tuple[str, Json]]:
@@ -299,19 +299,19 @@ def _flat(record: Any) -> Iterator[tuple[str, Json]]:
         if each.name == "policy":
             yield from _flat(value)
         elif each.name not in _PLACES:
-            yield _word(each.name), written(value)
+            yield _word(each.name), to_plain(value)
 
 
 def _add(facts: Facts, name: str, value: Any) -> None:
     if name != "finally_":
-        facts[_word(name)] = written(value)
+        facts[_word(name)] = to_plain(value)
 
 
 def _word(name: str) -> str:
     return _WORDS.get(name, name.removesuffix("_"))
 
 
-def written(value: Any) -> Json:
+def to_plain(value: Any) -> Json:
     """Any part of a plan as plain JSON, in the author's own words where it has them."""
     match value:
         case CompiledTemplate() | Constant() | Record():
@@ -321,25 +321,25 @@ def written(value: Any) -> Json:
         case JsonSchema():
             return value.raw
         case Mapping():
-            return {key: written(item) for key, item in value.items()}
+            return {key: to_plain(item) for key, item in value.items()}
         case tuple() | list():
-            return [written(item) for item in value]
+            return [to_plain(item) for item in value]
     if dataclasses.is_dataclass(value):
         return {
             _word(each.name): plain
             for each in dataclasses.fields(value)
-            if each.name not in _PLACES and (plain := written(getattr(value, each.name))) is not None
+            if each.name not in _PLACES and (plain := to_plain(getattr(value, each.name))) is not None
         }
     return value
 
 
 def _document(plan: Plan) -> Facts:
-    facts: Facts = {_word(name): written(getattr(plan, name)) for name in _DOCUMENT}
+    facts: Facts = {_word(name): to_plain(getattr(plan, name)) for name in _DOCUMENT}
     facts["finally"] = plan.finally_ is not None
-    facts["triggers"] = [{type(each).__name__: written(each)} for each in plan.triggers]
+    facts["triggers"] = [{type(each).__name__: to_plain(each)} for each in plan.triggers]
     for group in _NAMED:
         for name, value in getattr(plan, group).items():
-            facts[f"{group}.{name}"] = written(value)
+            facts[f"{group}.{name}"] = to_plain(value)
     return {key: value for key, value in facts.items() if value is not None}
 
 

@@ -13,7 +13,7 @@ from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
 from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
-from hai_flow.definition.names.durations import NotADuration, meant_duration, milliseconds, spell
+from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten, suggestion
@@ -183,7 +183,7 @@ class Parts:
         try:
             return milliseconds(text, shortest=shortest)
         except NotADuration as error:
-            meant = meant_duration(text)
+            meant = guess_duration(text)
             hint = f"; did you mean `{meant}`?" if meant else _duration_hint(text)
             if "${{" in text and names is None:
                 hint = "; here it is written out, without holes"
@@ -239,7 +239,7 @@ class Parts:
         A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
         """
         for path, text in texts(value, at):
-            if text.startswith(_DATA) and (named := names.named(text)):
+            if text.startswith(_DATA) and (named := names.path_named(text)):
                 self.reader.warning_inside(path, 0, "text.path", _plain_text(text, named))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
                 self._doubt_braces(text, path, names)
@@ -251,7 +251,7 @@ class Parts:
                 continue
             if text.rfind("${{", 0, match.start()) > text.rfind("}}", 0, match.start()):
                 continue  # inside of a hole
-            named = names.named(match["path"], guess=certain)
+            named = names.path_named(match["path"], guess=certain)
             if named:
                 self.reader.warning_inside(path, match.start(), "text.braces", _plain_text(match.group(), named))
                 return
@@ -269,10 +269,10 @@ class Parts:
             if "${{" in text.replace("$${{", ""):
                 clean = False
                 self.reader.error(path, "schema.hole", "a schema is literal: holes `${{ }}` are not filled here")
-        compiled = self.compiled_schema(raw, at)
+        compiled = self.compile_schema(raw, at)
         return compiled if clean else None
 
-    def compiled_schema(self, raw: Json, at: Path) -> JsonSchema | None:
+    def compile_schema(self, raw: Json, at: Path) -> JsonSchema | None:
         """`raw` compiled; None after findings."""
 
         def report(path: Path, code: str, message: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.definition.names.names import corrected, name_fault
+from hai_flow.definition.names.names import name_fault, suggest_name
 from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
@@ -68,14 +68,14 @@ class _Outliner:
         if usable:
             self._declare(draft, at)
         elif isinstance(raw_id, str):
-            self.found.tolerated.update((raw_id, corrected(raw_id)))
+            self.found.tolerated.update((raw_id, suggest_name(raw_id)))
         if raw_id is None and isinstance(raw, Mapping) and isinstance(name := raw.get("name"), str):
-            self.found.tolerated.update((name, corrected(name)))  # which other languages call the id
+            self.found.tolerated.update((name, suggest_name(name)))  # which other languages call the id
         if verb:
             self._inside(draft)
         draft.body_end = draft.body_end or self.order
         if not verb or len(self.reader.findings) > before:
-            self.found.tolerated.update(_nested_ids(raw))
+            self.found.tolerated.update(_ids_inside(raw))
         return draft
 
     def _next_order(self) -> int:
@@ -105,10 +105,10 @@ class _Outliner:
             message = f"expected exactly one verb in a step, found {names}; make it {len(verbs)} steps"
             self.reader.error((*at, verbs[1]), "step.two_verbs", message, key=True)
             return ""
-        self._no_verb(raw, at)
+        self._report_no_verb(raw, at)
         return ""
 
-    def _no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
+    def _report_no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
         strangers = [key for key in raw if key not in STEP_KEYS]
         if strangers:
             hints = {key: _stranger_hint(key, raw) for key in strangers}
@@ -182,7 +182,7 @@ class _Outliner:
             if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
                 message = "expected `errors` and `steps` in a `catch` clause, found a step; put it under `steps`"
                 self.reader.error(place, "catch.step", message)
-                self.found.tolerated.update(_nested_ids(raw))
+                self.found.tolerated.update(_ids_inside(raw))
                 continue
             clause = self.reader.fields(SHAPES["catch"], clause_fields, place, "a `catch` clause")
             inner = (*chain, Enclosure(owner, f"~catch/{number}", owner.path if owner else ""))
@@ -257,18 +257,18 @@ def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
     near = suggestion(word, [verb for verb in VERBS if verb[0] == word[:1].lower()])
     if not near and isinstance(value, Mapping) and len(value.keys() & VERBS.keys()) == 1:
         verb = next(key for key in value if key in VERBS)
-        return f"; a step's name is its `id`: write `id: {corrected(word)}`, and `{verb}` beside it"
+        return f"; a step's name is its `id`: write `id: {suggest_name(word)}`, and `{verb}` beside it"
     return near
 
 
-def _nested_ids(value: Json) -> Iterable[str]:
+def _ids_inside(value: Json) -> Iterable[str]:
     """Ids of all steps inside something that is not compiled."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key == "id" and isinstance(item, str):
                 yield item
             else:
-                yield from _nested_ids(item)
+                yield from _ids_inside(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _nested_ids(item)
+            yield from _ids_inside(item)

@@ -70,14 +70,14 @@ def undone_by(undo: str) -> str:
     return undo.removesuffix("/" + UNDO)
 
 
-def in_cleanup(path: str, scope: str = "") -> bool:
+def is_in_cleanup(path: str, scope: str = "") -> bool:
     """Whether a step is in a `finally` or an `undo` inside of `scope`. These run to their end even where the steps
     around them are cut off."""
     inner = path[len(scope) :] if scope else path
     return FINALLY + "/" in inner or inner.endswith(UNDO)
 
 
-def in_handler(path: str) -> bool:
+def is_in_handler(path: str) -> bool:
     """Whether a step stands in any handler."""
     return "~" in path
 
@@ -113,13 +113,13 @@ def depth(path: str) -> int:
 # --- loops --------------------------------------------------------------------------------------------------------
 
 
-def escaped(key: str) -> str:
+def escape(key: str) -> str:
     """A key as it stands in a path. An empty key is written as a lone %, which no other key becomes."""
     return "".join(_ESCAPES.get(character, character) for character in key) or "%"
 
 
-def unescaped(key: str) -> str:
-    """The key that `escaped` wrote."""
+def unescape(key: str) -> str:
+    """The key that `escape` wrote."""
     if key == "%" or "%" not in key:
         return "" if key == "%" else key
     for character in "/[]%":  # the sign itself last: its replacement must not be read again
@@ -139,15 +139,15 @@ def is_iteration(path: str) -> bool:
 
 def call_key(name: str, number: int) -> str:
     """The (escaped) key of the `number`-th call (from 1) of the function `name` in one answer of a model."""
-    return escaped(f"{name}-{number}")
+    return escape(f"{name}-{number}")
 
 
-def called_by(key: str) -> str:
+def function_of_key(key: str) -> str:
     """The function that the key of a call names."""
-    return unescaped(key).rpartition("-")[0]
+    return unescape(key).rpartition("-")[0]
 
 
-def in_loop(path: str) -> bool:
+def is_in_loop(path: str) -> bool:
     """Whether the path is that of an iteration, or of something in one."""
     return "[" in path
 
@@ -204,7 +204,7 @@ def with_keys(path: str, keys: Iterable[str]) -> str:
     return path
 
 
-def filled(path: str | None, keys: tuple[str, ...]) -> str | None:
+def with_keys_or_none(path: str | None, keys: tuple[str, ...]) -> str | None:
     """As `with_keys`, for a path that may be None."""
     return path if path is None or "[]" not in path else with_keys(path, keys)
 
@@ -223,7 +223,7 @@ def instance_for(path: str, reader: str, latest: Callable[[str], str]) -> str:
     return place
 
 
-def renamed(path: str, paths: Mapping[str, str]) -> str:
+def rename_path(path: str, paths: Mapping[str, str]) -> str:
     """The path of a step, or of a list, by the renaming of the longest part of the plan's path that has one.
 
     A renaming keeps the loops around a step, so the keys of the iterations stay in their order.

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.paths import UNDO, called_by, with_keys
+from hai_flow.definition.paths import UNDO, function_of_key, with_keys
 from hai_flow.foreign import BigIntegers
 from hai_flow.values import Json
 
@@ -689,7 +689,7 @@ class AnyCall(Iteration):
     uses: tuple[tuple[str, str], ...] = ()
 
     def at(self, keys: tuple[str, ...]) -> Iteration:
-        name, uses = called_by(keys[-1]), dict(self.uses)
+        name, uses = function_of_key(keys[-1]), dict(self.uses)
         path = uses.get(name) or uses[f"{name.partition('.')[0]}.*"]
         return Iteration(with_keys(path, keys))
 

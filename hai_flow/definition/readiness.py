@@ -28,7 +28,7 @@ class RunnersMissing(DefinitionError):
 
 def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
     """The effects of the plan whose runners are not `known`, each once, in document order."""
-    needed = (each for step in plan.steps.values() for each in _needed(plan, step))
+    needed = (each for step in plan.steps.values() for each in _runners_needed(plan, step))
     return list(dict.fromkeys(what for kind, what in needed if kind not in known))
 
 
@@ -40,8 +40,8 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     """
     findings: dict[str, Finding] = {}
     for step in plan.steps.values():
-        for kind, what in _needed(plan, step):
-            owner = _written(plan, step).path
+        for kind, what in _runners_needed(plan, step):
+            owner = _document_step(plan, step).path
             if kind not in known and owner not in findings:
                 message = (
                     f"step {owner}: this server has no runner for {what}; publish it on one that has, or write the "
@@ -51,7 +51,7 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     return list(findings.values())
 
 
-def _written(plan: Plan, step: Step) -> Step:
+def _document_step(plan: Plan, step: Step) -> Step:
     """The step as it stands in the document: the agent, for the steps that the compiler adds inside of an agent."""
     while step.of_agent:
         step = plan.steps[step.parent]
@@ -71,7 +71,7 @@ def tool_kind(tool: Tool) -> str | None:
     return _TOOLS.get(type(tool))
 
 
-def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
+def _runners_needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """Each kind of runner that the step needs, with the part of the step that needs it."""
     kind, verb = runner_kind(step), step.verb
     if isinstance(verb, Call) and kind is not None:
@@ -93,7 +93,7 @@ def unknown_channels(source: bytes, known: Collection[str] | None, file: str = "
         return []
     document = parse(first_of(source), file)
     findings = []
-    for at, text in _notified(document.value, ()):
+    for at, text in _channels_named(document.value, ()):
         name = text.partition(":")[0]
         if "${{" in name or "://" in text or name in (known or ()):
             continue
@@ -104,9 +104,9 @@ def unknown_channels(source: bytes, known: Collection[str] | None, file: str = "
     return findings
 
 
-def _notified(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+def _channels_named(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         if key == "notify" and isinstance(each, list):
             yield from (((*at, key, index), text) for index, text in enumerate(each) if isinstance(text, str))
         elif key not in _DATA:
-            yield from _notified(each, (*at, key))
+            yield from _channels_named(each, (*at, key))

@@ -12,7 +12,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import ENVELOPE, Types
-from hai_flow.definition.names.scope import Visibility, moved
+from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.forms import literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
@@ -28,10 +28,10 @@ def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) ->
     it."""
     for draft in drafts:
         denials = _compile_step(
-            context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft))
+            context, draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
         )
         names = with_facts(names, denials | _cases_not_taken(draft))
-        schemas = let_schemas(draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
+        schemas = let_schemas(draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft)))
         if schemas:
             names = names.with_roots(schemas=schemas)
     return names
@@ -62,7 +62,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     handlers = _compile_handlers(context, draft, names)
     clauses = compile_catch(context, draft.catch, names)
     if fields.get("continue_on_error") is True and draft.verb in fields:
-        clauses = (*clauses, _ignored(context, draft, names))
+        clauses = (*clauses, _clause_ignoring_errors(context, draft, names))
     context.compile(draft.finally_, names)
     undo = _compile_undo(context, draft.undo, names)
     title = context.text(fields, "title", at, names)
@@ -101,7 +101,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     return denials
 
 
-def _ignored(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
+def _clause_ignoring_errors(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
     """The clause of `continue_on_error`: it takes what the others leave, and names nothing."""
     body = catch(len(draft.catch))
     path = f"{draft.path}/{body}/let#1"

@@ -14,11 +14,11 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
 from hai_flow.definition.names.names import WEBHOOK_PATH
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
-from hai_flow.definition.names.zones import NO_PLACES, turned_sign, zone_fault
+from hai_flow.definition.names.zones import NO_PLACES, doubt_sign, zone_fault
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES, NOTHING
-from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, remedy_of_cron, uneven_steps
+from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, find_uneven_steps, remedy_of_cron
 from hai_flow.values import Json
 
 _RATE: Final = re.compile(r"rate\((?P<count>[0-9]{1,4}) (?P<unit>minute|hour|day)s?\)")
@@ -88,7 +88,7 @@ def _kind(parts: Parts, raw: Json, at: Path) -> str | None:
 
 def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> plan.Trigger | None:
     """The end of a run of another workflow, which its expressions see as `event`."""
-    names = _of_event(names)
+    names = _event_names(names)
     fields = parts.reader.fields(DOCUMENT_SHAPES["run_trigger"], body, at, "`run`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
@@ -105,7 +105,7 @@ def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> pl
 
 def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | None]) -> plan.Trigger | None:
     """A request that proves to know a secret, which its expressions see as `event`."""
-    names = _of_event(names).with_roots(schemas={"event": REQUEST})
+    names = _event_names(names).with_roots(schemas={"event": REQUEST})
     fields = parts.reader.fields(DOCUMENT_SHAPES["webhook_trigger"], body, at, "`webhook`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
@@ -164,7 +164,7 @@ def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: Js
 
 
 def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-    names = _of_event(names)
+    names = _event_names(names)
     fields = parts.reader.fields(DOCUMENT_SHAPES["event_trigger"], body, at, "`event`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
@@ -182,9 +182,9 @@ def _schedule(parts: Parts, body: Json, at: Path, names: Names, input: JsonSchem
         sound = False
         parts.reader.error((*at, "cron"), "schedule.cron", fault)
     elif "cron" in fields:
-        for uneven in uneven_steps(fields["cron"]):
+        for uneven in find_uneven_steps(fields["cron"]):
             report = parts.reader.refuse if uneven.in_vain else parts.reader.warning
-            report((*at, "cron"), "schedule.cron", _told_of_step(uneven))
+            report((*at, "cron"), "schedule.cron", _uneven_sentence(uneven))
     if "timezone" in fields:
         sound = _check_zone(parts, fields["timezone"], (*at, "timezone")) and sound
     template = _check_input(parts, fields, at, names, input)
@@ -203,7 +203,7 @@ def _check_zone(parts: Parts, name: str, at: Path) -> bool:
     if fault is not None:
         parts.reader.error(at, "schedule.timezone", fault)
         return False
-    turned = turned_sign(name)
+    turned = doubt_sign(name)
     if turned is not None:
         parts.reader.warning(at, "schedule.timezone", turned)
     return True
@@ -218,22 +218,22 @@ def _instead_of_every(value: Json) -> str:
     if len(crons) == 1:
         return f'a schedule says when, not how often; write `cron: "{crons[0]}"`'
     if crons:
-        return f"a schedule says when, not how often; write two schedules: {_listed(crons)}"
+        return f"a schedule says when, not how often; write two schedules: {_list_crons(crons)}"
     return 'a schedule says when, not how often; write `cron`, such as "0 * * * *" for every hour'
 
 
-def _told_of_step(uneven: UnevenStep) -> str:
+def _uneven_sentence(uneven: UnevenStep) -> str:
     """The sentence about a step of a cron expression that does not divide its range."""
     field = f"`{uneven.item}` in the field {uneven.field}"
     if uneven.in_vain:
         crons = crons_of_every(uneven.step) if uneven.field == "minute" else ()
-        remedy = f"; for every {uneven.step} minutes write {_listed(crons)}" if crons else ""
+        remedy = f"; for every {uneven.step} minutes write {_list_crons(crons)}" if crons else ""
         alone = f"a step of {uneven.step} leaves its range of {uneven.size} at once"
         return f"{field} fires at {uneven.times} alone: {alone}{remedy}"
     return f"{field} fires at {uneven.times}, and begins anew then: the last gap is shorter than the others"
 
 
-def _listed(crons: Sequence[str]) -> str:
+def _list_crons(crons: Sequence[str]) -> str:
     return " and ".join(f"`{cron}`" for cron in crons)
 
 
@@ -249,7 +249,7 @@ def _check_input(
             message = f"expected a mapping for a schedule's `input`, found {kind_of(value)}; write its keys"
             parts.reader.error(place, "schedule.input", message)
             return None
-        return parts.template(value, place, _of_event(names).with_roots(schemas={"event": INSTANT}))
+        return parts.template(value, place, _event_names(names).with_roots(schemas={"event": INSTANT}))
     written_input = {} if value is None else value
     faults = input.findings(input.with_defaults(written_input))
     if faults:
@@ -288,7 +288,7 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
     return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
 
 
-def _of_event(names: Names) -> Names:
+def _event_names(names: Names) -> Names:
     """The names of a trigger's expressions: there is no run yet."""
     return Names(names.types, frozenset(("event", "now")), explain=names.explain)
 
@@ -301,7 +301,7 @@ def _cron_fault(text: str) -> str | None:
             hint = f"; {remedy}"
         elif (rate := _RATE.fullmatch(text)) is not None:
             crons = crons_of_every(int(rate["count"]) * _MINUTES[rate["unit"]])
-            hint = f"; write {_listed(crons)}" if crons else ""
+            hint = f"; write {_list_crons(crons)}" if crons else ""
         return f"expected a cron expression of 5 fields such as `0 6 * * 1-5`, found {text!r}{hint}"
     fault = fault_of_cron(text)
     if fault is not None and (remedy := remedy_of_cron(text)) is not None:

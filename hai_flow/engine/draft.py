@@ -70,7 +70,7 @@ class Draft:
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
-        if not paths.in_loop(path):
+        if not paths.is_in_loop(path):
             return self.plan.steps[path] if path else root_of(self.plan)
         cached = self._steps.get(path)
         if cached is None:
@@ -85,7 +85,7 @@ class Draft:
         """Send a wish of this commit to another run (docs/design/store.md#outbox)."""
         self.outbox.append(Message(kind, target, body))
 
-    def started(
+    def note_start(
         self,
         step: Step,
         *,
@@ -189,15 +189,15 @@ class Draft:
 
     def truth(self, expression: Expression, step: Step, **roots: Json) -> bool:
         """The value of a condition at `step`; `roots` are names that exist for it alone (`args`, `event`)."""
-        value = self._evaluated(expression.evaluate, expression, step, roots)
+        value = self._evaluate(expression.evaluate, expression, step, roots)
         if not isinstance(value, bool):
             raise Raised("expression.error", f"expected true or false from {expression.source}, found {value!r}.")
         return value
 
     def render(self, template: Template, step: Step | None, **roots: Json) -> Json:
-        return self._evaluated(template.render, template, step, roots)
+        return self._evaluate(template.render, template, step, roots)
 
-    def _evaluated(
+    def _evaluate(
         self,
         evaluate: Callable[[Mapping[str, Json]], Json],
         uses: Expression | Template,
@@ -308,7 +308,7 @@ class Draft:
                 return step_state.output[name]
         raise ExpressionError("expression.absent", f"`{name}` is not there: no `let` has given it a value yet")
 
-    def _handled_error(self, step: Step | None) -> Json:
+    def _error_in_handling(self, step: Step | None) -> Json:
         """The error of the innermost handler around `step` that handles one."""
         while step is not None and step.path:
             if paths.is_handler(step.body):
@@ -333,10 +333,10 @@ def _run_value(draft: Draft, step: Step | None) -> Json:
 
 
 def _thread_value(draft: Draft, step: Step | None) -> Json:
-    return {"id": draft.state.thread_id, "message": draft.state.message, "content": _posted(draft.state)}
+    return {"id": draft.state.thread_id, "message": draft.state.message, "content": _newest_content(draft.state)}
 
 
-def _posted(state: RunState) -> Json:
+def _newest_content(state: RunState) -> Json:
     """The content of the user's newest message when the run started, as it was posted: text, or a list of content
     parts."""
     content: Json = state.message
@@ -353,7 +353,7 @@ _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {
     "run": _run_value,
     "thread": _thread_value,
     "now": lambda draft, step: draft.now,
-    "error": Draft._handled_error,
+    "error": Draft._error_in_handling,
     "steps": lambda draft, step: {},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on, take_up
@@ -53,14 +53,14 @@ def pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True
             return False
         passed = True
         draft.now = max(due.at, since)
-        _happen(draft, due)
+        _fire_due(draft, due)
         draft.now = draft.clock
     if draft.events:
         go_on(draft)
     return not draft.events or draft.within_bounds()
 
 
-def _happen(draft: Draft, due: Due) -> None:
+def _fire_due(draft: Draft, due: Due) -> None:
     if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
         draft.open_turn(c.Turn())
     if due.timer is None:
@@ -99,7 +99,7 @@ def _run_too_long(draft: Draft) -> None:
     limit = draft.plan.limits.duration
     message = f"The run has taken longer than its limit of {limit} ms."
     for path in open_leaves(draft):
-        if in_cleanup(path) or path not in open_leaves(draft):
+        if is_in_cleanup(path) or path not in open_leaves(draft):
             continue
         step = draft.step(path)
         error = draft.error("limit.duration", message, path)

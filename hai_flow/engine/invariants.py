@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import digest
@@ -83,7 +83,7 @@ def _turn_ends(watch: Watch, state: RunState, event: e.TurnEnded) -> Iterator[st
 
 def _begins_while_running(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
     """No step begins while the run is paused, and behind a stop only steps that clean up."""
-    if state.status != "running" and not (state.status == "stopping" and in_cleanup(event.path)):
+    if state.status != "running" and not (state.status == "stopping" and is_in_cleanup(event.path)):
         yield f"the step {event.path} begins in a run that is {state.status}"
     elif event.path not in state.ready:
         yield f"the step {event.path} begins, and it was not its turn"
@@ -109,7 +109,7 @@ def _outcome_once(watch: Watch, state: RunState, event: e.StepFinished) -> Itera
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-def _approved_is_performed(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
+def _check_approved_arguments(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
     """An effect behind a gate is performed with the arguments that were approved, and only then."""
     step_state = state.steps.get(event.path)
     if step_state is None or not event.attempt or not step_state.asked:
@@ -156,7 +156,7 @@ def _vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[
     pending = state.pendings.get(event.id)
     if pending is None or pending.status != "open":
         yield f"{event.by} votes on {event.id}, which is {'unknown' if pending is None else pending.status}"
-    elif votes.who_voted([event]) & votes.who_voted(pending.votes):
+    elif votes.voters([event]) & votes.voters(pending.votes):
         yield f"{votes.voter(event)} votes on {event.id} a second time"
 
 
@@ -221,11 +221,11 @@ def _call_resolved_after_its_end(watch: Watch, state: RunState, event: e.ToolCal
 
 
 def _waits_for_something(state: RunState) -> Iterator[str]:
-    if state.status == "waiting" and not _moved(state):
+    if state.status == "waiting" and not _has_open_parts(state):
         yield "it waits, and nothing will ever move it: no question, timer, signal or run below"
 
 
-def _nothing_outlives(state: RunState) -> Iterator[str]:
+def _check_end_is_complete(state: RunState) -> Iterator[str]:
     if state.ended:
         open_parts = {
             "timer": state.timers,
@@ -247,7 +247,7 @@ def _indexes_agree(state: RunState) -> Iterator[str]:
             yield f"attempt {attempt} of {path} is open, and its step knows another"
 
 
-def _moved(state: RunState) -> bool:
+def _has_open_parts(state: RunState) -> bool:
     return bool(
         state.attempts or state.open_pendings or state.subscriptions or state.children or state.timers or state.ready
     )
@@ -257,7 +257,7 @@ EVERY_EVENT: Final[tuple[tuple[str, _Rule], ...]] = (("end_is_last", _end_is_las
 _BEGINS: Final = (
     ("begins_while_running", _begins_while_running),
     ("attempt_once", _attempt_once),
-    ("approved_is_performed", _approved_is_performed),
+    ("approved_is_performed", _check_approved_arguments),
 )
 _BY_TYPE: Final[Mapping[type[e.Event], tuple[tuple[str, _Rule], ...]]] = {
     e.TurnStarted: (("turns_in_order", _turn_begins),),
@@ -276,7 +276,7 @@ _BY_TYPE: Final[Mapping[type[e.Event], tuple[tuple[str, _Rule], ...]]] = {
 }
 AT_REST: Final[tuple[tuple[str, Callable[[RunState], Iterator[str]]], ...]] = (
     ("waits_for_something", _waits_for_something),
-    ("nothing_outlives", _nothing_outlives),
+    ("nothing_outlives", _check_end_is_complete),
     ("indexes_agree", _indexes_agree),
 )
 RULES: Final = frozenset(name for rules in (EVERY_EVENT, *_BY_TYPE.values(), AT_REST) for name, _ in rules)

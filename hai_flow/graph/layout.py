@@ -85,13 +85,13 @@ def _fit(content: str, style: str, width: float) -> Text:
 def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
     """The text in at most `lines_max` lines, broken at its dots if that is enough, else between words."""
     for joint in (" · ", " "):
-        lines = _broken(content.split(joint), joint, style, width, lines_max)
+        lines = _break_lines(content.split(joint), joint, style, width, lines_max)
         if len(lines) <= lines_max and all(Text(line, style).width <= width for line in lines):
             break
     return [_fit(line, style, width) for line in lines]
 
 
-def _broken(pieces: Sequence[str], joint: str, style: str, width: float, lines_max: int) -> list[str]:
+def _break_lines(pieces: Sequence[str], joint: str, style: str, width: float, lines_max: int) -> list[str]:
     """The pieces joined to lines; the last line takes the rest."""
     lines = [pieces[0]]
     for number, piece in enumerate(pieces[1:], 1):

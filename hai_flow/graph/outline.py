@@ -140,7 +140,7 @@ def _node(raw: Mapping[str, Json], verb: str, path: str) -> Node:
         gate=_people(gate) if gate is not None else "",
         notes=tuple(_notes(raw, verb, value)),
         lanes=tuple(_lanes(verb, value, path)),
-        handlers=(*_decided(raw, path), *_endings(raw, path + "/")),
+        handlers=(*_decision_lanes(raw, path), *_endings(raw, path + "/")),
         written=raw,
     )
 
@@ -175,7 +175,7 @@ def _detail(verb: str, value: Json) -> str:
         case "ask" | "approve":
             return _line(value["title"])
         case "say":
-            return _said(value)
+            return _describe_say(value)
         case "emit":
             ((kind, content),) = value.items()
             return f"{kind} {_line(content.get('name', content.get('to', '')))}".strip()
@@ -186,11 +186,11 @@ def _detail(verb: str, value: Json) -> str:
         case "wait":
             return f"for {value['for']}" if "for" in value else f"until {_line(value['until'])}"
         case "wait_for":
-            return _awaited(value)
+            return _describe_wait(value)
         case "for_each":
             return f"{value.get('as', 'item')} in {_bare(value['items'])}"
         case "repeat":
-            return _repeated(value)
+            return _describe_repeat(value)
         case "return":
             return _value(value) if value is not None else ""
         case "fail":
@@ -199,7 +199,7 @@ def _detail(verb: str, value: Json) -> str:
             return ""
 
 
-def _said(value: Json) -> str:
+def _describe_say(value: Json) -> str:
     if isinstance(value, str):
         return _line(value)
     kind = next(key for key in ("text", "thinking", "fold", "output") if key in value)
@@ -209,7 +209,7 @@ def _said(value: Json) -> str:
     return _line(content if kind == "text" else f"{kind}: {content}")
 
 
-def _awaited(value: Mapping[str, Json]) -> str:
+def _describe_wait(value: Mapping[str, Json]) -> str:
     if "event" in value:
         match = f" where {_bare(value['match'])}" if "match" in value else ""
         return f"{value['event']}{match}"
@@ -217,7 +217,7 @@ def _awaited(value: Mapping[str, Json]) -> str:
     return f"{mode} of {', '.join(each['event'] for each in value[mode])}"
 
 
-def _repeated(value: Mapping[str, Json]) -> str:
+def _describe_repeat(value: Mapping[str, Json]) -> str:
     for word in ("while", "until"):
         if word in value:
             return f"{word} {_bare(value[word])}, at most {value['max']} times"
@@ -335,7 +335,7 @@ def _lanes(verb: str, value: Json, path: str) -> Iterator[Lane]:
             pass
 
 
-def _decided(raw: Mapping[str, Json], path: str) -> Iterator[Lane]:
+def _decision_lanes(raw: Mapping[str, Json], path: str) -> Iterator[Lane]:
     handlers = dict(raw.get("on_decision", {}))
     if "on_reject" in raw:
         handlers["reject"] = raw["on_reject"]

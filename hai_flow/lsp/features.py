@@ -65,14 +65,14 @@ def complete(analysis: Analysis, line: int, column: int, workflows: Mapping[str,
     lines = analysis.text.split("\n")
     before = (lines[line] if line < len(lines) else "")[:column]
     cursor = cursor_at(analysis.text, line, column)
-    if _in_expression(cursor, before):
+    if _is_in_expression(cursor, before):
         return list(_names_at(analysis.names, before))
     if cursor.key:
         return list(_values(analysis, cursor, before, workflows))
     return list(_keys(analysis, cursor, before, line))
 
 
-def _in_expression(cursor: Cursor, before: str) -> bool:
+def _is_in_expression(cursor: Cursor, before: str) -> bool:
     if before.rfind("${{") > before.rfind("}}"):
         return True
     type_ = type_at((*cursor.keys, cursor.key)) if cursor.key else None
@@ -142,7 +142,7 @@ def _values(analysis: Analysis, cursor: Cursor, before: str, workflows: Mapping[
     elif cursor.key == "run":
         yield from (Offer(name, "workflow", file, name, start) for name, file in sorted(workflows.items()))
     elif type_ is not None:
-        for value in _enumerated(type_):
+        for value in _values_of_type(type_):
             yield Offer(value, "value", "", value, start)
         if _has_kind(type_, "selectors"):
             roles = analysis.names.context.declared.roles if analysis.names else {}
@@ -150,10 +150,10 @@ def _values(analysis: Analysis, cursor: Cursor, before: str, workflows: Mapping[
                 yield Offer(value, "value", "", value, start)
 
 
-def _enumerated(type_: Type) -> list[str]:
+def _values_of_type(type_: Type) -> list[str]:
     own = [str(value).lower() if isinstance(value, bool) else str(value) for value in type_.values]
     own += ["true", "false"] if type_.kind == "boolean" else []
-    return own + [value for part in type_.parts if type_.kind == "either" for value in _enumerated(part)]
+    return own + [value for part in type_.parts if type_.kind == "either" for value in _values_of_type(part)]
 
 
 def _tools(analysis: Analysis, start: int, before: str) -> Iterator[Offer]:
@@ -187,11 +187,13 @@ def _functions(analysis: Analysis, tool: plan.Tool) -> dict[str, tuple[list[str]
                 if "." not in name and not name.startswith("_")
             }
         case plan.HttpTool(service=service) if service is not None:
-            return {id: _of_schema(service.find(id).parameters) for id in service.ids if _is_callable(service, id)}
+            return {
+                id: _arguments_of_schema(service.find(id).parameters) for id in service.ids if _is_callable(service, id)
+            }
         case plan.McpTool(allow=allow) | plan.HttpTool(allow=allow):
             return {name: ([], set()) for name in allow or ()}
         case plan.FrontendTool(parameters=parameters):
-            return {"": _of_schema(parameters) if parameters is not None else ([], set())}
+            return {"": _arguments_of_schema(parameters) if parameters is not None else ([], set())}
     return {}
 
 
@@ -203,7 +205,7 @@ def _is_callable(service: plan.Service, id: str) -> bool:
     return True
 
 
-def _of_schema(schema: plan.Schema) -> tuple[list[str], set[str]]:
+def _arguments_of_schema(schema: plan.Schema) -> tuple[list[str], set[str]]:
     raw = schema.raw if isinstance(schema.raw, Mapping) else {}
     return list(raw.get("properties", {})), set(raw.get("required", ()))
 

@@ -22,7 +22,7 @@ from pygls.lsp.server import LanguageServer
 
 import hai_flow
 from hai_flow.authoring.formatting import format_source
-from hai_flow.definition.yaml.fixes import fixed
+from hai_flow.definition.yaml.fixes import apply_fixes
 from hai_flow.errors import DefinitionError, Edit, Finding
 from hai_flow.graph import draw
 from hai_flow.lsp import features
@@ -59,7 +59,7 @@ class FlowServer(LanguageServer):
 
     # --- texts ----------------------------------------------------------------------------------------------------
 
-    def changed(self, uri: str) -> None:
+    def schedule_analysis(self, uri: str) -> None:
         """Analyse a text, a moment from now."""
         if not uri.endswith(_SUFFIXES):
             return
@@ -100,7 +100,7 @@ class FlowServer(LanguageServer):
             self.tell(uri, analysis)
         return analysis
 
-    def closed(self, uri: str) -> None:
+    def close_text(self, uri: str) -> None:
         """Forget a text, and take its findings back."""
         if (task := self.waiting.pop(uri, None)) is not None:
             task.cancel()
@@ -220,21 +220,21 @@ def make_server(*, imports: bool = False) -> FlowServer:
 
     @server.feature(t.TEXT_DOCUMENT_DID_OPEN)
     async def did_open(params: t.DidOpenTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.schedule_analysis(params.text_document.uri)
 
     @server.feature(t.TEXT_DOCUMENT_DID_CHANGE)
     async def did_change(params: t.DidChangeTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.schedule_analysis(params.text_document.uri)
 
     @server.feature(t.TEXT_DOCUMENT_DID_SAVE)
     async def did_save(params: t.DidSaveTextDocumentParams) -> None:
         for uri in list(server.analyses):  # a Python module, or a file that workflows use, may be another now
             server.analyses[uri] = _stale(server.analyses[uri])
-            server.changed(uri)
+            server.schedule_analysis(uri)
 
     @server.feature(t.TEXT_DOCUMENT_DID_CLOSE)
     async def did_close(params: t.DidCloseTextDocumentParams) -> None:
-        server.closed(params.text_document.uri)
+        server.close_text(params.text_document.uri)
 
     @server.feature(t.TEXT_DOCUMENT_COMPLETION, t.CompletionOptions(trigger_characters=[".", ":", " "]))
     async def complete(params: t.CompletionParams) -> t.CompletionList | None:
@@ -311,7 +311,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
         if len(own) > 1:
             lines = analysis.text.split("\n")
             document_range = server.range_of(analysis.text, 1, 1, len(lines), len(lines[-1]) + 1)
-            change = t.TextEdit(document_range, fixed(analysis.text, own))
+            change = t.TextEdit(document_range, apply_fixes(analysis.text, own))
             everything = t.WorkspaceEdit(changes={uri: [change]})
             code_actions.append(
                 t.CodeAction("Mend all that is only misspelt", kind="source.fixAll.hai-flow", edit=everything)

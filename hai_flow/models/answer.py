@@ -46,7 +46,7 @@ class Answer:
         """A piece of the text of a part of the answer."""
         if piece and self._takes(Sign.PIECE):
             self._said.setdefault(part, []).append(piece)
-            yield from self._told(self._text.take(piece))
+            yield from self._tell(self._text.take(piece))
 
     def whole_text(self, text: str, part: Hashable = 0) -> Iterator[Piece]:
         """The text of a part as a whole, at its end: it counts where its pieces have not come."""
@@ -56,7 +56,7 @@ class Answer:
         elif text.strip() and text.strip() not in whole_text(received) and whole_text(text) != whole_text(received):
             raise faults.contradiction("its text is another one at its end")
 
-    def thought(self, piece: str) -> Iterator[Piece]:
+    def think(self, piece: str) -> Iterator[Piece]:
         """A piece of the thinking."""
         if piece and self._takes(Sign.PIECE):
             self._thinks = True
@@ -66,7 +66,7 @@ class Answer:
     def whole_thought(self, text: str) -> Iterator[Piece]:
         """The thinking as a whole, at its end."""
         if not self._thinks:
-            yield from self.thought(text)
+            yield from self.think(text)
 
     def media(self, file: Media) -> Iterator[Piece]:
         """A file of the answer."""
@@ -140,7 +140,7 @@ class Answer:
         self._takes(Sign.CLOSE)
         if text := self._thought.end():
             yield Thinking(text)
-        yield from self._told(self._text.end())
+        yield from self._tell(self._text.end())
         if self._tags is not None:
             yield from self._tags.end()
         if self.stand is not Stand.WHOLE:
@@ -161,7 +161,7 @@ class Answer:
             raise faults.contradiction(str(error)) from None
         yield Finish("stop", opaque=opaque)
 
-    def _told(self, text: str) -> Iterator[Piece]:
+    def _tell(self, text: str) -> Iterator[Piece]:
         if not text:
             return
         if self._tags is None:

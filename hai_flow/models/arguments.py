@@ -80,7 +80,7 @@ class Arguments:
             return self._end_of_waiting(rest)
         self._take(rest)
         if self.stage is Stage.BLANK:
-            return _unwrapped(self._head.rstrip(_SPACE))
+            return _unwrap(self._head.rstrip(_SPACE))
         text = "".join(self._text)
         behind = "".join(self._behind)
         return text if _repeats(behind, text) else text + behind
@@ -165,7 +165,7 @@ def are_equal(one: str, other: str) -> bool:
     if one == other:
         return True
     try:
-        return _same(_parsed(one), _parsed(other))
+        return _same(_parse(one), _parse(other))
     except ValueError:
         return False
 
@@ -178,12 +178,12 @@ def are_growing(texts: Sequence[str]) -> bool:
 def is_object(text: str) -> bool:
     """Whether the text is a JSON object."""
     try:
-        return isinstance(_parsed(text), dict)
+        return isinstance(_parse(text), dict)
     except ValueError:
         return False
 
 
-def _parsed(text: str) -> Json:
+def _parse(text: str) -> Json:
     """Raises ValueError."""
     try:
         return json.loads(text)
@@ -201,12 +201,12 @@ def _same(one: Json, other: Json) -> bool:
     return one == other
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Arguments that are no object as they stand: "" for a placeholder, the object in a JSON string, else the text."""
     if _EMPTY.match(text):
         return ""
     try:
-        inner = _parsed(text)
+        inner = _parse(text)
     except ValueError:
         return text
     if not isinstance(inner, str):
@@ -223,7 +223,7 @@ def _repeats(behind: str, text: str) -> bool:
             _, end = json.JSONDecoder().raw_decode(behind)
         except (ValueError, RecursionError):
             return False
-        repeated = _unwrapped(behind[:end])
+        repeated = _unwrap(behind[:end])
         if repeated and not are_equal(repeated, text):
             if is_object(repeated) and is_object(text):
                 raise Contradiction(f"its arguments are {_short(text)} and {_short(repeated)}")

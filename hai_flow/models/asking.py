@@ -41,7 +41,7 @@ async def ask(
         try:
             provider = await provider_of(endpoint)
             try:
-                async for piece in in_time(provider.stream(request_to(endpoint)), endpoint):
+                async for piece in limit_time(provider.stream(request_to(endpoint)), endpoint):
                     if isinstance(piece, Alive):
                         continue
                     has_begun = has_begun or not isinstance(piece, Usage)
@@ -63,7 +63,7 @@ async def ask(
     raise AssertionError("there is always one to ask")
 
 
-async def in_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:
+async def limit_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:
     """The pieces, as long as each comes within `endpoint.idle` and all of them within `endpoint.total` seconds. Raises
     StepError `llm.timeout`."""
     clock = asyncio.get_running_loop().time

@@ -74,12 +74,12 @@ class Catalogue:
         """
         by_name: dict[str, Endpoint] = {}
         for model in models:
-            for each, is_ours in self._meant(model):
+            for each, is_ours in self._models_meant(model):
                 endpoint = self._endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
                 by_name.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
         return list(by_name.values())
 
-    def _meant(self, model: Model) -> list[tuple[Model, bool]]:
+    def _models_meant(self, model: Model) -> list[tuple[Model, bool]]:
         """The models that a declaration stands for, each with whether it comes from the deployment's catalogue.
 
         A full declaration stands for itself; one with `use` for the catalogue's model and its fallbacks.

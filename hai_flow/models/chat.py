@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hai_flow.errors import StepError
 from hai_flow.models.answer import Answer
-from hai_flow.models.conversation import arranged
+from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
@@ -56,14 +56,14 @@ def body_of(request: Request) -> dict[str, Json]:
         body["stream_options"] = {"include_usage": True}
     if request.output is not None:
         if quirks.output == "json_schema":
-            body["response_format"] = {"type": "json_schema", "json_schema": _named(request.output)}
+            body["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(request.output)}
         else:
             messages = with_schema(messages, request.output)
         if quirks.output == "json_object":
             body["response_format"] = {"type": "json_object"}
     if request.tools:
         body["tools"] = [_tool(tool, endpoint) for tool in request.tools]
-    messages = arranged(messages, alternate=quirks.alternate)
+    messages = arrange(messages, alternate=quirks.alternate)
     thinks = quirks.send_back == "tool_turns" and any(message.calls for message in messages)
     body["messages"] = [_message(message, quirks.reasoning if thinks else "") for message in messages]
     return with_params(body, _params(endpoint))
@@ -92,7 +92,7 @@ def _params(endpoint: Endpoint) -> dict[str, Json]:
     return {**params, **extra}
 
 
-def _named(schema: Mapping[str, Json]) -> dict[str, Json]:
+def _answer_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     return {"name": "answer", "schema": dict(schema), "strict": is_strict(schema)}
 
 
@@ -205,7 +205,7 @@ class ChatReader:
         yield from self.answer.end()
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
-        yield from self.answer.thought(self._thought_of(delta))
+        yield from self.answer.think(self._thinking_in(delta))
         yield from self.answer.text(plain_text(delta.get("content")))
         yield from self._beside(delta)
         for number, call in enumerate(_calls_in(delta)):
@@ -229,7 +229,7 @@ class ChatReader:
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         is_alone = self.answer.stand is Stand.SILENT
-        yield from self.answer.whole_thought(self._thought_of(message))
+        yield from self.answer.whole_thought(self._thinking_in(message))
         yield from self.answer.whole_text(plain_text(message.get("content")))
         if is_alone:
             yield from self._beside(message)
@@ -238,7 +238,7 @@ class ChatReader:
         if isinstance(old := message.get("function_call"), dict) and not calls:
             yield from self.answer.whole_calls([_call_of({"function": old})])
 
-    def _thought_of(self, delta: Mapping[str, Json]) -> str:
+    def _thinking_in(self, delta: Mapping[str, Json]) -> str:
         """The thinking in a message or a piece of one, by the first of its names that has any."""
         for fields in (delta, _object(delta.get("provider_specific_fields"))):
             for name in self._fields:
@@ -254,10 +254,10 @@ class ChatReader:
             if isinstance(part, dict) and part.get("type") == "refusal":
                 self.answer.refuse(plain_text(part.get("refusal")))
         if isinstance(audio := delta.get("audio"), dict):
-            yield from self._spoken(audio)
+            yield from self._read_audio(audio)
         self.answer.refuse(plain_text(delta.get("refusal")))
 
-    def _spoken(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
+    def _read_audio(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
         """A piece of sound, and the piece of its transcript."""
         yield from self.answer.text(plain_text(audio.get("transcript")))
         if data := audio.get("data"):

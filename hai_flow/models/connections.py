@@ -60,7 +60,7 @@ class Connections:
                             yield Alive()
         except httpx2.HTTPError as error:
             if answers:
-                raise faults.broken_off() from None
+                raise faults.truncation_error() from None
             raise faults.unreachable(str(error) or type(error).__name__) from None
         except httpx2.InvalidURL as error:
             raise faults.not_configured(f"`base_url` is no address: {error}") from None
@@ -80,7 +80,7 @@ class Connections:
         Raises StepError for a status that is none of an answer."""
         import httpx2
 
-        url, content = _joined(httpx2.URL(base_url), path), values.dumps(body)
+        url, content = _join_url(httpx2.URL(base_url), path), values.dumps(body)
         for _ in range(REDIRECTS_MAX + 1):
             async with self._pool().stream("POST", url, content=content, headers={**_ACCEPT, **headers}) as response:
                 if 200 <= response.status_code < 300:  # some gateways answer 201
@@ -91,10 +91,10 @@ class Connections:
                     if response.status_code in (307, 308) and _origin(target) == _origin(url):
                         url = target
                         continue
-                    raise faults.redirected(response.status_code, str(target))
+                    raise faults.redirect_error(response.status_code, str(target))
                 names = {name.lower(): value for name, value in response.headers.items()}
-                raise faults.fault_of_status(response.status_code, names, await _said(response))
-        raise faults.redirected(307, str(url))
+                raise faults.fault_of_status(response.status_code, names, await _read_error_body(response))
+        raise faults.redirect_error(307, str(url))
 
     def _pool(self) -> httpx2.AsyncClient:
         import httpx2
@@ -108,7 +108,7 @@ class Connections:
         return self._client
 
 
-def _joined(base: httpx2.URL, path: str) -> httpx2.URL:
+def _join_url(base: httpx2.URL, path: str) -> httpx2.URL:
     """The address, with `path` behind its path: a query of it stays where it is."""
     return base.copy_with(path=base.path.rstrip("/") + path)
 
@@ -117,7 +117,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-async def _said(response: httpx2.Response) -> Json:
+async def _read_error_body(response: httpx2.Response) -> Json:
     """The body of an answer that is none, or what of it comes; "" where it can't be read."""
     import httpx2
 

@@ -32,7 +32,7 @@ def conversation(asked: Mapping[str, Json]) -> tuple[Message, ...]:
     return (*first, *(_message(each, f"messages/{number}") for number, each in enumerate(messages)))
 
 
-def arranged(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
+def arrange(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
     """The messages as servers take them: none without content (some refuse a request for it), and with `alternate` no
     two neighbours of one role."""
     result: list[Message] = []
@@ -44,7 +44,7 @@ def arranged(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
                 message = replace(message, content=EMPTY_RESULT if message.role == "tool" else EMPTY_MESSAGE)
         if alternate and result and _may_join(result[-1], message):
             before = result.pop()
-            message = replace(before, content=_joined(before.content, message.content))
+            message = replace(before, content=_join_contents(before.content, message.content))
         result.append(message)
     return result
 
@@ -62,7 +62,7 @@ def _may_join(one: Message, other: Message) -> bool:
     return one.role == other.role != "tool" and all(plain)
 
 
-def _joined(one: str | list[Json], other: str | list[Json]) -> str | list[Json]:
+def _join_contents(one: str | list[Json], other: str | list[Json]) -> str | list[Json]:
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
     parts = ([{"type": "text", "text": each}] if isinstance(each, str) else each for each in (one, other))

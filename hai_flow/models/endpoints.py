@@ -25,7 +25,7 @@ class Providers:
     """The providers of models in this process: those of OpenAI's protocols, and the installed plug-ins."""
 
     def __init__(self) -> None:
-        self._offered: dict[str, EntryPoint] = {each.name: each for each in plugins.offered(ENTRY_POINTS)}
+        self._offered: dict[str, EntryPoint] = {each.name: each for each in plugins.list_offers(ENTRY_POINTS)}
         self._known: dict[str, ModelProvider] = {}
 
     @property
@@ -40,12 +40,12 @@ class Providers:
         name = endpoint.provider if endpoint.provider in self._offered else ""
         if name not in self._known:
             # An import may take seconds on a busy machine: it must not block other steps, nor be the model's time.
-            provider = await asyncio.to_thread(self._loaded, self._offered[name] if name else None)
+            provider = await asyncio.to_thread(self._load, self._offered[name] if name else None)
             self._known.setdefault(name, provider)
         return self._known[name]
 
     @staticmethod
-    def _loaded(offered: EntryPoint | None) -> ModelProvider:
+    def _load(offered: EntryPoint | None) -> ModelProvider:
         if offered is None:
             import httpx2  # noqa: F401
 

@@ -165,13 +165,13 @@ def _is_complete(data: bytes) -> bool:
     if text == DONE:
         return True
     try:
-        _parsed(text)
+        _parse(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _parsed(text: str) -> Json:
+def _parse(text: str) -> Json:
     """A JSON value; an integer with more digits than Python converts is their text. Raises ValueError."""
     try:
         return json.loads(text)
@@ -242,7 +242,7 @@ class StreamReader:
             self._reader.answer.mark()
             return
         try:
-            value = _parsed(text)
+            value = _parse(text)
         except (ValueError, RecursionError):
             if event.name == "error":
                 raise faults.fault_of_body(text) from None

@@ -148,11 +148,11 @@ def _wait_in(objects: list[Mapping[str, Json]], text: str) -> float | None:
             factor = _WAITS.get(name.lower())
             wait = None if factor is None else _seconds(value, factor)
             if wait is not None:
-                return _bounded(wait)
+                return _bound_wait(wait)
     if (match := _ASK_AGAIN.search(text)) is not None:
-        return _bounded(_duration(match["time"]))
+        return _bound_wait(_duration(match["time"]))
     if (match := _AGAIN_IN_CHINESE.search(text)) is not None:
-        return _bounded(float(match["number"]) * _SECONDS[match["unit"]])
+        return _bound_wait(float(match["number"]) * _SECONDS[match["unit"]])
     return None
 
 
@@ -189,7 +189,7 @@ def _duration(text: str) -> float | None:
     return total if has_part and not math.isnan(total) else None
 
 
-def _bounded(seconds: float | None) -> float | None:
+def _bound_wait(seconds: float | None) -> float | None:
     return None if seconds is None or not math.isfinite(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)
 
 
@@ -206,7 +206,7 @@ def wait_of_headers(headers: Mapping[str, str], now: datetime | None) -> float |
         reset = _until(value, now or datetime.now(UTC))
         if reset is not None and remaining in (None, "0"):
             resets.append(reset)
-    return _bounded(max(resets)) if resets else None
+    return _bound_wait(max(resets)) if resets else None
 
 
 def _until(text: str, now: datetime) -> float | None:

@@ -35,21 +35,21 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: da
         page = web_page(status, body)
         if status not in AWAY and status < 500 and status != 429:
             return page
-        return _judged(status, Report(), wait_of_headers(headers, now), page.message)
+        return _judge(status, Report(), wait_of_headers(headers, now), page.message)
     report = report_of(body)
     message = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
     wait = wait_of_headers(headers, now)
-    return _judged(status, report, report.wait if wait is None else wait, message)
+    return _judge(status, report, report.wait if wait is None else wait, message)
 
 
 def fault_of_body(body: Json) -> StepError:
     """The error for a fault that is reported in an answer, where no HTTP status gives its kind."""
     report = report_of(body)
     message = f"The model's server broke off its answer: {report.text or report.kinds or 'it does not say why'}"
-    return _judged(report.status, report, report.wait, message)
+    return _judge(report.status, report, report.wait, message)
 
 
-def _judged(status: int | None, report: Report, wait: float | None, told: str) -> StepError:
+def _judge(status: int | None, report: Report, wait: float | None, told: str) -> StepError:
     words = f"{report.kinds} {report.text}"
     is_unpaid = UNPAID_CODES.search(report.kinds) or (wait is None and UNPAID_WORDS.search(report.text))
     if status == 402 or (is_unpaid and status not in (404, 413)):
@@ -95,7 +95,7 @@ def web_page(status: int | None, page: str) -> StepError:
     )
 
 
-def redirected(status: int, target: str) -> StepError:
+def redirect_error(status: int, target: str) -> StepError:
     """The error for a server that sends us elsewhere: no key goes to an address that nobody has declared."""
     return _error(
         "llm.not_configured",
@@ -103,7 +103,7 @@ def redirected(status: int, target: str) -> StepError:
     )
 
 
-def broken_off() -> StepError:
+def truncation_error() -> StepError:
     """The stream ended without a sign that the answer is complete."""
     return _error("llm.truncated", "The model's answer broke off: its stream ended before it said so.")
 
@@ -126,7 +126,7 @@ def unknown_end(word: str) -> StepError:
     )
 
 
-def failed_end(word: str) -> StepError:
+def end_error(word: str) -> StepError:
     """The error for an answer that the server itself calls failed."""
     return _error("llm.unavailable", f"The model's server could not complete its answer: it ended with {word[:100]!r}.")
 
@@ -154,7 +154,7 @@ def too_many_files(most: int, bytes_max: int) -> StepError:
     )
 
 
-def refused(said: str) -> StepError:
+def refusal_error(said: str) -> StepError:
     """The model, or its provider's filter, would not answer."""
     return _error("llm.refused", "The model would not answer" + (f": {said[:SAID_CHARS_MAX]}" if said else "."))
 

@@ -24,7 +24,7 @@ def opaque_of(items: Sequence[Json]) -> list[Json] | None:
     return returned or None
 
 
-def in_order(message: Message) -> Iterator[dict[str, Any] | list[Json] | str | Call]:
+def ordered_parts(message: Message) -> Iterator[dict[str, Any] | list[Json] | str | Call]:
     """The parts of a message in the order in which they came: items of the provider, its texts (or, where it is a list
     of parts, that list), its calls. Texts and calls without a place come last, texts first."""
     content: list[Json] | str = message.content

@@ -12,9 +12,9 @@ from typing import Final
 
 from hai_flow.models.answer import Answer
 from hai_flow.models.chat import args_of, plain_text, unknown_part, usage_of, with_params, with_schema
-from hai_flow.models.conversation import arranged
+from hai_flow.models.conversation import arrange
 from hai_flow.models.faults import contradiction, fault_of_body
-from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
+from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, opaque_of, ordered_parts
 from hai_flow.models.structured import is_strict
 from hai_flow.models.vocabulary import Call, Media, Message, Piece, Request
 from hai_flow.values import Json
@@ -62,7 +62,7 @@ def body_of(request: Request) -> dict[str, Json]:
             }
             for tool in request.tools
         ]
-    messages = arranged(messages, alternate=endpoint.quirks.alternate)
+    messages = arrange(messages, alternate=endpoint.quirks.alternate)
     body["input"] = [item for message in messages for item in _items(message)]
     params = dict(endpoint.params)
     extra = params.pop("extra", {})
@@ -75,7 +75,7 @@ def _items(message: Message) -> Iterator[dict[str, Json]]:
     if message.role == "tool":
         yield {"type": "function_call_output", "call_id": message.call_id, "output": message.content}
         return
-    for each in in_order(message):
+    for each in ordered_parts(message):
         if isinstance(each, Call):
             yield {"type": "function_call", "call_id": each.id, "name": each.name, "arguments": each.args}
         elif isinstance(each, str):
@@ -142,7 +142,7 @@ class ResponsesReader:
             case "response.content_part.done":
                 yield from self._part(event["part"], self._part_of(event))
             case str() as kind if kind.startswith(_THINKING):
-                yield from self._thought(event, kind)
+                yield from self._read_thinking(event, kind)
             case "response.refusal.delta":
                 self._refused.add(self._item_of(event))
                 self.answer.refuse(event["delta"])
@@ -159,12 +159,12 @@ class ResponsesReader:
                     yield from self._call(item, event.get("output_index"), is_whole=False)
             case "response.output_item.done":
                 if event["item"].get("type") == "image_generation_call":
-                    self._pictures.discard(self._named(event["item"].get("id"), event.get("output_index")))
+                    self._pictures.discard(self._name_of_item(event["item"].get("id"), event.get("output_index")))
                 yield from self._item(event["item"], event.get("output_index"))
             case str() as kind if kind in _ENDS:
-                yield from self._ended(event.get("response") or {}, _ENDS[kind])
+                yield from self._read_end(event.get("response") or {}, _ENDS[kind])
             case None if "output" in event:  # the response as a document, in place of a stream
-                yield from self._ended(event, "completed")
+                yield from self._read_end(event, "completed")
 
     def end(self) -> Iterator[Piece]:
         """The last pieces, when the stream is over. An answer that is not whole gets no `Finish`."""
@@ -201,11 +201,11 @@ class ResponsesReader:
                 return
             case "message":
                 content = item.get("content") or ()
-                name = self._named(item.get("id"), index)
+                name = self._name_of_item(item.get("id"), index)
                 for number, part in enumerate(content if isinstance(content, list) else [content]):
                     yield from self._part(part, (name, number))
                 return
-        name = self._named(item.get("id"), index)
+        name = self._name_of_item(item.get("id"), index)
         match item.get("type"):
             case "image_generation_call":
                 if item.get("result") and name not in self._pictures:
@@ -214,7 +214,7 @@ class ResponsesReader:
                     yield from self.answer.media(Media(f"image/{item.get('output_format') or 'png'}", data))
             case "reasoning" if name not in self._thoughts:
                 self._thoughts.add(name)
-                yield from self.answer.thought(plain_text(item.get("summary")) or _thinking_of(item.get("content")))
+                yield from self.answer.think(plain_text(item.get("summary")) or _thinking_of(item.get("content")))
 
     def _part(self, part: Json, place: tuple[str, int]) -> Iterator[Piece]:
         """A part of a message as a whole."""
@@ -223,25 +223,25 @@ class ResponsesReader:
         else:
             yield from self.answer.whole_text(plain_text(part), place)
 
-    def _thought(self, event: Mapping[str, Json], kind: str) -> Iterator[Piece]:
+    def _read_thinking(self, event: Mapping[str, Json], kind: str) -> Iterator[Piece]:
         """An event of thinking: a piece, or a part as a whole, which counts where no piece of its item has come."""
         item = self._item_of(event)
         if kind.endswith(".delta"):
             self._thoughts.add(item)
-            yield from self.answer.thought(plain_text(event.get("delta")))
+            yield from self.answer.think(plain_text(event.get("delta")))
         elif kind.endswith(".done") and item not in self._thoughts:
             text = event.get("text") or event.get("part") or event.get("delta")
             if words := _thinking_of(text):
                 self._thoughts.add(item)
-                yield from self.answer.thought(words)
+                yield from self.answer.think(words)
 
     def _item_of(self, event: Mapping[str, Json]) -> str:
-        return self._named(event.get("item_id"), event.get("output_index"))
+        return self._name_of_item(event.get("item_id"), event.get("output_index"))
 
     def _part_of(self, event: Mapping[str, Json]) -> tuple[str, int]:
         return self._item_of(event), event.get("content_index") or 0
 
-    def _named(self, id: Json, index: Json) -> str:
+    def _name_of_item(self, id: Json, index: Json) -> str:
         """The one name of an item: some servers give it another id in each event, others another index."""
         names = [name for name in (id, "" if index is None else f"#{index}") if name]
         name = next((self._items[each] for each in names if each in self._items), names[0] if names else "")
@@ -255,7 +255,7 @@ class ResponsesReader:
             self._refused.add(item)
             self.answer.refuse(text)
 
-    def _ended(self, response: Mapping[str, Json], status_of_event: str) -> Iterator[Piece]:
+    def _read_end(self, response: Mapping[str, Json], status_of_event: str) -> Iterator[Piece]:
         if isinstance(usage := response.get("usage"), dict):
             yield from self.answer.usage(usage_of(usage))
         status = response.get("status") or status_of_event

@@ -68,7 +68,7 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`."""
-        tools = _wanted(request)
+        tools = _tools_to_call(request)
         answer = "(Scripted model: the question names tools.)"
         if not tools:
             answer = _text(request) if request.output is None else values.dumps(least(request.output)).decode()
@@ -86,29 +86,29 @@ class ScriptedProvider:
         pass
 
 
-def _wanted(request: Request) -> list[Tool]:
+def _tools_to_call(request: Request) -> list[Tool]:
     """The tools of which the question has every word, as long as it has not called one since."""
-    position = _asked(request)
+    position = _question_index(request)
     if any(message.calls for message in request.messages[position:]):
         return []
-    words = set(_PARTS.split(_said(request.messages[position]).lower()))
+    words = set(_PARTS.split(_text_of(request.messages[position]).lower()))
     return [tool for tool in request.tools if words.issuperset(_PARTS.split(tool.name.lower()))]
 
 
-def _asked(request: Request) -> int:
+def _question_index(request: Request) -> int:
     """The place of the question: the newest message of the user."""
     return max((n for n, each in enumerate(request.messages) if each.role == "user"), default=len(request.messages) - 1)
 
 
 def _text(request: Request) -> str:
-    position = _asked(request)
-    results_shown = [_short(_said(each)) for each in request.messages[position:] if each.role == "tool"]
+    position = _question_index(request)
+    results_shown = [_short(_text_of(each)) for each in request.messages[position:] if each.role == "tool"]
     results = f" Its tools said: {'; '.join(results_shown)}" if results_shown else ""
-    question = _short(_said(request.messages[position]))
+    question = _short(_text_of(request.messages[position]))
     return f"(Scripted model: no key of a real one is set. It was asked: {question}{results})"
 
 
-def _said(message: Message) -> str:
+def _text_of(message: Message) -> str:
     content = message.content
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
 

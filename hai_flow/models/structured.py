@@ -48,7 +48,7 @@ def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
     return value, "; ".join([*faults, *(["..."] if len(findings) > FAULTS_MAX else [])])
 
 
-def received(text: str) -> str:
+def excerpt(text: str) -> str:
     """An answer as an error repeats it."""
     return text if len(text) <= RECEIVED_CHARS_MAX else f"{text[:RECEIVED_CHARS_MAX]}…"
 

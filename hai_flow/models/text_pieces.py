@@ -27,7 +27,7 @@ class TextJoiner:
         """The text that is complete with this piece."""
         if not self._half and (piece.isascii() or not _SURROGATE.search(piece)):
             return piece
-        text = _paired(self._half + piece)
+        text = _join_surrogates(self._half + piece)
         cut = _CUT.search(text)
         self._half = text[cut.start() :] if cut else ""
         return _plain(text[: cut.start()] if cut else text)
@@ -40,10 +40,10 @@ class TextJoiner:
 
 def whole_text(text: str) -> str:
     """The text with every pair of surrogates joined, and U+FFFD for each that is alone."""
-    return text if text.isascii() or not _SURROGATE.search(text) else _plain(_paired(text))
+    return text if text.isascii() or not _SURROGATE.search(text) else _plain(_join_surrogates(text))
 
 
-def _paired(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

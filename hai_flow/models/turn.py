@@ -95,14 +95,14 @@ class Turn:
     def fault(self) -> StepError | None:
         """Why this is no answer: it was broken off, cut off or refused. None: it is complete."""
         if self.finish is None:
-            return faults.broken_off()
+            return faults.truncation_error()
         match self.finish.reason:
             case "length":
                 return faults.too_long()
             case "refused":
-                return faults.refused(self.finish.text)
+                return faults.refusal_error(self.finish.text)
             case "failed":
-                return faults.failed_end(self.finish.text)
+                return faults.end_error(self.finish.text)
             case "unknown":
                 return faults.unknown_end(self.finish.text)
         return None

@@ -85,9 +85,9 @@ def payload(told: Told, at: datetime) -> Json:
 
 def _lines(told: Told) -> list[str]:
     lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
-    lines += quoted(told.title, TITLE_MAX).splitlines()
+    lines += quote(told.title, TITLE_MAX).splitlines()
     if told.message:
-        lines += [">", *quoted(to_text(told.message), MESSAGE_MAX).splitlines()]
+        lines += [">", *quote(to_text(told.message), MESSAGE_MAX).splitlines()]
     if has_hidden(told.title) or has_hidden(told.message or ""):
         lines += ["", WARNING]
     lines.append("")
@@ -101,7 +101,7 @@ def _lines(told: Told) -> list[str]:
     return lines
 
 
-def quoted(text: str, most: int) -> str:
+def quote(text: str, most: int) -> str:
     """Somebody's words, each line behind `> `. Nothing in them is a link."""
     lines = _cut(text, most).splitlines() or [""]
     return "\n".join(f"> {_plain(line)}".rstrip() for line in lines)

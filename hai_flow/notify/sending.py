@@ -69,7 +69,7 @@ class Sender:
                         await self._post(self._secret(channel.url), values.dumps(content), {})
                     case Webhook():
                         body = values.dumps(payload(told, now))
-                        headers = signed(self._secret(channel.secret), id, now, body)
+                        headers = sign_webhook(self._secret(channel.secret), id, now, body)
                         await self._post(channel.url, body, headers)
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
@@ -141,7 +141,7 @@ def _deliver(channel: Email, password: str | None, message: EmailMessage) -> Non
         server.send_message(message)
 
 
-def signed(secret: str, id: str, now: datetime, body: bytes) -> dict[str, str]:
+def sign_webhook(secret: str, id: str, now: datetime, body: bytes) -> dict[str, str]:
     """The headers of Standard Webhooks. The time is that of the try: a receiver refuses old ones."""
     at = str(int(now.timestamp()))
     key = secret.removeprefix("whsec_")

@@ -163,7 +163,7 @@ class Cells(Service):
         """Start the cell's runtime, and look from then on whether it answers."""
         cell, runtime = self._cells[number]
         while True:
-            fault = await (self._fault(runtime) if runtime.running else self._begun(cell, runtime))
+            fault = await (self._fault(runtime) if runtime.running else self._begin(cell, runtime))
             if fault is None and self._away.pop(number, None) is not None:
                 log.info("cell_there", cell=cell.name)
             elif fault is not None:
@@ -172,7 +172,7 @@ class Cells(Service):
                 self._away[number] = fault
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _begun(self, cell: Cell, runtime: Runtime) -> str | None:
+    async def _begin(self, cell: Cell, runtime: Runtime) -> str | None:
         try:
             if await revisions.is_behind(cell.dsn, runtime.deadlines):
                 return "its schema is older than this release: run hai-flow migrate"

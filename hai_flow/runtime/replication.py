@@ -77,7 +77,7 @@ class Spreading:
                 await audit.write(connection, tenant, [sent])
         return Taken(already, relay)
 
-    async def refused(self, seat: Runtime, relay: Relay) -> None:
+    async def note_refusal(self, seat: Runtime, relay: Relay) -> None:
         """The seat has not taken it: no cell gets it."""
         await event_relays.drop(seat.database.api, relay)
 
@@ -100,7 +100,7 @@ class Spreading:
                     if cell == seat.cell:
                         return
                     continue
-            await event_relays.arrived(seat.database.api, relay, cell)
+            await event_relays.note_arrival(seat.database.api, relay, cell)
 
     async def _give(self, cell: int, relay: Relay) -> Signal:
         delivery = self._at(cell).delivery

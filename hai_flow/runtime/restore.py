@@ -115,10 +115,10 @@ async def doubts(connection: Connection, tenants: dict[UUID, str] | None = None)
 async def deliver(runtime: Runtime, connection: Connection) -> int:
     """Wait until all messages between runs have arrived: else a child run that is yet to be born could not be held.
     Returns how many messages can't be delivered now. The runtime performs nothing."""
-    until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.undelivered(connection)
+    until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.count_undelivered(connection)
     while remaining and time.monotonic() < until:
         await asyncio.sleep(0.1)
-        now = await restores.undelivered(connection)
+        now = await restores.count_undelivered(connection)
         if now != remaining:
             until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, now
     return remaining

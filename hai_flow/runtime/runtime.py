@@ -54,7 +54,7 @@ from hai_flow.runtime.runs.message_queue import MessageQueue
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.runs.thread_state import Keeping
-from hai_flow.runtime.settings import bounds_of, channels_of, registry_of, served_of
+from hai_flow.runtime.settings import bounds_of, channels_of, queues_of, registry_of
 from hai_flow.runtime.streams.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.runtime.tenancy.quotas import Quotas
@@ -173,7 +173,7 @@ class Runtime(Service):
             self.registry = registry_of(settings, self.toolbox, stands_in=project)
         else:
             self.toolbox, self.registry = beside.toolbox, beside.registry
-        self.served = served_of(settings, every=project)
+        self.served = queues_of(settings, every=project)
         self.rows = Rows()
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
@@ -366,14 +366,14 @@ class Runtime(Service):
         parts = [name for service in self._services for name in service.ailing]
         if self.continuity.fault is not None:
             parts.append("what the database holds, which went back in time")
-        if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
+        if time.monotonic() - self.committer.last_progress() > STUCK_SECONDS:
             parts.append("commits and loads")
         return parts
 
     def hint_lists(self, tenant: UUID) -> None:
         """Call this after a change of something that lists of the tenant show, and that is no commit of a run: a
         claim, a delegation, a workflow, a schedule. Open lists of every process are read anew."""
-        for word in hints.of_tenants([tenant]):
+        for word in hints.tenant_payloads([tenant]):
             self.inbox.hint(word)
         self.committer.hints.add_tenant(tenant)
 

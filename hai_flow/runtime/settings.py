@@ -14,7 +14,7 @@ from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
-from hai_flow.runtime.base.queue_selection import EVERY, Served, served
+from hai_flow.runtime.base.queue_selection import EVERY, Served, parse_queues
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
@@ -25,7 +25,7 @@ from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry, Runner
-from hai_flow.steps.secrets import Secrets, hidden, remember
+from hai_flow.steps.secrets import Secrets, hide_secrets, remember
 from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.cells.cells import Cell, places_of, read_cells
@@ -52,14 +52,14 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
         "http_tool": HttpToolRunner(http),
         "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
     }
-    return Registry(runners, hidden)
+    return Registry(runners, hide_secrets)
 
 
-def served_of(settings: Settings, *, every: bool = False) -> Served:
+def queues_of(settings: Settings, *, every: bool = False) -> Served:
     """The queues that the worker of this process serves. `every`: all, where the settings name none. Raises
     SettingsError."""
     try:
-        return served(settings.queues or ((EVERY,) if every else (DEFAULT_QUEUE,)))
+        return parse_queues(settings.queues or ((EVERY,) if every else (DEFAULT_QUEUE,)))
     except ValueError as error:
         raise SettingsError([f"{variable('queues')}: {error}."]) from None
 

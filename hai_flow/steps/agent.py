@@ -16,7 +16,7 @@ import structlog
 from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
-from hai_flow.definition.schemas.schemas import JsonSchema, compiled, without_marks
+from hai_flow.definition.schemas.schemas import JsonSchema, compile_cached, without_marks
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.steps.agents import Exchange, Said, Talk
 from hai_flow.errors import StepError
@@ -74,7 +74,7 @@ class Shelf:
         for each in offered:
             if each.name not in self._names:
                 try:
-                    schema = compiled(values.dumps(each.parameters))
+                    schema = compile_cached(values.dumps(each.parameters))
                 except Exception as error:  # the library raises several unrelated types here
                     log.warning("agent_tool_left_out", name=each.name, reason=str(error)[:300])
                     continue
@@ -114,7 +114,7 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
     offered: list[Offered] = []
     for entry, tool in turn.tools:
         if isinstance(tool, FrontendTool):
-            offered.append(_of_client(tool))
+            offered.append(_client_offer(tool))
             continue
         if isinstance(tool, AgentTool):
             offered.append(Offered(tool.name, tool.description, _TASK, effect="read"))
@@ -129,7 +129,7 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
     return Shelf(offered)
 
 
-def _of_client(tool: FrontendTool) -> Offered:
+def _client_offer(tool: FrontendTool) -> Offered:
     schema = _NOTHING if tool.parameters is None else without_marks(tool.parameters.raw)
     return Offered(tool.name, tool.description, schema, effect="read")
 
@@ -142,7 +142,7 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 # --- the conversation -------------------------------------------------------------------------------------------------
 
 
-def remembered_tokens(endpoints: Sequence[Endpoint]) -> int:
+def memory_size(endpoints: Sequence[Endpoint]) -> int:
     """How many tokens of earlier messages fit into the smallest model of those that may be asked."""
     sizes = [int(each.context * REMEMBERED_SHARE) for each in endpoints if each.context is not None]
     return min([REMEMBERED_TOKENS_MAX, *sizes])
@@ -156,7 +156,7 @@ async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -
     if "messages" in talk_asked or turn.memory == "none" or not most:
         return own
     earlier = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
-    before = [Message("user" if each.role == "user" else "assistant", _remembered(each.content)) for each in earlier]
+    before = [Message("user" if each.role == "user" else "assistant", _memory_text(each.content)) for each in earlier]
     *system, question = own
     if before and before[-1].role == "user" and before[-1].content == question.content:
         before.pop()  # the message that the prompt repeats
@@ -172,7 +172,7 @@ def _newest(messages: Sequence[Message], most: int) -> Sequence[Message]:
     return messages[first:] if tokens < most else messages[first + 1 :]
 
 
-def _remembered(content: Json) -> str:
+def _memory_text(content: Json) -> str:
     """A message of the thread as text; a part that is no text becomes its type, like `[image]`."""
     if isinstance(content, str):
         return content
@@ -187,18 +187,18 @@ def _part(part: Json) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'file')}]"
 
 
-def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+def exchange_messages(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The messages since the question (answers, results of calls, a summary of the oldest), as the model at `endpoint`
     gets them."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
     ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
-    answers = [message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids)]
-    return [*summary, *answers, *_posted(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
+    answers = [message for each in talk.exchanges for message in _messages_of(each, shelf, endpoint, ids)]
+    return [*summary, *answers, *_user_messages(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
 
 
-def _posted(messages: Iterable[Said]) -> list[Message]:
+def _user_messages(messages: Iterable[Said]) -> list[Message]:
     """Messages that people wrote while the agent was at work."""
-    return [Message("user", _remembered(each.content)) for each in messages]
+    return [Message("user", _memory_text(each.content)) for each in messages]
 
 
 def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
@@ -206,7 +206,7 @@ def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Me
     if endpoint.context is None or not talk.exchanges:
         return 0
     sizes = _sizes(talk, shelf, endpoint)
-    estimate, size = _counted(talk, shelf, endpoint, opening)
+    estimate, size = _count_tokens(talk, shelf, endpoint, opening)
     if size <= FULL * endpoint.context:
         return 0
     # our estimate may be too low for all of them
@@ -216,16 +216,24 @@ def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Me
     return cut
 
 
-def _counted(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
+def _count_tokens(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
     """About how many tokens the next question has: by our estimate alone, and by the count of the server for what its
     last answer has read, if that is more."""
     sizes = _sizes(talk, shelf, endpoint)
-    rest = sum(message.tokens for message in (*opening, *_posted(talk.latest))) + tokens_of(talk.summary) + shelf.tokens
+    rest = (
+        sum(message.tokens for message in (*opening, *_user_messages(talk.latest)))
+        + tokens_of(talk.summary)
+        + shelf.tokens
+    )
     estimate = rest + sum(sizes)
     for place, each in reversed(list(enumerate(talk.exchanges))):
         read = each.answer.get("read")
-        if read and each.number > talk.summarised and each.answer.get("by", _by(endpoint)) == _by(endpoint):
-            since = sum(sizes[place:]) - sum(message.tokens for message in _posted(each.before))
+        if (
+            read
+            and each.number > talk.summarised
+            and each.answer.get("by", _author_name(endpoint)) == _author_name(endpoint)
+        ):
+            since = sum(sizes[place:]) - sum(message.tokens for message in _user_messages(each.before))
             return estimate, max(read + since, estimate)  # some servers do not count what they remember
     return estimate, estimate
 
@@ -234,41 +242,41 @@ def is_nearly_full(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequen
     """Whether the question may be too long for the model, as far as it can be known: tokens are counted roughly."""
     if endpoint.context is None:
         return False
-    return _counted(talk, shelf, endpoint, opening)[1] > NEAR * endpoint.context
+    return _count_tokens(talk, shelf, endpoint, opening)[1] > NEAR * endpoint.context
 
 
 def _sizes(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[int]:
     """About how many tokens each exchange has."""
-    exchanges = (_exchanged(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
+    exchanges = (_messages_of(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
     return [sum(message.tokens for message in each) for each in exchanges]
 
 
 def to_summarise(talk: Talk, cut: int, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
     of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
-    messages = exchanged(of, shelf, endpoint)
+    messages = exchange_messages(of, shelf, endpoint)
     most = SUMMARISED_TOKENS
     if endpoint.context is not None:
         most = max(SUMMARISED_TOKENS_MIN, int(endpoint.context * FULL / 2 / len(messages)))
-    return [*(_shortened(message, most) for message in messages), Message("user", SUMMARISE)]
+    return [*(_shorten(message, most) for message in messages), Message("user", SUMMARISE)]
 
 
-def _shortened(message: Message, tokens: int) -> Message:
+def _shorten(message: Message, tokens: int) -> Message:
     content = message.content
     if not isinstance(content, str) or (short := cut_to(content, tokens)) == content:
         return message
     return replace(message, content=f"{short}… [cut]")
 
 
-def summarised(text: str, talk: Talk, cut: int) -> dict[str, Any]:
+def summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     """A summary as the log has it (`engine/steps/agents`)."""
     remaining = talk.exchanges[cut:]
     return {"summary": storable(text), "through": remaining[0].number if remaining else talk.exchanges[-1].number + 1}
 
 
-def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
+def _messages_of(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
-    own = answer.get("by") == _by(endpoint)
+    own = answer.get("by") == _author_name(endpoint)
     calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
     attachments = "".join(f"\n[{part['type']} {part['source']['value']}]" for part in answer.get("parts", ()))
     reply = Message(
@@ -279,7 +287,11 @@ def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallId
         opaque=answer.get("opaque") if own else None,
     )
     results = zip(calls, exchange.results, strict=True)
-    return [*_posted(exchange.before), reply, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
+    return [
+        *_user_messages(exchange.before),
+        reply,
+        *(Message("tool", text, call_id=call.id) for call, (_, text) in results),
+    ]
 
 
 def _args(call: Mapping[str, Json]) -> str:
@@ -292,7 +304,7 @@ def _args(call: Mapping[str, Json]) -> str:
         return "{}"
 
 
-def _by(endpoint: Endpoint) -> str:
+def _author_name(endpoint: Endpoint) -> str:
     """The model whose answer it is: only the same model can read the opaque data that its provider gave with it."""
     return f"{endpoint.provider}/{endpoint.model}"
 
@@ -306,7 +318,7 @@ class _Judged:
     faults: Mapping[str, str]
 
 
-def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
+def answer_record(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
     """A complete answer as the log has it (`engine/steps/agents`). Raises StepError."""
     calls = turn.calls
     faults = dict(turn.call_faults(shelf.schemas()))
@@ -322,7 +334,7 @@ def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.context is not None and turn.usage is not None and turn.usage.input:
         answer["read"] = turn.usage.input
     if "thinking" in answer or "opaque" in answer or "read" in answer:
-        answer["by"] = _by(endpoint)
+        answer["by"] = _author_name(endpoint)
     return answer
 
 
@@ -336,10 +348,10 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
     if fault is not None:
         return {**record, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
     assert offer is not None
-    return {**record, "args": _stored(call.args), "effect": offer.effect}
+    return {**record, "args": _storable_args(call.args), "effect": offer.effect}
 
 
-def _stored(args: str) -> str:
+def _storable_args(args: str) -> str:
     """Arguments without what a run can't hold: an integer beyond 2^53 is its digits there (`foreign`)."""
     value, notes = foreign.read(args)
     return values.dumps(value).decode() if notes or args.startswith("\ufeff") else args

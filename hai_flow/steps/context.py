@@ -86,13 +86,13 @@ class TransactionBlock:
         return await self._block.__aexit__(*error)
 
     def __enter__(self) -> BlockingConnection:
-        return BlockingConnection(self._host, self._host.waited_for(_awaited(self._block.__aenter__())))
+        return BlockingConnection(self._host, self._host.waited_for(_await(self._block.__aenter__())))
 
     def __exit__(self, *error: Any) -> bool | None:
-        return self._host.waited_for(_awaited(self._block.__aexit__(*error)))
+        return self._host.waited_for(_await(self._block.__aexit__(*error)))
 
 
-async def _awaited(waiting: Awaitable[Answer]) -> Answer:
+async def _await(waiting: Awaitable[Answer]) -> Answer:
     return await waiting
 
 

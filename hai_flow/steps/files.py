@@ -92,19 +92,19 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
                 continue
             content = await files.read(id, bytes_left)
             bytes_left -= len(content.body)
-            parts.append(_filled(part, content))
+            parts.append(_fill_part(part, content))
         result.append(replace(message, content=parts))
     return tuple(result)
 
 
-def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
+def extract_files(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
     """An output whose parts name files in the place of the bytes that they held, and these bytes by the number of the
     part. Raises StepError `tool.invalid_result` for more than `bytes_max`."""
     if not isinstance(output, list):
         return output, {}
     parts, contents, bytes_left = list(output), dict[int, Content](), bytes_max
     for number, part in enumerate(output):
-        content = _held(part)
+        content = _decode_part(part)
         if content is None:
             continue
         bytes_left -= len(content.body)
@@ -126,7 +126,7 @@ async def put_in(output: Json, contents: Mapping[int, Content], files: RunFiles)
     return parts
 
 
-def _held(part: Json) -> Content | None:
+def _decode_part(part: Json) -> Content | None:
     """The bytes that a part of an output holds itself; None for one that only looks like it: what has been performed
     is kept as it came."""
     source = part.get("source") if isinstance(part, dict) else None
@@ -146,7 +146,7 @@ def _id_in(part: Json) -> str | None:
     return source.get("value") if isinstance(source, dict) and source.get("type") == "file" else None
 
 
-def _filled(part: Json, content: Content) -> dict[str, Json]:
+def _fill_part(part: Json, content: Content) -> dict[str, Json]:
     mime = part["source"].get("mimeType") or content.media_type
     kind = part["type"] if part["type"] in (*_MEDIA, "document") else kind_of(mime)
     if kind == "document" and mime.startswith(_TEXTS):

@@ -81,11 +81,11 @@ class Guard:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
-            raise _refused(host, f"{text!r} is no address") from None
+            raise _refusal(host, f"{text!r} is no address") from None
         if any(address in network for network in self._networks if network.version == address.version):
             return
         if not is_public(address):
-            raise _refused(host, "that is no public address")
+            raise _refusal(host, "that is no public address")
 
 
 def is_public(address: Address) -> bool:
@@ -114,7 +114,7 @@ def _bare(host: str) -> str:
     return host.strip().strip("[]").rstrip(".").lower()
 
 
-def _refused(host: str, why: str) -> StepError:
+def _refusal(host: str, why: str) -> StepError:
     message = (
         f"this server connects steps to public addresses only, and {host!r}: {why}; HAI_FLOW_HTTP_HOSTS allows more"
     )

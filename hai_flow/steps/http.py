@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import structlog
 
 from hai_flow import foreign, values
-from hai_flow.definition.names.secret_names import filled, with_callback
+from hai_flow.definition.names.secret_names import fill_secrets, with_callback
 from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
 from hai_flow.errors import StepError
 from hai_flow.retry_after import retry_after
@@ -26,7 +26,7 @@ from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_stream import Telling
 from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use, hidden, remember_in_attempt
+from hai_flow.steps.secrets import Secrets, Use, hide_secrets, remember_in_attempt
 from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class HttpRunner:
         verb = attempt.step.verb
         tool = f"{verb.tool.name}.{verb.function}" if isinstance(verb, Call) else ""
         use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk, tool=tool, tenant=attempt.tenant)
-        return filled(value, (await self._secrets.found(value, use)).__getitem__)
+        return fill_secrets(value, (await self._secrets.found(value, use)).__getitem__)
 
 
 async def with_address(value: Json, attempt: Attempt) -> Json:
@@ -157,10 +157,10 @@ class Exchange:
             self._origin = _origin(url)
             self._headers = {"headers": asked.get("headers"), "auth": asked.get("auth")}
         for _ in range(REDIRECTS_MAX + 1):
-            response = await self._sent(asked, url)
+            response = await self._send(asked, url)
             place = response["headers"].get("location")
             if response["status"] not in _MOVED or not place or asked["method"] not in ("GET", "HEAD"):
-                return self._judged(response)
+                return self._judge(response)
             url = urljoin(url, place)
         message = f"the address leads on more than {REDIRECTS_MAX} times; name the one where it ends"
         raise StepError(message, code="http.connection", retriable=False)
@@ -174,7 +174,7 @@ class Exchange:
             raise unfit(f"expected the address of the next page from `next`, found {values.dumps(url).decode()[:100]}")
         return url
 
-    def _judged(self, response: dict[str, Json]) -> dict[str, Json]:
+    def _judge(self, response: dict[str, Json]) -> dict[str, Json]:
         status, expect = response["status"], self._expect
         if expect is None:
             if 200 <= status < 300:
@@ -189,7 +189,7 @@ class Exchange:
         after = retry_after(response["headers"])
         raise StepError(message, code="http.expect", data=_short(response), retry_after=after)
 
-    async def _sent(self, asked: Mapping[str, Json], url: str) -> dict[str, Json]:
+    async def _send(self, asked: Mapping[str, Json], url: str) -> dict[str, Json]:
         import httpx2
 
         origin = _origin(url)
@@ -215,29 +215,29 @@ class Exchange:
             try:
                 telling = self._telling(response)
                 if telling is not None:
-                    return await self._told(response, telling, url)
+                    return await self._stream_body(response, telling, url)
                 await self._read(response.aiter_bytes(), content, url)
             except StepError as error:
                 if error.data is None:
-                    error.data = self._received(response, content, url)
+                    error.data = self._describe_partial(response, content, url)
                 raise
             finally:
                 await response.aclose()
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise unfit(f"{url!r} is no address that can be asked: {error}") from None
         except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
-            data = self._received(response, content, url)
+            data = self._describe_partial(response, content, url)
             if isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error)):
                 message = f"{self._place(url)} broke off its answer: {error}"
                 raise StepError(message[:1000], code="http.connection", retriable=True, data=data) from None
             raise self._unreadable(url, str(error), data) from None
         except httpx2.TransportError as error:
             message = f"{self._place(url)} can't be reached: {str(error) or type(error).__name__}"
-            data = self._received(response, content, url)
+            data = self._describe_partial(response, content, url)
             raise StepError(message, code="http.connection", retriable=True, data=data) from None
         return self._response(response, bytes(content), url)
 
-    def _received(self, response: httpx2.Response | None, content: bytes | bytearray, url: str) -> Json:
+    def _describe_partial(self, response: httpx2.Response | None, content: bytes | bytearray, url: str) -> Json:
         """What has come of a response that did not come whole, for the error's `data`: the request may have been
         performed. None where nothing has come."""
         if response is None:
@@ -272,7 +272,7 @@ class Exchange:
     def _piece(self, template: Template, event: Json) -> Json:
         return self._attempt.evaluate(template, event=event)
 
-    async def _told(self, response: httpx2.Response, telling: Telling, url: str) -> dict[str, Json]:
+    async def _stream_body(self, response: httpx2.Response, telling: Telling, url: str) -> dict[str, Json]:
         verb = self._attempt.step.verb
         assert isinstance(verb, Http)
         assert verb.stream is not None
@@ -289,7 +289,7 @@ class Exchange:
             self._count(chunk, url)
             await telling.take(chunk)
         await telling.take(b"", final=True)
-        return self._shown(response, telling.text, None, url)
+        return self._response_view(response, telling.text, None, url)
 
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
         """The response as expressions see it. A request whose answer is odd has been performed all the same: `json` is
@@ -304,14 +304,14 @@ class Exchange:
             except values.NotJson as error:
                 notes.append(f"`json` is null: its type is {kind}, and {error}")
                 if self._big == "refuse" and "big_integers" in str(error):
-                    summary = _short(self._shown(response, storable(text), None, url))
+                    summary = _short(self._response_view(response, storable(text), None, url))
                     message = f"{self._place(url)} answered {response.status_code}: {error}"
                     raise StepError(message, code="http.invalid_response", retriable=False, data=summary) from None
         if notes:
             log.info("http_response_changed", place=self._place(url), notes=notes)
-        return self._shown(response, storable(text), value, url, notes)
+        return self._response_view(response, storable(text), value, url, notes)
 
-    def _shown(
+    def _response_view(
         self, response: httpx2.Response, text: str, value: Json, url: str, notes: Sequence[str] = ()
     ) -> dict[str, Json]:
         headers = {name.lower(): storable(each) for name, each in response.headers.items()}
@@ -461,7 +461,7 @@ def _files(given: Json) -> dict[str, Any]:
 
 def _short(response: Mapping[str, Json]) -> dict[str, Json]:
     """A response as errors repeat it."""
-    text = hidden(response["text"][:HIDDEN_CHARS_MAX])  # before the cut, which would leave a part of a secret
+    text = hide_secrets(response["text"][:HIDDEN_CHARS_MAX])  # before the cut, which would leave a part of a secret
     excerpt = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
     return {"status": response["status"], "url": response["url"], "text": excerpt}
 

@@ -43,7 +43,7 @@ class HttpToolRunner:
             message = f"the arguments don't fit the operation {operation.id}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False, data=list(faults))
         request = request_of(tool.base_url or "", operation, arguments)
-        request["headers"] = {**request["headers"], **_rendered(attempt, tool.headers)}
+        request["headers"] = {**request["headers"], **_render_headers(attempt, tool.headers)}
         request["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
         response = await Exchange(self._http, attempt).asked(request)
         if notes := response.get("notes"):
@@ -122,7 +122,7 @@ def request_of(base_url: str, operation: Operation, arguments: Mapping[str, Json
 
 def _segment(placed: Placed, value: Json) -> str:
     """A part of a path, in which no value can lead to another place."""
-    text = _joined(placed, value)
+    text = _join_values(placed, value)
     if text in ("", ".", ".."):
         message = f"/{placed.name}: {text!r} can't be a part of a path"
         raise StepError(message, code="tool.invalid_arguments", retriable=False)
@@ -131,7 +131,7 @@ def _segment(placed: Placed, value: Json) -> str:
 
 def _header(placed: Placed, value: Json) -> str:
     """The value of a header. Secrets are put in where the document names them, so an argument must not name one."""
-    text = _joined(placed, value)
+    text = _join_values(placed, value)
     if REFERENCE.search(text):
         message = f"/{placed.name}: an argument can't name a secret"
         raise StepError(message, code="tool.invalid_arguments", retriable=False)
@@ -146,10 +146,10 @@ def _query(placed: Placed, value: Json) -> list[tuple[str, str]]:
             return [(key, _word(each)) for key, each in value.items()]
     if isinstance(value, list) and placed.explode:
         return [(placed.name, _word(each)) for each in value]
-    return [(placed.name, _joined(placed, value))]
+    return [(placed.name, _join_values(placed, value))]
 
 
-def _joined(placed: Placed, value: Json) -> str:
+def _join_values(placed: Placed, value: Json) -> str:
     separator = _SEPARATORS.get(placed.style, ",")
     if isinstance(value, list):
         return separator.join(_word(each) for each in value)
@@ -182,5 +182,5 @@ def _service(tool: HttpTool) -> Any:
     return tool.service
 
 
-def _rendered(attempt: Attempt, headers: Template | None) -> dict[str, Json]:
+def _render_headers(attempt: Attempt, headers: Template | None) -> dict[str, Json]:
     return {} if headers is None else {str(name).lower(): value for name, value in attempt.evaluate(headers).items()}

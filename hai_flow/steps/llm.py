@@ -27,25 +27,25 @@ from hai_flow.models.catalogue import Catalogue
 from hai_flow.models.conversation import conversation
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import StandIn
-from hai_flow.models.structured import read_answer, received, repair_prompt
+from hai_flow.models.structured import excerpt, read_answer, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.agent import (
     CALLS_MAX,
     Shelf,
-    exchanged,
+    answer_record,
+    exchange_messages,
     is_nearly_full,
+    memory_size,
     opening_of,
-    recorded,
-    remembered_tokens,
     shelf_of,
-    summarised,
+    summary_record,
     to_be_cut,
     to_summarise,
 )
 from hai_flow.steps.files import NO_FILES, RunFiles, with_files
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use, hidden
+from hai_flow.steps.secrets import Secrets, Use, hide_secrets
 from hai_flow.values import Json, storable
 
 log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class LlmRunner:
         if isinstance(llm, AgentTurn):
             return await self._turn(llm, attempt, stream)
         assert isinstance(llm, Llm)
-        endpoints = await self._reached(llm, attempt)
+        endpoints = await self._reachable_models(llm, attempt)
         question = _Question(self._providers, llm, (stream, attempt.files))
         messages = await with_files(conversation(values.loads(attempt.args)), attempt.files)
         answer, endpoint = await question.ask(endpoints, lambda _: messages)
@@ -82,13 +82,13 @@ class LlmRunner:
 
     async def _turn(self, verb: AgentTurn, attempt: Attempt, stream: Stream) -> Json:
         """One answer of an agent's model, as it is recorded."""
-        shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
+        shelf, endpoints = await shelf_of(attempt, verb), await self._reachable_models(verb, attempt)
         question, talk = _Question(self._providers, verb, (stream, attempt.files), shelf), attempt.talk()
-        remembered = remembered_tokens(endpoints)
+        remembered = memory_size(endpoints)
         opening = await with_files(await opening_of(attempt, verb, talk, remembered), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
-            return (*opening, *exchanged(talk, shelf, asked))
+            return (*opening, *exchange_messages(talk, shelf, asked))
 
         cut = max(to_be_cut(talk, shelf, each, opening) for each in endpoints)
         if cut:
@@ -104,7 +104,7 @@ class LlmRunner:
             if len(before) == len(opening):
                 raise
             answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
-        record = recorded(answer, shelf, endpoint)
+        record = answer_record(answer, shelf, endpoint)
         if question.parts:
             record["parts"] = question.parts
         if talk.closing:  # whatever it calls: there are no calls any more
@@ -136,7 +136,7 @@ class LlmRunner:
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
         order = partial(to_summarise, talk, cut, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
-        return summarised(answer.text, talk, cut)
+        return summary_record(answer.text, talk, cut)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         return None
@@ -151,7 +151,7 @@ class LlmRunner:
         secrets = [each.secret for each in endpoints if each.secret is not None]
         return next((doubt for name in secrets if (doubt := self._secrets.absent(name))), None)
 
-    async def _reached(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
+    async def _reachable_models(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
         """The models that are asked, one after the other, with their keys. Raises StepError."""
         try:
             endpoints = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
@@ -295,11 +295,11 @@ def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def _message_without_secrets(message: Message) -> Message:
     content = message.content
     if isinstance(content, str):
-        visible: str | list[Json] = hidden(content)
+        visible: str | list[Json] = hide_secrets(content)
     else:  # pictures and documents stay as they are: they are long
-        visible = [{**part, "text": hidden(part["text"])} if "text" in part else part for part in content]
-    calls = tuple(replace(call, args=hidden(call.args)) for call in message.calls)
-    return replace(message, content=visible, calls=calls, thinking=hidden(message.thinking))
+        visible = [{**part, "text": hide_secrets(part["text"])} if "text" in part else part for part in content]
+    calls = tuple(replace(call, args=hide_secrets(call.args)) for call in message.calls)
+    return replace(message, content=visible, calls=calls, thinking=hide_secrets(message.thinking))
 
 
 def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelUse:
@@ -327,5 +327,5 @@ def _invalid(faults: str, text: str) -> StepError:
     return StepError(
         f"The model's answer does not fit `output`, also after it was told why: {faults}.",
         code="llm.invalid_output",
-        data={"received": storable(received(text))},
+        data={"received": storable(excerpt(text))},
     )

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from hai_flow import values
-from hai_flow.definition.names.secret_names import filled, named
+from hai_flow.definition.names.secret_names import fill_secrets, template_value
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
-from hai_flow.steps.files import has_no_files, put_in, taken_out
+from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import headers_of
 from hai_flow.steps.http_transport import HttpConfig
@@ -88,14 +88,14 @@ class McpRunner:
         assert isinstance(call, Call)
         assert isinstance(call.tool, McpTool)
         tool, function = call.tool, call.function
-        reached = self._reached(tool, from_disk=attempt.from_disk)
+        reached = self._server_of(tool, from_disk=attempt.from_disk)
         of = attempt.tenant, attempt.workflow
         connection = await self._connection(reached, of, from_disk=attempt.from_disk)
         session = await connection.session()
-        offered = _allowed(session.tools, tool, function, session.left_out)
+        offered = _demand_allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
-        from hai_flow.steps.mcp_asking import answer_to, completed
-        from hai_flow.steps.mcp_results import content_of, judged, kept, schema_of, unread_parts
+        from hai_flow.steps.mcp_asking import answer_to, complete
+        from hai_flow.steps.mcp_results import check_output, check_storable, content_of, schema_of, unread_parts
         from hai_flow.steps.mcp_schemas import output_schema_of
 
         who = f"{tool.name}.{function}"
@@ -107,32 +107,32 @@ class McpRunner:
         progress = _progress(stream, streams=call.stream)
         answer = None if attempt.answer is None else answer_to(attempt.answer)
         again = partial(connection.call, session, function, arguments, progress, repeatable=effect == "read")
-        result = await completed(again, answer)
+        result = await complete(again, answer)
         if isinstance(result, AsksPerson):
             raise result
-        fetched = {} if has_no_files(attempt.files) else await self._fetched(connection, session, result)
+        fetched = {} if has_no_files(attempt.files) else await self._fetch_links(connection, session, result)
         schema = output_schema_of(offered)
-        output, notes = kept(content_of(result, who, fetched, schema), who, tool.big_integers)
+        output, notes = check_storable(content_of(result, who, fetched, schema), who, tool.big_integers)
         if notes := (*unread_parts(result), *notes):
             stream.noted(notes)
-        judge = partial(judged, is_structured=result.structured_content is not None)
+        judge = partial(check_output, is_structured=result.structured_content is not None)
         if has_no_files(attempt.files):
             return judge(output, schema, who, self._config.bytes_max)
-        output, contents = taken_out(output, self._config.bytes_max)
+        output, contents = extract_files(output, self._config.bytes_max)
         judge(output, schema, who, self._config.bytes_max)  # before anything of it is stored
         return await put_in(output, contents, attempt.files)
 
-    async def _fetched(
+    async def _fetch_links(
         self, connection: Connection, session: Session, result: types.CallToolResult
     ) -> dict[int, list[dict[str, Json]]]:
         """The parts that replace the links of a result, by the number of the linking part. A link that the server can't
         read is left out."""
-        from hai_flow.steps.mcp_results import LINKS_MAX, linked, links_in
+        from hai_flow.steps.mcp_results import LINKS_MAX, links_in, resource_parts
 
         parts_by_number: dict[int, list[dict[str, Json]]] = {}
         bytes_left = self._config.bytes_max
         for number, link in links_in(result)[:LINKS_MAX]:
-            parts, size = linked(link, await connection.read(session, link.uri))
+            parts, size = resource_parts(link, await connection.read(session, link.uri))
             if parts and size <= bytes_left:
                 parts_by_number[number] = parts
                 bytes_left -= size
@@ -146,7 +146,7 @@ class McpRunner:
         self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str = DEFAULT, from_disk: bool
     ) -> Sequence[Offered]:
         assert isinstance(tool, McpTool)
-        reached = self._reached(tool, from_disk=from_disk)
+        reached = self._server_of(tool, from_disk=from_disk)
         functions, _ = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
         allowed = await demand_known(tool, functions, pins, skips=True)
         return [_offer(name, tool, each, trusted=reached.trusted) for each in allowed.values()]
@@ -169,7 +169,7 @@ class McpRunner:
         for tool, steps in _used(plan):
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    reached = self._reached(tool, from_disk=plan.from_disk)
+                    reached = self._server_of(tool, from_disk=plan.from_disk)
                     of = tenant, plan.name
                     functions, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk)
             except TimeoutError:
@@ -181,7 +181,8 @@ class McpRunner:
             pins |= {f"{tool.name}.{name}": digest_of(each) for name, each in functions.items()} | {tool.name: LISTED}
             doubts += _missing(tool, steps, functions, left_out)
             doubts += [
-                (steps[0].path, _left_out(tool, name, why)) for name, why in list(left_out.items())[:LEFT_OUT_MAX]
+                (steps[0].path, _explain_left_out(tool, name, why))
+                for name, why in list(left_out.items())[:LEFT_OUT_MAX]
             ]
         return Looked(pins, doubts)
 
@@ -190,7 +191,7 @@ class McpRunner:
         if not isinstance(tool, McpTool):
             return None
         try:
-            self._reached(tool, from_disk=from_disk)
+            self._server_of(tool, from_disk=from_disk)
         except StepError as error:
             return error.message
         return None
@@ -199,7 +200,7 @@ class McpRunner:
         tool = step.verb.tool if isinstance(step.verb, Call) else None
         if not isinstance(tool, McpTool):
             return None
-        server = self._reached(tool, from_disk=from_disk).server
+        server = self._server_of(tool, from_disk=from_disk).server
         templates = (server.auth, server.headers, server.env, server.oauth)
         doubts = (self._secrets.doubt(each.written) for each in templates if each is not None)
         return next((each for each in doubts if each is not None), None)
@@ -208,7 +209,7 @@ class McpRunner:
         connections, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(each.close() for each in connections))
 
-    def _reached(self, tool: McpTool, *, from_disk: bool) -> Reached:
+    def _server_of(self, tool: McpTool, *, from_disk: bool) -> Reached:
         """The server that the tool means, if the workflow may reach it. Raises StepError."""
         server = tool.server
         if server.use is not None:
@@ -233,7 +234,7 @@ class McpRunner:
         tenant, workflow = of
         server = reached.server
         settings = {
-            name: named(template)
+            name: template_value(template)
             for name in ("auth", "headers", "env", "oauth")
             if (template := getattr(server, name)) is not None
         }
@@ -242,7 +243,7 @@ class McpRunner:
             host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours, tool=reached.tool, tenant=tenant
         )
         secret_values = await self._secrets.found(settings, use)
-        filled_settings = filled(settings, secret_values.__getitem__)
+        filled_settings = fill_secrets(settings, secret_values.__getitem__)
         key = (server.url, server.command, values.dumps(filled_settings), reached.ours or tenant, from_disk)
         connection = self._connections.get(key)
         if connection is None:
@@ -303,7 +304,7 @@ def _missing(
         assert isinstance(step.verb, Call)
         if step.verb.function not in (*found, *left_out) and step.verb.function != ANY_FUNCTION:
             try:
-                _allowed(found, tool, step.verb.function)
+                _demand_allowed(found, tool, step.verb.function)
             except StepError as error:
                 yield step.path, error.message
 
@@ -328,31 +329,31 @@ async def demand_known(
     new = {name for name in digests if f"{tool.name}.{name}" not in digests_known}
     if new and digests_known.get(tool.name) == LISTED:
         if not skips:
-            raise _changed(tool, min(new), "was not there when the workflow was published")
+            raise _change_error(tool, min(new), "was not there when the workflow was published")
     elif new:
         digests_known = await pins.add({f"{tool.name}.{name}": digests[name] for name in new})
         new = set()
     for name in digests.keys() - new:
         if digests_known[f"{tool.name}.{name}"] != digests[name]:
-            raise _changed(tool, name, "is described otherwise than when the workflow was published")
+            raise _change_error(tool, name, "is described otherwise than when the workflow was published")
     return {name: each for name, each in found.items() if name not in new}
 
 
-def _changed(tool: McpTool, function: str, why: str) -> StepError:
+def _change_error(tool: McpTool, function: str, why: str) -> StepError:
     message = f"{tool.name}.{function} {why}. Look at it; a new version of the workflow takes it as it is now."
     return StepError(message, code="mcp.tool_changed", retriable=False)
 
 
-def _left_out(tool: McpTool, function: str, why: str) -> str:
+def _explain_left_out(tool: McpTool, function: str, why: str) -> str:
     return f"the server of `{tool.name}` offers `{function}`, which can't be used: {why}"
 
 
-def _allowed(
+def _demand_allowed(
     tools: Mapping[str, types.Tool], tool: McpTool, function: str, left_out: Mapping[str, str] = MappingProxyType({})
 ) -> types.Tool:
     listed = tools.get(function)
     if listed is None and function in left_out:
-        raise StepError(_left_out(tool, function, left_out[function]), code=UNAVAILABLE, retriable=False)
+        raise StepError(_explain_left_out(tool, function, left_out[function]), code=UNAVAILABLE, retriable=False)
     if listed is None or (tool.allow is not None and function not in tool.allow):
         names = [each for each in tools if tool.allow is None or each in tool.allow]
         hint = suggestion(function, names) or f"; it has {', '.join(names[:20]) or 'none'}"

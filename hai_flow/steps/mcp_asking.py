@@ -98,7 +98,7 @@ class Sitting:
         try:
             state = msgspec.json.encode(_Sitting(self._settled, digest)).decode()
             if len(state) > STATE_CHARS_MAX:
-                raise _refused("it asks too much within one call")
+                raise _refusal("it asks too much within one call")
             self.question = _question({IN_SESSION: types.ElicitRequest(params=params)}, state)
         except StepError as error:
             return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
@@ -106,7 +106,7 @@ class Sitting:
         return types.ElicitResult(action="cancel")
 
 
-async def completed(call: Call, progress: Given | None) -> types.CallToolResult | AsksPerson:
+async def complete(call: Call, progress: Given | None) -> types.CallToolResult | AsksPerson:
     """The result of a call, or the question that stands before it. Raises StepError."""
     progress, seconds = progress or Given(), _POLL_SECONDS
     while True:
@@ -144,10 +144,10 @@ def _content(answer: Answer, key: str, single: bool) -> Any:
 def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> AsksPerson:
     """The questions of a server as one, with one form."""
     if len(requests) > QUESTIONS_MAX:
-        raise _refused(f"it asks {len(requests)} questions at once, and {QUESTIONS_MAX} are taken")
+        raise _refusal(f"it asks {len(requests)} questions at once, and {QUESTIONS_MAX} are taken")
     if any(len(key) > KEY_CHARS_MAX for key in requests):
-        raise _refused(f"a question has a name of more than {KEY_CHARS_MAX} characters")
-    questions = {key: _asked(each, FORM_BYTES_MAX // len(requests)) for key, each in requests.items()}
+        raise _refusal(f"a question has a name of more than {KEY_CHARS_MAX} characters")
+    questions = {key: _read_question(each, FORM_BYTES_MAX // len(requests)) for key, each in requests.items()}
     text = "\n\n".join(message for message, _ in questions.values())
     if len(text) > MESSAGE_CHARS_MAX:
         text = f"{text[: MESSAGE_CHARS_MAX - 1]}…"
@@ -159,9 +159,9 @@ def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> 
     return AsksPerson(text, form, state=state, keys=tuple(questions))
 
 
-def _asked(request: types.InputRequest, form_bytes_max: int) -> tuple[str, dict[str, Json]]:
+def _read_question(request: types.InputRequest, form_bytes_max: int) -> tuple[str, dict[str, Json]]:
     if not isinstance(request, types.ElicitRequest):
-        raise _refused(f"it wants {request.method}, which is not offered")
+        raise _refusal(f"it wants {request.method}, which is not offered")
     params = request.params
     message = storable(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
@@ -170,22 +170,22 @@ def _asked(request: types.InputRequest, form_bytes_max: int) -> tuple[str, dict[
     try:
         size = len(values.dumps(values.check(form)))
     except values.NotJson as error:
-        raise _refused(f"its form is no plain JSON: {error}") from None
+        raise _refusal(f"its form is no plain JSON: {error}") from None
     if size > form_bytes_max:
-        raise _refused("its form is too large")
+        raise _refusal("its form is too large")
     faults: list[str] = []
     compile_schema(form, lambda path, code, fault: faults.append(fault))
     if faults:
-        raise _refused(f"its form is wrong: {faults[0]}")
+        raise _refusal(f"its form is wrong: {faults[0]}")
     return message, form
 
 
 def _state(result: types.InputRequiredResult) -> str | None:
     state = result.request_state
     if state is not None and (len(state) > STATE_CHARS_MAX or state != storable(state)):
-        raise _refused("the state that it wants to get back is too large, or no text")
+        raise _refusal("the state that it wants to get back is too large, or no text")
     return state
 
 
-def _refused(why: str) -> StepError:
+def _refusal(why: str) -> StepError:
     return StepError(f"The server asks a person in a way that is not taken: {why}.", retriable=False)

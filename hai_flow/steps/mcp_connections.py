@@ -37,7 +37,7 @@ from hai_flow.steps.mcp_messages import FAULT
 from hai_flow.steps.mcp_results import SAID_CHARS_MAX, Resource, result_of, text_of
 from hai_flow.steps.mcp_schemas import NAME, read_tool
 from hai_flow.steps.mcp_stdio import program
-from hai_flow.steps.mcp_taps import CALLER, RAW, tapped
+from hai_flow.steps.mcp_taps import CALLER, RAW, tap
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
@@ -108,15 +108,15 @@ class Connection:
     async def session(self) -> Session:
         """The session with the server, and the functions that it offers there. Raises StepError `mcp.unavailable`."""
         try:
-            return await self._listed_in(await self.client())
+            return await self._list_tools(await self.client())
         except _SessionGone:
             pass  # it is opened anew, once
         try:
-            return await self._listed_in(await self.client())
+            return await self._list_tools(await self.client())
         except _SessionGone:
             raise self._unavailable("forgets each session at once") from None
 
-    async def _listed_in(self, client: Client) -> Session:
+    async def _list_tools(self, client: Client) -> Session:
         async with self._listing:
             if self._tools is None or time.monotonic() - self._listed > _RELOOK_SECONDS:
                 try:
@@ -199,14 +199,14 @@ class Connection:
         self._sittings.append(sitting)
         try:
             sending = client.session.send_request(request, _RESULT, progress_callback=progress)
-            return self._judged(await self._unless_asked(sending, sitting, repeatable), repeatable)
+            return self._judge(await self._unless_asked(sending, sitting, repeatable), repeatable)
         except MCPError as error:
             if _is_gone(error):
                 raise _SessionGone from None
             if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
                 raise StepError(message, retriable=True) from None
-            raise self._failed(error, repeatable, client) from None
+            raise self._call_error(error, repeatable, client) from None
         except ValidationError as error:
             message = f"{self.name} answers with what is no result: {_first_line(error)}"
             raise StepError(message, code="tool.invalid_result", retriable=False) from None
@@ -240,7 +240,7 @@ class Connection:
                 raise sitting.question
             message = (
                 f"{self.name} asked within the call, heard that it is cancelled, and gave a result all the same: "
-                f"{_shortened(result_of(result))}"
+                f"{_excerpt(result_of(result))}"
             )
             raise OutcomeLost(message)
         finally:
@@ -249,17 +249,17 @@ class Connection:
             question.cancel()
             await asyncio.gather(call, question, return_exceptions=True)
 
-    def _judged(self, answered: Answered, repeatable: bool) -> Answered:
+    def _judge(self, answered: Answered, repeatable: bool) -> Answered:
         """The answer to a call, read part by part. Raises OutcomeLost for one that is a question and a result."""
         raw = (answered.meta or {}).get(RAW) if isinstance(answered, types.CallToolResult) else None
         if raw is None:
             return answered
         if raw.get("inputRequests") and not repeatable:
-            message = f"{self.name} asks a question and gives a result at once: {_shortened(result_of(raw))}"
+            message = f"{self.name} asks a question and gives a result at once: {_excerpt(result_of(raw))}"
             raise OutcomeLost(message)
         return result_of(raw)
 
-    async def _asked(self, params: Any) -> types.ElicitResult | types.ErrorData:
+    async def _answer_question(self, params: Any) -> types.ElicitResult | types.ErrorData:
         """The answer to a server that asks within the session. It does not say in which call."""
         if len(self._sittings) == 1:
             sitting = self._sittings[0]
@@ -280,7 +280,7 @@ class Connection:
             async with asyncio.timeout(READ_SECONDS):
                 return (await session.client.session.send_request(request, types.ReadResourceResult)).contents
         except (MCPError, ValidationError, TimeoutError) as error:
-            log.info("mcp_link_not_read", server=self.name, error=_said(error))
+            log.info("mcp_link_not_read", server=self.name, error=_error_text(error))
             return ()
         finally:
             self._calls -= 1
@@ -379,17 +379,19 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS):
-                    client = await stack.enter_async_context(self._open(over, self._changed, self._asked))
+                    client = await stack.enter_async_context(
+                        self._open(over, self._forget_tools, self._answer_question)
+                    )
                 if not opened.done():
                     opened.set_result(client)
-                await self._wanted(over, unwanted)
+                await self._wait_unused(over, unwanted)
         except BaseException as error:
             if opened.done():
-                log.info("mcp_connection_ended", server=self.name, error=_said(error))
+                log.info("mcp_connection_ended", server=self.name, error=_error_text(error))
             elif isinstance(error, asyncio.CancelledError):
                 opened.cancel()
             else:
-                opened.set_exception(self._not_opened(error))
+                opened.set_exception(self._opening_error(error))
                 opened.exception()  # retrieved here: the caller may be gone
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -399,7 +401,7 @@ class Connection:
                 self._tools = self._client = None
                 self._on_end()
 
-    async def _wanted(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
+    async def _wait_unused(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
         """Wait until the connection is closed, by either side, or has been idle for `IDLE_SECONDS`."""
         ends = [asyncio.create_task(each.wait()) for each in (over, unwanted)]
         try:
@@ -411,10 +413,10 @@ class Connection:
             for each in ends:
                 each.cancel()
 
-    def _changed(self) -> None:
+    def _forget_tools(self) -> None:
         self._tools = None
 
-    def _not_opened(self, error: BaseException) -> StepError:
+    def _opening_error(self, error: BaseException) -> StepError:
         error = _innermost(error)
         if isinstance(error, StepError):
             cause = error
@@ -425,9 +427,9 @@ class Connection:
             return self._unavailable(f"said nothing for {START_SECONDS:g} s")
         if isinstance(error, MCPError):
             return self._unavailable(f"refuses to begin: {_first_line(error)}", error)
-        return self._unavailable(f"could not be opened: {_said(error)}")
+        return self._unavailable(f"could not be opened: {_error_text(error)}")
 
-    def _failed(self, error: MCPError, repeatable: bool, client: Client | None = None) -> StepError:
+    def _call_error(self, error: MCPError, repeatable: bool, client: Client | None = None) -> StepError:
         data = error.error.data
         fault = data.get(FAULT) if isinstance(data, dict) else None
         if isinstance(fault, dict):
@@ -435,7 +437,7 @@ class Connection:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
             if client is None or self._is_open(client):
                 self.drop()
-            return self._lost("the connection ended before it answered", repeatable)
+            return self._loss_error("the connection ended before it answered", repeatable)
         if error.code == types.INTERNAL_ERROR and error.message == "Server returned an error response":  # 401, 403
             message = f"{self.name} takes no token that `oauth` gets"
             return StepError(message, code=UNAUTHORIZED, retriable=False)
@@ -448,20 +450,20 @@ class Connection:
             data = None if fault["text"] is None else {"text": fault["text"]}
             return StepError(f"{self.name}: {text}", code=fault["code"], retriable=False, data=data)
         if fault["reached"]:
-            return self._lost(text, repeatable)
+            return self._loss_error(text, repeatable)
         code_there = fault["code"]
         retriable = code_there in ("mcp.unavailable", "http.connection")
         code = "mcp.unavailable" if retriable else code_there
         return StepError(f"{self.name}: {text}", code=code, retriable=retriable, retry_after=fault["after"])
 
-    def _lost(self, why: str, repeatable: bool) -> StepError:
+    def _loss_error(self, why: str, repeatable: bool) -> StepError:
         if repeatable:
             return self._unavailable(f"did not answer: {why}")
         return OutcomeLost(f"{self.name} did not answer: {why}.")
 
     def _unavailable(self, why: str, cause: BaseException | None = None) -> StepError:
         if isinstance(cause, MCPError) and (_is_ours(cause) or cause.code == types.INTERNAL_ERROR):
-            return self._failed(cause, repeatable=True)
+            return self._call_error(cause, repeatable=True)
         return StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
 
 
@@ -497,7 +499,7 @@ def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
-    return Client(tapped(streams), cache=None, message_handler=heard, elicitation_callback=answered)
+    return Client(tap(streams), cache=None, message_handler=heard, elicitation_callback=answered)
 
 
 @dataclass(slots=True)
@@ -510,7 +512,7 @@ class _Listed:
     def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
         """Add a page of descriptions. `taken`: the names that the SDK has not refused."""
         for raw in page:
-            name = _shown_name(raw)
+            name = _printable_name(raw)
             tool = read_tool(raw)
             if isinstance(tool, str):
                 self.left_out[name] = tool
@@ -523,12 +525,12 @@ class _Listed:
                 self.tools[tool.name] = tool
 
 
-def _shown_name(raw: Any) -> str:
+def _printable_name(raw: Any) -> str:
     name = raw.get("name") if isinstance(raw, dict) else raw
     return name if isinstance(name, str) and NAME.fullmatch(name) else repr(name)[:200]
 
 
-def _shortened(result: types.CallToolResult) -> str:
+def _excerpt(result: types.CallToolResult) -> str:
     text = text_of(result.content) or json.dumps(result.structured_content, default=str)
     return text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
 
@@ -555,7 +557,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     error = _innermost(error)
     return f"{type(error).__name__}: {_first_line(error)}"
 

@@ -20,7 +20,7 @@ from hai_flow.retry_after import retry_after
 from hai_flow.steps import mcp_messages
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_transport import HttpConfig, transport_of
-from hai_flow.steps.mcp_messages import read, unreadable, written
+from hai_flow.steps.mcp_messages import read, to_read, unreadable
 
 UNAUTHORIZED: Final = "mcp.unauthorized"
 SESSION_GONE: Final = "mcp.session_gone"
@@ -137,10 +137,10 @@ def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> 
     message = None if message_read is None else message_read.message
     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
         came = content.decode(errors="replace")
-        return None if is_error else written(unreadable(call, text=values.storable(came))).text.encode()
+        return None if is_error else to_read(unreadable(call, text=values.storable(came))).text.encode()
     if message.id != call:  # an answer of HTTP belongs to its request
         message.id = call
-        message_read = written(message)
+        message_read = to_read(message)
     assert message_read is not None
     return message_read.text.encode()
 
@@ -153,7 +153,7 @@ def _without_length(response: httpx2.Response) -> httpx2.Headers:
 
 def _fault(message: str, **more: Any) -> httpx2.Response:
     """An answer that says why there is none (`mcp_messages.fault`)."""
-    text = written(mcp_messages.fault(message, **more)).text
+    text = to_read(mcp_messages.fault(message, **more)).text
     return httpx2.Response(502, headers={"content-type": "application/json"}, content=text.encode())
 
 
@@ -172,7 +172,7 @@ class _Events(httpx2.AsyncByteStream):
         async for line in self._lines():
             size += len(line)
             if line is _TOO_LONG or size > self._bytes_max:
-                yield _event(written(unreadable(None, self._too_large())).text)
+                yield _event(to_read(unreadable(None, self._too_large())).text)
                 return
             event.append(line)
             if not line.strip(b"\r\n"):

@@ -47,14 +47,14 @@ class Read:
 def read(raw: bytes | bytearray) -> Read | None:
     """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
     can't be read, None."""
-    text = _numbered(_storable(raw.decode(errors="replace"))).removeprefix("\ufeff")
+    text = _quote_numbers(_storable(raw.decode(errors="replace"))).removeprefix("\ufeff")
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
         if (shallow := _shallow(text)) is not None:
             return read(shallow.encode())
         stand_in = _stand_in(text)
-        return None if stand_in is None else written(stand_in)
+        return None if stand_in is None else to_read(stand_in)
     if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
         return None
     return Read(message, text)
@@ -84,7 +84,7 @@ def _cut(value: Any, depth: int) -> Any:
     return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
 
 
-def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
+def stand_in_for(raw: bytes, why: str) -> types.JSONRPCMessage | None:
     """The stand-in for a message of which only the beginning is known: the same as for one that can't be read. Raises
     ValueError if the beginning has neither an id nor a method."""
     text = _storable(raw.decode(errors="replace"))
@@ -94,7 +94,7 @@ def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
     return message
 
 
-def written(message: types.JSONRPCMessage) -> Read:
+def to_read(message: types.JSONRPCMessage) -> Read:
     """A message of our own making, with its text."""
     return Read(message, message.model_dump_json(by_alias=True, exclude_unset=True))
 
@@ -129,13 +129,13 @@ def _storable(text: str) -> str:
     return _ESCAPED.sub(lambda each: "\\ufffd" if each["bad"] else each[0], text) if "\\u" in text else text
 
 
-def _numbered(text: str) -> str:
+def _quote_numbers(text: str) -> str:
     """JSON text in which a number that Python can't hold (`1e400`, an integer of 5,000 digits) is the text that it is
     written as."""
-    return _TEXT_OR_NUMBER.sub(_held, text) if _MAYBE_ODD.search(text) else text
+    return _TEXT_OR_NUMBER.sub(_quote_if_large, text) if _MAYBE_ODD.search(text) else text
 
 
-def _held(token: re.Match[str]) -> str:
+def _quote_if_large(token: re.Match[str]) -> str:
     literal = token[0]
     if literal.startswith('"'):
         return literal

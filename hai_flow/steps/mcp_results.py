@@ -15,7 +15,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
-from hai_flow.steps.mcp_schemas import compiled
+from hai_flow.steps.mcp_schemas import compile_schema
 from hai_flow.values import Json, storable
 
 Resource: TypeAlias = types.TextResourceContents | types.BlobResourceContents
@@ -38,7 +38,7 @@ _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
     """A schema that a server has written. Raises StepError `tool.unavailable`."""
     try:
-        return compiled(raw)
+        return compile_schema(raw)
     except Exception as error:  # the library raises several unrelated types here
         lines = str(error).splitlines() or [""]
         message = f"{what} has a schema that can't be read: {lines[0][:300]}"
@@ -132,8 +132,8 @@ def content_of(
         explanation = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {explanation}")
     if result.structured_content is not None:
-        return _unwrapped(result.structured_content, schema)
-    if schema is not None and (value := _structured(result, schema)) is not None:
+        return _unwrap(result.structured_content, schema)
+    if schema is not None and (value := _read_structured(result, schema)) is not None:
         return value
     if all(isinstance(part, types.TextContent) for part in result.content):
         return text_of(result.content)
@@ -143,7 +143,7 @@ def content_of(
     return parts
 
 
-def _unwrapped(value: Json, schema: JsonSchema | None) -> Json:
+def _unwrap(value: Json, schema: JsonSchema | None) -> Json:
     """The structured content of a server that gives its JSON as text, where only the value in it fits `schema`."""
     if schema is None or not isinstance(value, str) or not schema.fit(value)[1]:
         return value
@@ -154,7 +154,7 @@ def _unwrapped(value: Json, schema: JsonSchema | None) -> Json:
     return value if schema.fit(inner)[1] else inner
 
 
-def _structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
+def _read_structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
     """The structured content that a server has written into a text; None where there is none."""
     for part in result.content:
         if isinstance(part, types.TextContent):
@@ -176,7 +176,7 @@ def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink
     return [(n, link) for n, link in links if link.uri.partition(":")[0].lower() not in _OF_THE_WEB]
 
 
-def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
+def resource_parts(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
     """The parts that hold the resource behind a link, and their size in bytes; no parts if one of them claims to be
     Base64 and is not."""
     parts: list[dict[str, Json]] = []
@@ -197,7 +197,7 @@ def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list
     return parts, size
 
 
-def kept(output: Json, who: str, big_integers: foreign.BigIntegers) -> foreign.Foreign:
+def check_storable(output: Json, who: str, big_integers: foreign.BigIntegers) -> foreign.Foreign:
     """`output` as a run can hold it, and what was changed. Raises StepError `tool.invalid_result`, with what came in
     its `data`."""
     try:
@@ -206,7 +206,9 @@ def kept(output: Json, who: str, big_integers: foreign.BigIntegers) -> foreign.F
         raise _invalid(f"the result of {who} can't be kept: {error}", output) from None
 
 
-def judged(output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *, is_structured: bool = True) -> Json:
+def check_output(
+    output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *, is_structured: bool = True
+) -> Json:
     """`output`, if it has at most `bytes_max` bytes and fits the function's declared `schema`. `who` names the function
     in errors; `is_structured`: it is the structured content that such a function has to give.
 
@@ -242,10 +244,10 @@ def _part(part: types.ContentBlock) -> dict[str, Json]:
             source = {"type": "url", "value": str(uri), "filename": storable(name)}
             return {"type": "document", "source": source | ({"mimeType": mime} if mime else {})}
         case types.EmbeddedResource(resource=resource):
-            return _embedded(resource)
+            return _embed_resource(resource)
 
 
-def _embedded(resource: types.TextResourceContents | types.BlobResourceContents) -> dict[str, Json]:
+def _embed_resource(resource: types.TextResourceContents | types.BlobResourceContents) -> dict[str, Json]:
     if isinstance(resource, types.TextResourceContents):
         return {"type": "text", "text": storable(resource.text)}
     kind = resource.mime_type or "application/octet-stream"

@@ -18,7 +18,7 @@ import mcp_types as types
 from hai_flow import values
 from hai_flow.definition.schemas import schemas
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.values import Json
 
 NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
@@ -57,9 +57,9 @@ def read_schema(raw: Any) -> dict[str, Json]:
     return dict(_Reader(raw).schema(raw, 0)) if raw else dict(NOTHING)
 
 
-def compiled(raw: Json) -> JsonSchema:
+def compile_schema(raw: Json) -> JsonSchema:
     """`raw`, a schema of a server, compiled. Raises NotJson, or what the library of schemas raises."""
-    return schemas.compiled(values.dumps(values.check(read_schema(raw))))
+    return schemas.compile_cached(values.dumps(values.check(read_schema(raw))))
 
 
 class _Reader:
@@ -144,8 +144,8 @@ class _Reader:
         for part in reference[1:].split("/")[1:]:
             if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
                 node = node[int(part)]
-            elif isinstance(node, Mapping) and unescaped(part) in node:
-                node = node[unescaped(part)]
+            elif isinstance(node, Mapping) and unescape(part) in node:
+                node = node[unescape(part)]
             else:
                 return False
         return isinstance(node, (Mapping, bool))
@@ -184,12 +184,12 @@ def read_tool(raw: Any) -> types.Tool | str:
         fields["outputSchema"] = raw["outputSchema"]
     fields |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
     try:
-        compiled(fields["inputSchema"])
+        compile_schema(fields["inputSchema"])
     except Exception as error:  # the library raises several unrelated types here
         return f"its schema can't be read: {(str(error).splitlines() or [''])[0][:300]}"
     if "outputSchema" in fields:
         with suppress(Exception):  # compiled now, beside the loop that will ask for it
-            compiled(fields["outputSchema"])
+            compile_schema(fields["outputSchema"])
     more = {key: raw[key] for key in ("annotations", "execution", "_meta", "icons") if raw.get(key) is not None}
     for extra in (more, {"annotations": more.get("annotations")}, {}):  # hints that can't be read are no hints
         try:
@@ -204,7 +204,7 @@ def output_schema_of(tool: types.Tool) -> JsonSchema | None:
     if tool.output_schema is None:
         return None
     try:
-        return compiled(tool.output_schema)
+        return compile_schema(tool.output_schema)
     except Exception:  # the library raises several unrelated types here
         return None
 

@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp_messages import begun, read
+from hai_flow.steps.mcp_messages import read, stand_in_for
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,11 @@ async def _read(
     assert process.stdout is not None
     try:
         async for line, is_whole in _lines(process.stdout):
-            message = _message(line) if is_whole else begun(line, f"it answers with more than {line_max} bytes at once")
+            message = (
+                _message(line)
+                if is_whole
+                else stand_in_for(line, f"it answers with more than {line_max} bytes at once")
+            )
             if message is None:  # programs print things
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
                 continue

@@ -36,14 +36,14 @@ CALLER: Final[ContextVar[Caller | None]] = ContextVar("CALLER", default=None)
 
 
 @asynccontextmanager
-async def tapped(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
+async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
     """The streams of a transport, with answers in a form that the SDK takes."""
     async with transport as (incoming, outgoing):
         sent: dict[types.RequestId, tuple[str, Caller | None]] = {}
         yield _Incoming(incoming, sent), _Outgoing(outgoing, sent)
 
 
-def tidied(method: str, result: dict[str, Any]) -> dict[str, Any]:
+def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """A result in a form that the SDK takes, with what the server said in its `_meta`."""
     if method == "tools/list" and isinstance(result.get("tools"), list):
         named = (each for each in result["tools"] if isinstance(each, dict) and isinstance(each.get("name"), str))
@@ -128,5 +128,5 @@ class _Incoming(_Stream):
         if method == "tools/call" and caller is not None:
             caller.hear(result)
         if isinstance(message, types.JSONRPCResponse):
-            message.result = tidied(method, message.result)
+            message.result = tidy(method, message.result)
         return item

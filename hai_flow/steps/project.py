@@ -63,7 +63,7 @@ class Project:
         """The files of the project, each with its module's name: those of `modules`, of their imports, and of all
         loaded modules. Modules that can't be imported are followed, too."""
         names_by_file: dict[Path, str] = {}
-        waiting = [*modules, *self._loaded()]
+        waiting = [*modules, *self._loaded_modules()]
         visited: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -71,7 +71,7 @@ class Project:
             visited.add(name)
             if file is not None:
                 names_by_file[file] = name
-                waiting += self._needed_by(name, file)
+                waiting += self._imports_needed(name, file)
         return names_by_file
 
     def reload(self, changed: Iterable[str]) -> Reloaded:
@@ -88,11 +88,11 @@ class Project:
         try:
             _import_anew([name for name in stale if self._file(name) is not None], stale)
         except (Exception, SystemExit) as error:  # an import runs whatever the module says
-            return Reloaded(fault=self._told(error))
+            return Reloaded(fault=self._describe(error))
         self._behind.clear()
         return Reloaded(tuple(stale))
 
-    def _loaded(self) -> dict[str, Path]:
+    def _loaded_modules(self) -> dict[str, Path]:
         """The modules of the project that are loaded."""
         loaded = {name: self._file(name) for name in list(sys.modules)}
         return {name: file for name, file in loaded.items() if file is not None and name != "__main__"}
@@ -110,7 +110,7 @@ class Project:
         path = Path(file)
         return path if path.suffix == ".py" and path.is_file() else None
 
-    def _needed_by(self, name: str, file: Path) -> list[str]:
+    def _imports_needed(self, name: str, file: Path) -> list[str]:
         """The modules that importing `name` imports: its packages, and the imports in its file."""
         stamp = stamp_of(file)
         cached = self._imports.get(file)
@@ -120,25 +120,25 @@ class Project:
 
     def _with_importers(self, changed: Collection[str]) -> list[str]:
         """`changed`, and all loaded modules of the project that import one of them, or import one that does; sorted."""
-        needs = {name: self._needed_by(name, file) for name, file in self._loaded().items()}
+        needs = {name: self._imports_needed(name, file) for name, file in self._loaded_modules().items()}
         affected, size = set(changed), -1
         while size != len(affected):
             size = len(affected)
             affected |= {name for name, needed in needs.items() if not affected.isdisjoint(needed)}
         return sorted(affected)
 
-    def _told(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         """The error, after its last place in the project."""
         fault = f"{type(error).__name__}: {error}"
         if isinstance(error, SyntaxError) and error.filename and error.lineno:
-            return f"{self._shown(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+            return f"{self._relative_path(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
         _, _, *frames = traceback.extract_tb(error.__traceback__)  # without our own
         for frame in reversed(frames):
             if frame.filename.startswith(self._prefix):
-                return f"{self._shown(frame.filename)}:{frame.lineno}: {fault}"
+                return f"{self._relative_path(frame.filename)}:{frame.lineno}: {fault}"
         return fault
 
-    def _shown(self, file: str) -> str:
+    def _relative_path(self, file: str) -> str:
         path = Path(file)
         return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
 

@@ -58,12 +58,12 @@ class PythonRunner:
                 case "async":
                     output = await work()
                 case "stream":
-                    output = await _streamed(work(), heard)
+                    output = await _stream_values(work(), heard)
                 case "sync":
-                    output = await self._in_thread(attempt, _name_of(call.tool, call), work)
+                    output = await self._run_in_thread(attempt, _name_of(call.tool, call), work)
                 case "sync_stream":
                     assert host is not None
-                    output = await self._in_thread(attempt, host.tool, partial(_drained, work, host, heard))
+                    output = await self._run_in_thread(attempt, host.tool, partial(_drain_generator, work, host, heard))
         except SystemExit as error:  # a tool must not end the process that performs for everybody else
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         finally:
@@ -100,7 +100,7 @@ class PythonRunner:
             self._threads.close()
             self._threads = None
 
-    async def _in_thread(self, attempt: Attempt, tool: str, function: Callable[[], Any]) -> Any:
+    async def _run_in_thread(self, attempt: Attempt, tool: str, function: Callable[[], Any]) -> Any:
         if self._threads is None:
             self._threads = self._make_threads()
         work = partial(copy_context().run, _without_stop_iteration, function)
@@ -143,7 +143,7 @@ def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> di
     return arguments
 
 
-async def _streamed(generator: AsyncGenerator[Any], stream: Stream | None) -> Any:
+async def _stream_values(generator: AsyncGenerator[Any], stream: Stream | None) -> Any:
     """Yielded strings are chunks; the last value that is not one is the output, else the whole text."""
     heard = _Yielded()
     async with contextlib.aclosing(generator):
@@ -154,7 +154,7 @@ async def _streamed(generator: AsyncGenerator[Any], stream: Stream | None) -> An
     return heard.output
 
 
-def _drained(work: Callable[[], Generator[Any]], host: Host, stream: Stream | None) -> Any:
+def _drain_generator(work: Callable[[], Generator[Any]], host: Host, stream: Stream | None) -> Any:
     """The same for a generator in a thread. It is closed where nothing waits for it any more."""
     heard = _Yielded()
     with contextlib.closing(work()) as generator:

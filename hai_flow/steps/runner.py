@@ -67,19 +67,19 @@ Recall: TypeAlias = Callable[[], Awaitable[Sequence[Said]]]
 """The messages of the thread before the run."""
 
 
-async def _nothing_said() -> Sequence[Said]:
+async def _recall_nothing() -> Sequence[Said]:
     return ()
 
 
-def _no_talk() -> Talk:
+def _refuse_talk() -> Talk:
     raise StepError("this attempt is no answer of an agent", code="expression.error", retriable=False)
 
 
-async def _nothing_offered(name: str, tool: Tool) -> Sequence[Offered]:
+async def _refuse_offers(name: str, tool: Tool) -> Sequence[Offered]:
     raise StepError(f"no functions of the tool {name!r} are offered here", code="tool.unavailable")
 
 
-def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
+def _refuse_evaluation(uses: Expression | Template, /, **names: Json) -> Json:
     raise StepError("this attempt knows nothing of its run", code="expression.error", retriable=False)
 
 
@@ -91,7 +91,7 @@ class Transactional(Protocol):
         ...
 
 
-async def _no_callback() -> str:
+async def _refuse_callback() -> str:
     raise StepError("this attempt knows nothing of its run", code="http.invalid_request", retriable=False)
 
 
@@ -130,15 +130,15 @@ class Attempt(msgspec.Struct, frozen=True):
     key: str | None = None
     from_disk: bool = False
     workflow: str = ""
-    evaluate: Evaluate = _nothing_to_evaluate
+    evaluate: Evaluate = _refuse_evaluation
     files: RunFiles = NO_FILES
-    talk: Callable[[], Talk] = _no_talk
-    recall: Recall = _nothing_said
-    offered: Offer = _nothing_offered
+    talk: Callable[[], Talk] = _refuse_talk
+    recall: Recall = _recall_nothing
+    offered: Offer = _refuse_offers
     transaction: Transactional | None = None
     answer: Answer | None = None
     pins: Pins = _NO_PINS
-    callback: Callable[[], Awaitable[str]] = _no_callback
+    callback: Callable[[], Awaitable[str]] = _refuse_callback
     traceparent: str | None = None
     tenant: str = DEFAULT
 
@@ -223,18 +223,18 @@ class Registry:
 
     def faults(self, plan: Plan) -> list[tuple[Step, str]]:
         """Every effect of the plan that this server has a runner for and yet could not perform, with the reason."""
-        return self._said(plan, lambda runner, step: runner.fault(step, from_disk=plan.from_disk))
+        return self._sentences(plan, lambda runner, step: runner.fault(step, from_disk=plan.from_disk))
 
     def doubts(self, plan: Plan) -> list[tuple[Step, str]]:
         """Every effect of the plan that this server could not perform as things are now, with the reason."""
-        return self._said(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
+        return self._sentences(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
 
-    async def looked(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
+    async def look_at_servers(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
         """Ask the servers that the plan uses for their functions now. `tenant` is the name of the plan's tenant."""
         answers = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
         pins = {name: digest for each in answers for name, digest in each.pins.items()}
         return Looked(pins, [doubt for each in answers for doubt in each.doubts])
 
-    def _said(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
+    def _sentences(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
         pairs = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())
         return [(step, sentence) for step, runner in pairs if runner is not None and (sentence := ask(runner, step))]

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.names.secret_names import REFERENCE, written_names
+from hai_flow.definition.names.secret_names import REFERENCE, secrets_in
 from hai_flow.errors import StepError
 from hai_flow.steps.hiding import SHOWN_MIN, Hider, forms_of, without
 from hai_flow.values import Json
@@ -80,12 +80,12 @@ _seen: Final = Hider(VALUES_MAX)  # values that this process has resolved
 _of_attempt: Final[ContextVar[frozenset[str]]] = ContextVar("forms_of_attempt", default=frozenset())
 
 
-def hidden(value: Json) -> Json:
+def hide_secrets(value: Json) -> Json:
     """`value` without any secret that was resolved in this process, and without those of the attempt itself."""
-    return values.with_texts(value, _hidden, names=True) if _seen or _of_attempt.get() else value
+    return values.with_texts(value, _hide_text, names=True) if _seen or _of_attempt.get() else value
 
 
-def _hidden(text: str) -> str:
+def _hide_text(text: str) -> str:
     return _seen.hide(without(text, _of_attempt.get()))
 
 
@@ -121,19 +121,19 @@ class Secrets:
 
     async def found(self, value: Json, use: Use) -> dict[str, str]:
         """The secrets that `value` names, by name. Raises StepError."""
-        return {name: await self.value(name, use) for name in sorted(_named_in(value))}
+        return {name: await self.value(name, use) for name in sorted(_names_in(value))}
 
     async def value(self, name: str, use: Use) -> str:
         """Raises StepError: `secret.missing`, or `secret.refused` where it is not for this."""
         source = self.sources.get(name)
         self._judge(name, source, use)
-        value = await self._resolved(name, source or Source())
+        value = await self._resolve(name, source or Source())
         remember(value)
         return value
 
     def doubt(self, value: Json) -> str | None:
         """Which of the secrets that `value`, of a document, names is not there."""
-        return next((doubt for name in sorted(written_names(value)) if (doubt := self.absent(name))), None)
+        return next((doubt for name in sorted(secrets_in(value)) if (doubt := self.absent(name))), None)
 
     def absent(self, name: str) -> str | None:
         """Why the secret is not there, as far as this is known without reading its source."""
@@ -143,7 +143,7 @@ class Secrets:
 
     def _judge(self, name: str, source: Source | None, use: Use) -> None:
         if source is not None and source.hosts is not None and not any(_is_in(use.host, each) for each in source.hosts):
-            raise _refused(
+            raise _refusal(
                 name, f"it goes to {', '.join(source.hosts) or 'no host'} only, and this would be {use.host}"
             )
         if use.ours:
@@ -151,20 +151,20 @@ class Secrets:
         tenants = (source or _UNBOUND).tenants
         if use.tenant not in tenants and ANY not in tenants:
             of = f"workflows of {'the tenant' if len(tenants) == 1 else 'the tenants'} {', '.join(tenants) or 'nobody'}"
-            raise _refused(name, f"it is for {of} only, and {use.workflow} is one of {use.tenant or 'no tenant'}")
+            raise _refusal(name, f"it is for {of} only, and {use.workflow} is one of {use.tenant or 'no tenant'}")
         if source is not None and source.workflows is not None and use.workflow not in source.workflows:
-            raise _refused(name, f"it is for {', '.join(source.workflows)} only, and this is {use.workflow}")
+            raise _refusal(name, f"it is for {', '.join(source.workflows)} only, and this is {use.workflow}")
         if source is not None and source.tools is not None and not any(_is_of(use.tool, each) for each in source.tools):
             caller = f"the tool {use.tool}" if use.tool else "a step that calls no tool"
-            raise _refused(name, f"it is for the tools {', '.join(source.tools)} only, and this is {caller}")
+            raise _refusal(name, f"it is for the tools {', '.join(source.tools)} only, and this is {caller}")
         if not use.from_disk and (source is None or source.hosts is None):
-            raise _refused(
+            raise _refusal(
                 name, "nothing says to which hosts a published workflow may send it; say so in HAI_FLOW_SECRETS_FILE"
             )
 
-    async def _resolved(self, name: str, source: Source) -> str:
+    async def _resolve(self, name: str, source: Source) -> str:
         if source.command:
-            return await self._said(name, source.command, source.every)
+            return await self._run_cached(name, source.command, source.every)
         if source.file is not None:
             try:
                 return (await asyncio.to_thread(source.file.read_text)).strip()
@@ -173,27 +173,27 @@ class Secrets:
         where = source.env or f"HAI_FLOW_SECRET_{name}"
         value = self.environment.get(source.env) if source.env else self.given.get(name)
         if not value and self.command and not source.env:
-            return await self._said(name, (*self.command, name), COMMAND_KEPT_SECONDS)
+            return await self._run_cached(name, (*self.command, name), COMMAND_KEPT_SECONDS)
         if not value:
             raise _missing(name, f"{where} is not set")
         return value
 
-    async def _said(self, name: str, command: tuple[str, ...], seconds: float) -> str:
+    async def _run_cached(self, name: str, command: tuple[str, ...], seconds: float) -> str:
         """The value that the command writes, from memory where it was asked within the last `seconds`. Callers at the
         same time wait for one run of the command."""
         async with self._asking.setdefault(name, asyncio.Lock()):
             cached = self._kept.get(name)
             if cached is None or cached.until < time.monotonic():
-                value = await _said_by(name, command)
+                value = await _run_command(name, command)
                 cached = self._kept[name] = _Kept(value, time.monotonic() + seconds)
             return cached.value
 
 
-def _named_in(value: Json) -> set[str]:
+def _names_in(value: Json) -> set[str]:
     if isinstance(value, str):
         return set(REFERENCE.findall(value)) if "${{" in value else set()
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return {name for part in parts for name in _named_in(part)}
+    return {name for part in parts for name in _names_in(part)}
 
 
 def _is_in(host: str, pattern: str) -> bool:
@@ -207,7 +207,7 @@ def _is_of(tool: str, pattern: str) -> bool:
     return tool == prefix or tool.startswith(f"{prefix}.")
 
 
-async def _said_by(name: str, command: tuple[str, ...]) -> str:
+async def _run_command(name: str, command: tuple[str, ...]) -> str:
     """The standard output of a command. Its standard error may hold anything, also secrets, so it is never shown."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -249,5 +249,5 @@ def _missing(name: str, why: str) -> StepError:
     return StepError(f"the secret `{name}` is not there: {why}.", code="secret.missing", retriable=True)
 
 
-def _refused(name: str, why: str) -> StepError:
+def _refusal(name: str, why: str) -> StepError:
     return StepError(f"the secret `{name}` is not for this: {why}.", code="secret.refused", retriable=False)

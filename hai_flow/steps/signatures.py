@@ -32,7 +32,7 @@ from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.json_pointers import escaped
+from hai_flow.json_pointers import escape
 from hai_flow.steps.tools import whole_function
 from hai_flow.values import Json
 
@@ -73,7 +73,9 @@ class Signature:
         hints = hints_of(function)
         more = next((each.name for each in given if each.kind is each.VAR_KEYWORD), None)
         self._takes_any = more is not None
-        self._named = {each.name: _known(hints.get(each.name, Any), "validation") for each in given if _is_named(each)}
+        self._named = {
+            each.name: _supported_hint(hints.get(each.name, Any), "validation") for each in given if _is_named(each)
+        }
         self._fields = {name: f"p{number}" for number, name in enumerate(self._named)}
         self._model = self._model_of(given)
         schema = _schema_of(self._model, "validation")
@@ -84,7 +86,7 @@ class Signature:
         scalar = not self._takes_any and all(hint in _SCALARS for hint in self._named.values())
         self._types = self._named if scalar else None
         hint = hints.get("return", Any)
-        self._result = _known(_yielded(hint) if streams else hint, "serialization")
+        self._result = _supported_hint(_yield_type(hint) if streams else hint, "serialization")
         self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(self._result)
         self._plain_result = _is_plain(self._result)
         raw = _schema_of(self._adapter, "serialization")
@@ -110,7 +112,7 @@ class Signature:
         try:
             model = self._model.model_validate(values)
         except pydantic.ValidationError as error:
-            faults_found = _told(error)
+            faults_found = _validation_faults(error)
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults_found) from None
         converted = {name: getattr(model, self._fields[name]) for name in self._converted if name in values}
         return {**self._whole(values), **converted}
@@ -135,7 +137,7 @@ class Signature:
             for fault in self._schema.findings(literal)
             if fault["path"].split("/")[1:2] and fault["path"].split("/")[1] in self._names_in_pointers
         ]
-        return _said(faults) if faults else None
+        return _faults_as_text(faults) if faults else None
 
     def output(self, value: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
         """The function's result as plain JSON; `note` gets what was changed. Raises StepError `tool.invalid_result`."""
@@ -146,7 +148,9 @@ class Signature:
                 result = self._adapter.validate_python(value)
                 value = self._adapter.dump_python(result, mode="json", by_alias=True)
             except pydantic.ValidationError as error:
-                raise _wrong("the tool's result is not what it says", "tool.invalid_result", _told(error)) from None
+                raise _wrong(
+                    "the tool's result is not what it says", "tool.invalid_result", _validation_faults(error)
+                ) from None
             except PydanticSerializationError as error:
                 raise StepError(
                     f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
@@ -159,7 +163,7 @@ class Signature:
 
     @property
     def _names_in_pointers(self) -> frozenset[str]:
-        return frozenset(escaped(name) for name in self._named)
+        return frozenset(escape(name) for name in self._named)
 
     def _whole(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """`given`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the
@@ -208,11 +212,11 @@ def plain(output: Any, big_integers: foreign.BigIntegers = "text", note: Note = 
             f"the tool's result is not plain JSON: {error}",
             code="tool.invalid_result",
             retriable=False,
-            data={"text": _shown(output)},
+            data={"text": _excerpt(output)},
         ) from None
 
 
-def _shown(output: Any) -> str:
+def _excerpt(output: Any) -> str:
     """A result as people read it, cut to a length."""
     try:
         return values.storable(repr(output)[:_SHOWN_CHARS_MAX])
@@ -224,7 +228,7 @@ def _is_named(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
-def _known(hint: Any, mode: JsonSchemaMode) -> Any:
+def _supported_hint(hint: Any, mode: JsonSchemaMode) -> Any:
     """The annotation, or Any if it has no form in JSON."""
     try:
         JsonSchema(_schema_of(pydantic.TypeAdapter(hint), mode))
@@ -260,7 +264,7 @@ def _is_plain(hint: Any, around: tuple[Any, ...] = ()) -> bool:
     return False
 
 
-def _yielded(hint: Any) -> Any:
+def _yield_type(hint: Any) -> Any:
     """The type of the values that a generator yields."""
     inner = get_args(hint)
     return inner[0] if inner else Any
@@ -274,12 +278,12 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _told(error: pydantic.ValidationError) -> list[dict[str, str]]:
+def _validation_faults(error: pydantic.ValidationError) -> list[dict[str, str]]:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in errors]
 
 
-def _said(faults: Sequence[Mapping[str, Any]]) -> str:
+def _faults_as_text(faults: Sequence[Mapping[str, Any]]) -> str:
     sentences = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
     more = len(faults) - SHOWN_FAULTS
     return f"{sentences}; and {more} more" if more > 0 else sentences
@@ -287,4 +291,4 @@ def _said(faults: Sequence[Mapping[str, Any]]) -> str:
 
 def _wrong(what: str, code: str, faults: Sequence[Mapping[str, Any]]) -> StepError:
     data: Json = [{"path": each["path"], "message": each["message"]} for each in faults]  # the log has these two
-    return StepError(f"{what}: {_said(faults)}"[:2000], code=code, retriable=False, data=data)
+    return StepError(f"{what}: {_faults_as_text(faults)}"[:2000], code=code, retriable=False, data=data)

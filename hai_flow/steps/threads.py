@@ -96,7 +96,7 @@ class ToolThreads:
             self._idle.pop().jobs.put(None)
 
     async def _call(self, known: _Tool, job: _Job) -> Any:
-        thread = self._idle.pop() if self._idle else self._begun()
+        thread = self._idle.pop() if self._idle else self._start_thread()
         thread.jobs.put(job)
         try:
             return await job.future
@@ -106,7 +106,7 @@ class ToolThreads:
                 log.warning("tool_left_behind", tool=job.tool, caller=job.caller, left_behind=known.left_behind)
             raise
 
-    def _begun(self) -> _Thread:
+    def _start_thread(self) -> _Thread:
         thread = _Thread()
         threading.Thread(target=self._do_jobs, args=(thread,), name=IDLE_NAME, daemon=True).start()
         return thread
@@ -122,12 +122,12 @@ class ToolThreads:
                 error = raised
             me.name = IDLE_NAME
             try:
-                job.future.get_loop().call_soon_threadsafe(self._returned, thread, job, output, error)
+                job.future.get_loop().call_soon_threadsafe(self._handle_return, thread, job, output, error)
             except RuntimeError:  # the loop is closed: no caller waits any more
                 return
             del job, output, error  # an idle thread keeps nothing alive
 
-    def _returned(self, thread: _Thread, job: _Job, output: Any, error: BaseException | None) -> None:
+    def _handle_return(self, thread: _Thread, job: _Job, output: Any, error: BaseException | None) -> None:
         if job.future.cancelled():
             entry = self._tools[job.tool]
             entry.left_behind -= 1

@@ -47,7 +47,7 @@ class Toolbox:
     def of(cls, modules: Iterable[str], here: Path, *, project: bool = False) -> Toolbox:
         """The toolbox of a process in the directory `here`. Its tools come from the modules of the settings, from those
         that installed packages offer (entry points of the group `hai_flow.tools`), and from the folder `tools`."""
-        offered = [each.value for each in plugins.offered(ENTRY_POINTS)]
+        offered = [each.value for each in plugins.list_offers(ENTRY_POINTS)]
         folder = here / FOLDER
         return cls([*modules, *offered], folder=folder, project=here if project else None)
 
@@ -57,7 +57,7 @@ class Toolbox:
         Raises StepError for a module that can't be imported.
         """
         for name in self.modules:
-            _imported(name.removesuffix(".*"))
+            _import(name.removesuffix(".*"))
 
     def find(self, target: str, function: str, name: str, *, from_disk: bool = False) -> PythonFunction:
         """The function of a call. `target` is the tool's `python:` value ("" for `registered`), `function` the part
@@ -72,7 +72,7 @@ class Toolbox:
         key = target, function, name, from_disk
         python_function = self._found.get(key)
         if python_function is None:
-            python_function = self._looked_up(target, function, name, from_disk)
+            python_function = self._look_up(target, function, name, from_disk)
             self._found[key] = python_function
         return python_function
 
@@ -82,12 +82,12 @@ class Toolbox:
         if ":" in target:
             return {"": self.find(target, "", name, from_disk=from_disk)}
         if not target:
-            return self._registered_below(name)
+            return self._find_below(name)
         self._judge_module(target, from_disk)
-        module, by_attribute = _imported(target), {}
+        module, by_attribute = _import(target), {}
         for key, each in registered.of(target).items():
             attribute = each.function.__name__
-            if self._registered_in(module, attribute) is not each:
+            if self._find_in_module(module, attribute) is not each:
                 attribute = key.removeprefix(f"{name}.")
             by_attribute[attribute] = self.find(target, attribute, name, from_disk=from_disk)
         if from_disk and self._is_of_project(target, module):
@@ -95,26 +95,28 @@ class Toolbox:
                 by_attribute.setdefault(attribute, self.find(target, attribute, name, from_disk=from_disk))
         return by_attribute
 
-    def _registered_below(self, name: str) -> dict[str, PythonFunction]:
+    def _find_below(self, name: str) -> dict[str, PythonFunction]:
         names = {each for module in registered.modules() if self._takes_from(module) for each in registered.of(module)}
         below = {each.removeprefix(f"{name}.") for each in names if each.startswith(f"{name}.")}
-        by_name = {function: self._registered_as(f"{name}.{function}") for function in sorted(below)}
-        return by_name if by_name and name not in names else {"": self._registered_as(name), **by_name}
+        by_name = {function: self._find_registered(f"{name}.{function}") for function in sorted(below)}
+        return by_name if by_name and name not in names else {"": self._find_registered(name), **by_name}
 
     def _judge_module(self, module: str, from_disk: bool) -> None:
         if not self._takes_from(module) and not (from_disk and self._is_of_project(module)):
             raise StepError(self._refusal(module, from_disk), code=NOT_ALLOWED, retriable=False)
 
-    def _looked_up(self, target: str, function: str, name: str, from_disk: bool) -> PythonFunction:
+    def _look_up(self, target: str, function: str, name: str, from_disk: bool) -> PythonFunction:
         if not target:
-            return self._registered_as(f"{name}.{function}" if function else name)
+            return self._find_registered(f"{name}.{function}" if function else name)
         module_name, _, attribute = target.partition(":")
         attribute = attribute or function or name
         self._judge_module(module_name, from_disk)
-        module = _imported(module_name)
+        module = _import(module_name)
         candidates = registered.of(module_name)
         registration = (
-            self._registered_in(module, attribute) or candidates.get(attribute) or candidates.get(f"{name}.{attribute}")
+            self._find_in_module(module, attribute)
+            or candidates.get(attribute)
+            or candidates.get(f"{name}.{attribute}")
         )
         if registration is not None:
             return registration
@@ -126,7 +128,7 @@ class Toolbox:
             code=UNAVAILABLE,
         )
 
-    def _registered_as(self, name: str) -> PythonFunction:
+    def _find_registered(self, name: str) -> PythonFunction:
         by_module = {module: each for module, each in registered.named(name).items() if self._takes_from(module)}
         if len(by_module) == 1:
             return next(iter(by_module.values()))
@@ -146,7 +148,7 @@ class Toolbox:
                 return True
         return self._folder is not None and file_of(module, self._folder.parent, below=self._folder) is not None
 
-    def _registered_in(self, module: ModuleType, attribute: str) -> PythonFunction | None:
+    def _find_in_module(self, module: ModuleType, attribute: str) -> PythonFunction | None:
         """The module's attribute, if it is (or wraps: `functools.wraps`) a function that a module which tools are taken
         from has registered."""
         function = getattr(module, attribute, None)
@@ -156,7 +158,7 @@ class Toolbox:
         registration = registered.found(original)
         if registration is None or not self._takes_from(registration.function.__module__):
             return None
-        return registration if function is original else _inspected(function, attribute, module)
+        return registration if function is original else _inspect(function, attribute, module)
 
     def _is_of_project(self, name: str, module: ModuleType | None = None) -> bool:
         return self.project is not None and self.project.holds(name, module)
@@ -173,7 +175,7 @@ class Toolbox:
         return ", ".join([*self.modules, *files]) or "none is named"
 
 
-def _imported(name: str) -> ModuleType:
+def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # an import runs whatever the module says
@@ -196,10 +198,10 @@ def _own_function(module: ModuleType, attribute: str) -> PythonFunction:
         has = ", ".join(_own_functions(module)) or "none"
         message = f"expected a function {attribute!r} that {module.__name__} defines; it defines {has}"
         raise StepError(message, code=UNAVAILABLE)
-    return _inspected(candidate, attribute, module)
+    return _inspect(candidate, attribute, module)
 
 
-def _inspected(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:
+def _inspect(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:
     try:
         return inspect_function(function)
     except (TypeError, ValueError) as error:

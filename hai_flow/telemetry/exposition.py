@@ -12,12 +12,12 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-def written(families: Iterable[Family]) -> bytes:
+def render_families(families: Iterable[Family]) -> bytes:
     """The text of all families."""
     return "".join(f"{line}\n" for family in families for line in _lines([("", family)])).encode()
 
 
-def written_by_cell(cells: Mapping[str, Iterable[Family]]) -> bytes:
+def render_cells(cells: Mapping[str, Iterable[Family]]) -> bytes:
     """The text of the families of several cells, by name: each series has the label `cell`."""
     together: dict[str, list[tuple[str, Family]]] = {}
     for cell, families in cells.items():
@@ -37,25 +37,25 @@ def _lines(same: Sequence[tuple[str, Family]]) -> Iterator[str]:
         names, more = (*each.names, *cell_labels), tuple(cell_labels.values())
         if isinstance(each, Distribution):
             for labels, counts in each.series.items():
-                yield from _of_distribution(each, names, (*labels, *more), counts, each.sums[labels])
+                yield from _distribution_lines(each, names, (*labels, *more), counts, each.sums[labels])
         else:
             for labels, value in each.series.items():
-                yield f"{each.name}{_shown(names, (*labels, *more))} {_number(value)}"
+                yield f"{each.name}{_label_text(names, (*labels, *more))} {_number(value)}"
 
 
-def _of_distribution(
+def _distribution_lines(
     family: Distribution, names: Labels, labels: Labels, counts: list[int], whole: float
 ) -> Iterator[str]:
     bounds = (*map(_number, family.bounds), "+Inf")
     total = 0
     for bound, total in zip(bounds, accumulate(counts), strict=True):
-        yield f"{family.name}_bucket{_shown((*names, 'le'), (*labels, bound))} {total}"
-    label_text = _shown(names, labels)
+        yield f"{family.name}_bucket{_label_text((*names, 'le'), (*labels, bound))} {total}"
+    label_text = _label_text(names, labels)
     yield f"{family.name}_sum{label_text} {_number(whole)}"
     yield f"{family.name}_count{label_text} {total}"
 
 
-def _shown(names: Labels, values: Labels) -> str:
+def _label_text(names: Labels, values: Labels) -> str:
     if not names:
         return ""
     pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))

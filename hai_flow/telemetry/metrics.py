@@ -171,12 +171,12 @@ class Metrics:
         families, readings = self._before
         del self._families[families:], self._readings[readings:]
         listeners = runtime.committer.listeners
-        listeners.written.append(self._written)
-        listeners.sent.append(self._sent)
+        listeners.written.append(self._count_entries)
+        listeners.sent.append(self._count_batch)
         listeners.unsent.append(self._unsent)
-        listeners.claimed.append(self._claimed)
-        listeners.performed.append(self._performed)
-        runtime.requests.append(self._requested)
+        listeners.claimed.append(self._count_claims)
+        listeners.performed.append(self._count_attempt)
+        runtime.requests.append(self._count_request)
         self._runtime = runtime
         self._read_from(runtime)
         return ()
@@ -187,7 +187,7 @@ class Metrics:
         self.reads(
             "committer_stalled_seconds",
             "For how long something has waited without any lane getting on.",
-            lambda: max(0.0, time.monotonic() - committer.worked_at()),
+            lambda: max(0.0, time.monotonic() - committer.last_progress()),
         )
         self.reads("cache_bytes", "Bytes of runs' states in memory, nearly.", lambda: cache.bytes)
         self.reads("cache_runs", "Runs in memory.", lambda: len(cache))
@@ -244,7 +244,7 @@ class Metrics:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _written(self, entries: Sequence[BatchEntry]) -> None:
+    def _count_entries(self, entries: Sequence[BatchEntry]) -> None:
         now, counting = time.monotonic(), self._counting
         for entry in entries:
             for submission in entry.submissions:
@@ -283,7 +283,7 @@ class Metrics:
         if use.cost:
             self.cost.add(use.cost, (use.model,))
 
-    def _sent(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+    def _count_batch(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
         self.commit_seconds.observe(ended - began)
         self.commit_entries.observe(len(entries))
         if won < len(entries):
@@ -292,22 +292,22 @@ class Metrics:
     def _unsent(self, fault: Fault) -> None:
         self.commit_failures.add(1, (fault.value,))
 
-    def _claimed(self, claimed: Sequence[Claimed]) -> None:
+    def _count_claims(self, claimed: Sequence[Claimed]) -> None:
         for claim in claimed:
             self.claimed.add(1, ("true" if claim.lost else "false",))
             if claim.due_at is not None:
                 self.claim_lag.observe(max(0.0, (claim.db_now - claim.due_at).total_seconds()))
 
-    def _performed(self, performance: Performance, report: Report, began: float, ended: float) -> None:
+    def _count_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
         run, step = performance.run, performance.step
         self.attempt_lag.observe(began - performance.known_since)
         kind = "none" if step is None else runner_kind(step) or "none"
         self.attempt_seconds.observe(ended - began, (kind, _REPORTS[type(report)]))
         turn = run.state.turn
         if turn is not None and turn.n > 1 and self._turns.get(run.id) != turn.n:
-            self._resumed(run, turn.n, turn.at, began)
+            self._count_resumption(run, turn.n, turn.at, began)
 
-    def _resumed(self, run: CachedRun, turn: int, at: int, began: float) -> None:
+    def _count_resumption(self, run: CachedRun, turn: int, at: int, began: float) -> None:
         assert self._runtime is not None
         if len(self._turns) >= RESUMING_MAX:
             self._turns.clear()
@@ -315,7 +315,7 @@ class Metrics:
         since_ms = (time.monotonic() - began) * 1000
         self.resume_seconds.observe(max(0.0, self._runtime.committer.now_ms() - since_ms - at) / 1000)
 
-    def _requested(self, answered: Answered) -> None:
+    def _count_request(self, answered: Answered) -> None:
         method = answered.method if answered.method in _METHODS else OTHER
         seconds = answered.ended - answered.began
         self.requests.observe(seconds, (method, answered.route, f"{answered.status // 100}xx"))

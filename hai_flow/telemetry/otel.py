@@ -168,7 +168,7 @@ class Exporter(Service):
         if isinstance(family, Distribution):
             return sdk.Metric(name, family.meaning, unit, self._histogram(family, now))
         points = [
-            sdk.NumberDataPoint(_labelled(family.names, labels), self._began_ns, now, value)
+            sdk.NumberDataPoint(_label(family.names, labels), self._began_ns, now, value)
             for labels, value in family.series.items()
         ]
         if family.kind == "gauge":
@@ -179,7 +179,7 @@ class Exporter(Service):
     def _histogram(self, family: Distribution, now: int) -> sdk.Histogram:
         points = [
             sdk.HistogramDataPoint(
-                attributes=_labelled(family.names, labels),
+                attributes=_label(family.names, labels),
                 start_time_unix_nano=self._began_ns,
                 time_unix_nano=now,
                 count=sum(counts),
@@ -202,7 +202,7 @@ def _resource() -> Resource:
     return resource
 
 
-def _labelled(names: Labels, labels: Labels) -> dict[str, Any]:
+def _label(names: Labels, labels: Labels) -> dict[str, Any]:
     return dict(zip(names, labels, strict=True))
 
 

@@ -21,7 +21,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.instances import standing_at
 from hai_flow.engine.state.state import RunState, StepState
-from hai_flow.engine.state.tracing import Place, place_of, step_place, traced, turn_place
+from hai_flow.engine.state.tracing import Place, is_traced, place_of, step_place, turn_place
 from hai_flow.runtime.base.tracing import Asker
 from hai_flow.runtime.commit.batches import BatchEntry
 
@@ -67,10 +67,10 @@ class Traces:
     def attach(self, runtime: Runtime) -> Sequence[Service]:
         """Listen to a runtime whose services are about to start."""
         listeners = runtime.committer.listeners
-        listeners.written.append(self._written)
-        listeners.sent.append(self._sent)
-        listeners.performed.append(self._performed)
-        runtime.requests.append(self._answered)
+        listeners.written.append(self._trace_entries)
+        listeners.sent.append(self._trace_batch)
+        listeners.performed.append(self._trace_attempt)
+        runtime.requests.append(self._trace_request)
         runtime.starts.begin_trace = self.begin
         self._now_ms = runtime.committer.now_ms
         if runtime.worker is not None:
@@ -105,10 +105,10 @@ class Traces:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _at(self, monotonic: float) -> float:
+    def _wall_time(self, monotonic: float) -> float:
         return self._now_ms() + (monotonic - time.monotonic()) * 1000
 
-    def _answered(self, answered: Answered) -> None:
+    def _trace_request(self, answered: Answered) -> None:
         asker = answered.asker
         if asker.place is None:
             return
@@ -120,40 +120,40 @@ class Traces:
         parent = None if asker.parent is None else asker.parent.span_id
         error = str(answered.status) if answered.status >= 500 else None
         name = f"{answered.method} {answered.route}"
-        times = self._at(answered.began), self._at(answered.ended)
+        times = self._wall_time(answered.began), self._wall_time(answered.ended)
         self._take(Span(name, "server", asker.place, parent, *times, attributes, error=error))
 
-    def _sent(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+    def _trace_batch(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
         places = [
             place
             for entry in entries
-            if entry.state.trace is not None and traced(entry.state) and (place := _now_in(entry.state)) is not None
+            if entry.state.trace is not None and is_traced(entry.state) and (place := _now_in(entry.state)) is not None
         ]
         if not places:
             return
         of, *others = places
         attributes: Attributes = {"hai_flow.commit.entries": len(entries), "hai_flow.commit.won": won}
         place = Asker(of).record()
-        times = self._at(began), self._at(ended)
+        times = self._wall_time(began), self._wall_time(ended)
         self._take(Span("commit", "client", place, of.span_id, *times, attributes, tuple(others[:LINKS_MAX])))
 
-    def _written(self, entries: Sequence[BatchEntry]) -> None:
+    def _trace_entries(self, entries: Sequence[BatchEntry]) -> None:
         for entry in entries:
-            if entry.state.trace is not None and traced(entry.state):
-                self._happened(entry)
+            if entry.state.trace is not None and is_traced(entry.state):
+                self._trace_entry(entry)
 
-    def _happened(self, entry: BatchEntry) -> None:
+    def _trace_entry(self, entry: BatchEntry) -> None:
         state = entry.state
         for submission in entry.submissions:
             if submission.asker is not None and not isinstance(submission.command, c.Start):
-                self._commanded(submission.asker, submission.command, state, submission.arrived)
+                self._trace_command(submission.asker, submission.command, state, submission.arrived)
         for event in entry.events:
             if isinstance(event, _ENDS):
                 self._step_ended(entry, event)
             elif isinstance(event, e.TurnEnded):
                 self._turn_ended(entry, event)
 
-    def _commanded(self, asker: Asker, command: c.Command, state: RunState, arrived: float) -> None:
+    def _trace_command(self, asker: Asker, command: c.Command, state: RunState, arrived: float) -> None:
         """The span of a command, in the trace of a caller that records its own, with a link to the run's trace."""
         run = _now_in(state)
         if asker.parent is None or not asker.parent.sampled or run is None or not (asker.place or self._may_begin()):
@@ -161,8 +161,8 @@ class Traces:
         request = asker.record()
         name = f"command {type(command).__name__}"
         place = request._replace(span_id=Asker(request).record().span_id)
-        times = self._at(arrived), float(self._now_ms())
-        self._take(Span(name, "producer", place, request.span_id, *times, _of_run(state), (run,)))
+        times = self._wall_time(arrived), float(self._now_ms())
+        self._take(Span(name, "producer", place, request.span_id, *times, _run_attributes(state), (run,)))
 
     def _turn_ended(self, entry: BatchEntry, event: e.TurnEnded) -> None:
         state, turn = entry.state, max(event.turn, 1)
@@ -170,7 +170,7 @@ class Traces:
         assert place is not None
         assert start is not None
         began = _turn_began(state, turn, event.at)
-        attributes = _of_run(state) | {
+        attributes = _run_attributes(state) | {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": state.workflow,
             "hai_flow.turn": turn,
@@ -216,27 +216,30 @@ class Traces:
         assert place is not None
         began = step.started_at if begun_in == turn else max(step.started_at, _turn_began(state, turn, ended))
         before = step_place(state, path, turn - 1) if begun_in < turn else None
-        attributes = _of_run(state) | {"hai_flow.step": path, "hai_flow.verb": step.verb}
+        attributes = _run_attributes(state) | {"hai_flow.step": path, "hai_flow.verb": step.verb}
         if open:
             attributes["hai_flow.step.open"] = True
         above = _above(entry.run.plan or entry.plan, state, path, turn)
         links = () if before is None else (before,)
         self._take(Span(f"step {step.verb}", "internal", place, above, began, ended, attributes, links, error))
 
-    def _performed(self, performance: Performance, report: Report, began: float, ended: float) -> None:
+    def _trace_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
         place, step = performance.place, performance.step
         if place is None or step is None or not place.sampled:
             return
         state = performance.run.state
         above = step_place(state, performance.path, _turn_of(state, place))
-        attributes = _of_run(state) | {"hai_flow.step": performance.path, "hai_flow.attempt": performance.attempt}
+        attributes = _run_attributes(state) | {
+            "hai_flow.step": performance.path,
+            "hai_flow.attempt": performance.attempt,
+        }
         name, kind, more = _effect(step, report)
         error = None
         if isinstance(report, c.StepFailed):
             error = report.code
         elif isinstance(report, c.StepLost):
             error = "lost"
-        times = self._at(began), self._at(ended)
+        times = self._wall_time(began), self._wall_time(ended)
         parent = None if above is None else above.span_id
         self._take(Span(name, kind, place, parent, *times, attributes | more, error=error))
 
@@ -257,7 +260,7 @@ def _turn_began(state: RunState, turn: int, otherwise: int) -> int:
     return current.at if current is not None and current.n == turn and current.at else otherwise
 
 
-def _of_run(state: RunState) -> Attributes:
+def _run_attributes(state: RunState) -> Attributes:
     return {
         "hai_flow.run_id": state.run_id,
         "hai_flow.workflow": state.workflow,

@@ -12,7 +12,7 @@ from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.settings import Settings, SettingsError, variable
 from hai_flow.store.cells.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census
-from hai_flow.telemetry.exposition import written, written_by_cell
+from hai_flow.telemetry.exposition import render_cells, render_families
 from hai_flow.telemetry.listener import listening
 from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics
@@ -28,8 +28,8 @@ CELL_SERIES_MAX: Final = 50  # of a family of a further cell
 
 
 class Watching:
-    """`observers` are given to the runtime over home, those `of_cell` to the one over each further cell; both are then
-    `shown`. Raises SettingsError where spans are to be sent and the package for it is not installed."""
+    """`observers` are given to the runtime over home, those `observers_of` to the one over each further cell; both are
+    then `serve`. Raises SettingsError where spans are to be sent and the package for it is not installed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class Watching:
             exporter = _exporter(settings.otlp, self.metrics)
             self.observers += [exporter, Traces(exporter.take, settings.traces_per_second)]
 
-    def of_cell(self, cell: Cell) -> Sequence[Observer]:
+    def observers_of(self, cell: Cell) -> Sequence[Observer]:
         """The observers of a further cell: its metrics are shown, with its name."""
         if self._place is None or len(self._cells) >= CELLS_MAX:
             return ()
@@ -53,7 +53,7 @@ class Watching:
         return (metrics, Census(metrics))
 
     @contextlib.asynccontextmanager
-    async def shown(self, runtime: Runtime, cells: Cells | None = None) -> AsyncIterator[str | None]:
+    async def serve(self, runtime: Runtime, cells: Cells | None = None) -> AsyncIterator[str | None]:
         """Show the runtime on the port of the settings from before it starts until after it has stopped; yields the
         URL. `cells`: all of the process. Raises HaiFlowError when the port can't be opened."""
         if self._place is None or self.metrics is None:
@@ -84,12 +84,12 @@ class _Shown:
     def metrics(self) -> bytes:
         cells = self._cells
         if cells is None or not cells.several:
-            return written(self._metrics.collect())
+            return render_families(self._metrics.collect())
         away = cells.away
         for name in cells.names[1:]:
             self._metrics.cell_up.put(float(name not in away), (name,))
         reached = {name: metrics.collect() for name, metrics in self._of_cells.items() if metrics.attached}
-        return written_by_cell({HOME_NAME: self._metrics.collect(), **reached})
+        return render_cells({HOME_NAME: self._metrics.collect(), **reached})
 
     async def ready(self) -> dict[str, Any]:
         await self._readiness.demand_hands()

@@ -22,7 +22,7 @@ from hai_flow.definition.plan import (
 )
 from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.testing.instances import stands_at
 from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call, policy_of
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Start, Suite
@@ -133,7 +133,7 @@ class _Checker:
         for number, path in enumerate(expected.get("pending", ())):
             self._pending(path, (*at, "pending", number))
         for path in expected.get("escalated", {}):
-            self._escalated(path, (*at, "escalated", path))
+            self._check_escalation(path, (*at, "escalated", path))
         names = [((*at, "calls", name), name) for name in expected.get("calls", {})]
         names += [((*at, "called", name), name) for name in expected.get("called", {})]
         names += [((*at, "not_called", number), name) for number, name in enumerate(expected.get("not_called", ()))]
@@ -168,7 +168,7 @@ class _Checker:
         if entry.decision and entry.decision not in options:
             self._unknown(entry.decision, options, (*entry.at, "decision"), "decision", f"`{step.path}` has no option")
 
-    def _escalated(self, path: str, at: Path) -> None:
+    def _check_escalation(self, path: str, at: Path) -> None:
         step = self._asking_step(path, at)
         if step is None:
             return
@@ -225,7 +225,7 @@ def _place(value: Json, pointer: str) -> tuple[str | int, ...]:
     """The path that a JSON Pointer means in `value`: list positions become numbers."""
     place: list[str | int] = []
     for part in pointer.split("/")[1:]:
-        key: str | int = unescaped(part)
+        key: str | int = unescape(part)
         if isinstance(value, list) and part.isdigit():
             key = int(part)
         place.append(key)

@@ -116,9 +116,9 @@ class Tape:
     def answer(self, plan: Plan, state: RunState, step: Step, attempt: int, now: int) -> c.StepSucceeded | c.StepFailed:
         """The recorded result of the attempt; while the cassette is recorded, that of a real one. Raises
         CassetteError."""
-        kind, request = asked(plan, state, step)
+        kind, request = question_of(plan, state, step)
         if self.performer is None:
-            return _ended(step.path, attempt, self._next(kind, request))
+            return _replay_end(step.path, attempt, self._next(kind, request))
         ended = self.performer.perform(plan, state, step, attempt, now)
         self.exchanges.append(_exchange(self.case, kind, request, ended))
         return ended
@@ -147,16 +147,18 @@ def is_recorded(step: Step) -> bool:
     return isinstance(step.verb, Http | Llm | AgentTurn)
 
 
-def asked(plan: Plan, state: RunState, step: Step) -> tuple[Kind, Json]:
+def question_of(plan: Plan, state: RunState, step: Step) -> tuple[Kind, Json]:
     """The question of an attempt (its kind, and the arguments as JSON), by which its recorded answer is found."""
     verb = step.verb
     if isinstance(verb, AgentTurn):
         conversation = talk(plan, state, step.path)
         exchanges = [[dict(each.answer), [list(result) for result in each.results]] for each in conversation.exchanges]
-        return "agent", _plain({"asked": values.loads(conversation.asked), "told": exchanges, **_wanted(verb.output)})
+        return "agent", _plain(
+            {"asked": values.loads(conversation.asked), "told": exchanges, **_output_schema(verb.output)}
+        )
     args = values.loads(state.steps[step.path].args or "{}")
     if isinstance(verb, Llm):
-        return "llm", _plain({**args, **_wanted(verb.output)})
+        return "llm", _plain({**args, **_output_schema(verb.output)})
     return "http", args
 
 
@@ -178,7 +180,7 @@ def read_cassette(path: Path) -> list[Exchange]:
         raise CassetteError(f"{path} is no cassette: {error}; delete it, or record it anew") from None
 
 
-def _wanted(output: Schema | None) -> dict[str, Json]:
+def _output_schema(output: Schema | None) -> dict[str, Json]:
     return {} if output is None else {"output": output.raw}
 
 
@@ -193,7 +195,7 @@ def _exchange(case: str, kind: Kind, request: Json, ended: c.StepSucceeded | c.S
     return Exchange(case, kind, request, error=failed, used=ended.used)
 
 
-def _ended(path: str, attempt: int, known: Exchange) -> c.StepSucceeded | c.StepFailed:
+def _replay_end(path: str, attempt: int, known: Exchange) -> c.StepSucceeded | c.StepFailed:
     error = known.error
     if error is None:
         return c.StepSucceeded(path=path, attempt=attempt, output=known.output, used=known.used)

@@ -47,7 +47,7 @@ class Coverage:
             elif isinstance(event, e.PendingDecided) and event.id in asked:
                 self.answered.add((plan_path(asked[event.id]), event.outcome))
 
-    def missed(self) -> list[Missed]:
+    def find_gaps(self) -> list[Missed]:
         """What no test takes, in the order of the document. Of a list that is never entered its way in is named, and
         not each of its steps."""
         gaps: list[Missed] = []

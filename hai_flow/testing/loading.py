@@ -127,7 +127,7 @@ class Loader:
         try:
             cassette.exchanges = read_cassette(cassette.path)
         except CassetteError as error:
-            faults = [*faults, _at_workflow(suite, str(error))]
+            faults = [*faults, _workflow_finding(suite, str(error))]
         return Loaded(file, suite, None if faults else plan, tuple(faults), sources, cassette, self._place(suite, path))
 
     def _plan(self, suite: Suite, path: Path, sources: dict[str, str]) -> tuple[Plan | None, Sequence[Finding]]:
@@ -135,7 +135,7 @@ class Loader:
         name = suite.workflow
         try:
             if _REFERENCE.fullmatch(name):
-                file, source = name, self._published_source(name)
+                file, source = name, self._fetch_published(name)
             else:
                 place = path.parent / name
                 file, source = str(place), with_uses(place, place.read_bytes())
@@ -144,17 +144,17 @@ class Loader:
             near = next((f"{name}{end}" for end in _ENDINGS if (path.parent / f"{name}{end}").is_file()), None)
             hint = f"did you mean `{near}`?" if near else "give its path, or name@version"
             message = f"expected a workflow at `{name}`, beside this file: {reason}; {hint}"
-            return None, [_at_workflow(suite, message)]
+            return None, [_workflow_finding(suite, message)]
         except HaiFlowError as error:
-            return None, [_at_workflow(suite, str(error))]
+            return None, [_workflow_finding(suite, str(error))]
         try:
-            return self._compiled(source, file), ()
+            return self._compile(source, file), ()
         except DefinitionError as error:
             sources.update(texts_of(source, file))
             errors = sum(finding.severity == "error" for finding in error.findings)
             mistakes = "a mistake" if errors == 1 else f"{errors} mistakes"
             return None, [
-                _at_workflow(suite, f"the workflow `{name}` has {mistakes}; correct it first"),
+                _workflow_finding(suite, f"the workflow `{name}` has {mistakes}; correct it first"),
                 *error.findings,
             ]
 
@@ -162,7 +162,7 @@ class Loader:
     def _place(suite: Suite, path: Path) -> str:
         return suite.workflow if _REFERENCE.fullmatch(suite.workflow) else str(path.parent / suite.workflow)
 
-    def _published_source(self, reference: str) -> bytes:
+    def _fetch_published(self, reference: str) -> bytes:
         if self._published is None:
             raise HaiFlowError(
                 f"`{reference}` is a published version, and no server was named; add --server URL or --database DSN, "
@@ -170,7 +170,7 @@ class Loader:
             )
         return self._published(reference)
 
-    def _compiled(self, source: bytes, file: str) -> Plan:
+    def _compile(self, source: bytes, file: str) -> Plan:
         digest = sha256(source).digest()
         plan = self._plans.get(digest)
         if plan is None:
@@ -180,6 +180,6 @@ class Loader:
         return plan
 
 
-def _at_workflow(suite: Suite, message: str) -> Finding:
+def _workflow_finding(suite: Suite, message: str) -> Finding:
     line, column = suite.document.position(("workflow",))
     return Finding(suite.file, line, column, "error", "test.workflow", message)

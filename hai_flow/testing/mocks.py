@@ -52,7 +52,7 @@ class Mocks:
             return sum(any(means_request(name, each) for each in names) for names in self._calls)
         return sum(name in names for names in self._calls)
 
-    def called(self, name: str) -> list[Json]:
+    def calls_made(self, name: str) -> list[Json]:
         """The arguments of each call of an effect of that name, in order."""
         means = means_request if is_request(name) else str.__eq__
         return [
@@ -72,12 +72,12 @@ class Mocks:
         names = names_of(self._plan, path)
         if isinstance(step.verb, AgentTurn):
             if self._is_taped(step, names):
-                return self._replayed(state, step, names, attempt, now)
-            return self._answered(state, step, step.verb, names, attempt)
+                return self._replay(state, step, names, attempt, now)
+            return self._answer_turn(state, step, step.verb, names, attempt)
         if isinstance(step.verb, Http):
             names = (*names, _request_name(state, path))
         if self._is_taped(step, names):
-            return self._replayed(state, step, names, attempt, now)
+            return self._replay(state, step, names, attempt, now)
         self._note_call(state, path, names)
         if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
             output = {"run_id": state.children[path]}  # all that its step learns of it
@@ -88,7 +88,7 @@ class Mocks:
         if isinstance(step.verb, Run):
             return _child_ended(path, attempt, behaviour)
         if behaviour.error is not None:
-            return _failed(path, attempt, behaviour.error)
+            return _failure_command(path, attempt, behaviour.error)
         output = behaviour.output
         if isinstance(step.verb, Llm) and step.verb.output is not None:
             _demand_fit(path, step.verb.output, output)
@@ -101,7 +101,7 @@ class Mocks:
         tape = self._tape
         return tape is not None and tape.knows_any and is_recorded(step) and self._mock(names) is None
 
-    def _replayed(self, state: RunState, step: Step, names: tuple[str, ...], attempt: int, now: int) -> c.Command:
+    def _replay(self, state: RunState, step: Step, names: tuple[str, ...], attempt: int, now: int) -> c.Command:
         """The recorded result of the attempt. An agent counts as one call, however often its model answers."""
         loop = state.steps[agent_of(step.path)].loop if isinstance(step.verb, AgentTurn) else None
         if loop is None or loop.last == loop.begun:
@@ -114,7 +114,7 @@ class Mocks:
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
-    def _answered(
+    def _answer_turn(
         self, state: RunState, step: Step, turn: AgentTurn, names: tuple[str, ...], attempt: int
     ) -> c.Command:
         """The next answer of an agent's model. A behaviour with calls and an end is two answers: first the calls."""
@@ -128,8 +128,11 @@ class Mocks:
             self._rest[path] = replace(behaviour, tool_calls=())
             behaviour = replace(behaviour, output=ABSENT, error=None)
         if behaviour.error is not None:
-            return _failed(step.path, attempt, behaviour.error)
-        answer: dict[str, Json] = {"text": "", "calls": [self._call(path, turn, each) for each in _numbered(behaviour)]}
+            return _failure_command(step.path, attempt, behaviour.error)
+        answer: dict[str, Json] = {
+            "text": "",
+            "calls": [self._call(path, turn, each) for each in _number_calls(behaviour)],
+        }
         if not behaviour.tool_calls:
             answer["text"] = behaviour.output if isinstance(behaviour.output, str) else _text(behaviour.output)
             if turn.output is not None:
@@ -206,10 +209,10 @@ class Mocks:
         body = output.get("json")
         text = "" if body is None else values.dumps(body).decode()
         response = {"status": 200, "headers": {}, "json": None, "text": text, "url": request.get("url", ""), **output}
-        error = self._unexpected(state, step, http, response, now)
+        error = self._check_expectation(state, step, http, response, now)
         return Behaviour(behaviour.at, response if error is None else ABSENT, error)
 
-    def _unexpected(self, state: RunState, step: Step, http: Http, response: Json, now: int) -> MockError | None:
+    def _check_expectation(self, state: RunState, step: Step, http: Http, response: Json, now: int) -> MockError | None:
         status = response["status"]
         if http.expect is None:
             if isinstance(status, int) and 200 <= status < 300:
@@ -229,7 +232,7 @@ def _request_name(state: RunState, path: str) -> str:
     return f"{request.get('method', 'GET')} {request.get('url', '')}"
 
 
-def _numbered(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:
+def _number_calls(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:
     return enumerate(behaviour.tool_calls, 1)
 
 
@@ -265,7 +268,7 @@ def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
     return c.ChildEnded(path=path, attempt=attempt, status="failed", error=cause)
 
 
-def _failed(path: str, attempt: int, error: MockError) -> c.Command:
+def _failure_command(path: str, attempt: int, error: MockError) -> c.Command:
     if error.code == "step.lost":  # no report of the step brings that: the engine hears that the worker is gone
         return c.StepLost(path=path, attempt=attempt)
     return c.StepFailed(

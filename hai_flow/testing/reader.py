@@ -108,7 +108,7 @@ class _SuiteBuilder:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.findings = [_of_a_test(finding) for finding in document.findings]
+        self.findings = [_reword(finding) for finding in document.findings]
         self.people: dict[str, Principal] = {}
 
     def error(self, at: Path, code: str, message: str, *, key: bool = False) -> None:
@@ -169,7 +169,7 @@ class _SuiteBuilder:
                 )
         return sound
 
-    def one_of(self, word: str, known: tuple[str, ...] | frozenset[str], at: Path, what: str) -> None:
+    def check_word(self, word: str, known: tuple[str, ...] | frozenset[str], at: Path, what: str) -> None:
         if word not in known:
             hint = suggestion(word, known) or f"; expected one of {', '.join(sorted(known))}"
             self.error(at, "test.word", f"there is no {what} `{shorten(word)}`{hint}")
@@ -327,7 +327,7 @@ class _SuiteBuilder:
         script = [self._entry(item, (*at, "script", number)) for number, item in enumerate(fields.get("script", ()))]
         events = self.texts(fields.get("events", ()), (*at, "events"), "the type of an event")
         for number, event in enumerate(events):
-            self.one_of(event, EVENT_NAMES, (*at, "events", number), "event")
+            self.check_word(event, EVENT_NAMES, (*at, "events", number), "event")
         return Case(
             at=at,
             name=fields.get("name", ""),
@@ -360,7 +360,7 @@ class _SuiteBuilder:
         read = self.fields({} if value is None else value, (*place, kind), f"`start: {kind}`", _STARTS[kind])
         at_ms = self._instant(read["at"], (*place, kind, "at")) if "at" in read else None
         if kind == "run" and "status" in read:
-            self.one_of(read["status"], ("finished", "failed", "stopped"), (*place, kind, "status"), "end of a run")
+            self.check_word(read["status"], ("finished", "failed", "stopped"), (*place, kind, "status"), "end of a run")
         return Start((*place, kind), kind, read, at_ms, self._person(read, "by", (*place, kind)))
 
     def _entry(self, value: Json, at: Path) -> Entry | None:
@@ -403,7 +403,7 @@ class _SuiteBuilder:
             fields.get("reason"),
             fields.get("values", ABSENT),
             fields.get("edits", ABSENT),
-            self._refused(fields, at),
+            self._read_refusal(fields, at),
         )
 
     def _answer(self, value: Json, at: Path) -> Answer:
@@ -417,10 +417,10 @@ class _SuiteBuilder:
             self._person(fields, "by", at),
             fields.get("value", ABSENT),
             fields.get("error"),
-            self._refused(fields, at),
+            self._read_refusal(fields, at),
         )
 
-    def _refused(self, fields: Mapping[str, Json], at: Path) -> int | None:
+    def _read_refusal(self, fields: Mapping[str, Json], at: Path) -> int | None:
         status = fields.get("refused")
         if status is not None and status not in REFUSALS:
             message = f"expected the status of a refusal ({', '.join(map(str, REFUSALS))}), found {status}"
@@ -434,7 +434,7 @@ class _SuiteBuilder:
     def _expect(self, value: Json, at: Path) -> Expect:
         fields = self.fields(value, at, "`expect`", _EXPECT)
         if "status" in fields:
-            self.one_of(fields["status"], RUN_STATUSES, (*at, "status"), "status of a run")
+            self.check_word(fields["status"], RUN_STATUSES, (*at, "status"), "status of a run")
         for key, what in (("pending", "the path of a step"), ("not_called", "the name of a tool")):
             if key in fields:
                 fields[key] = self.texts(fields[key], (*at, key), what)
@@ -445,7 +445,7 @@ class _SuiteBuilder:
         for name, status in fields.get("steps", {}).items():
             place = (*at, "steps", name)
             if isinstance(status, str):
-                self.one_of(status, STEP_STATUSES, place, "status of a step")
+                self.check_word(status, STEP_STATUSES, place, "status of a step")
             else:
                 self.error(place, "test.type", f"expected the status of a step (text), found {kind_of(status)}")
         return Expect(at, fields)
@@ -469,7 +469,7 @@ class _SuiteBuilder:
                 continue
             read = self.fields(notice, place, "a notification", _NOTICE)
             if "because" in read:
-                self.one_of(read["because"], NOTICES, (*place, "because"), "notification")
+                self.check_word(read["because"], NOTICES, (*place, "because"), "notification")
 
 
 _ENTRIES: Final[dict[str, Callable[[_SuiteBuilder, Json, Path], Entry]]] = {
@@ -481,7 +481,7 @@ _ENTRIES: Final[dict[str, Callable[[_SuiteBuilder, Json, Path], Entry]]] = {
 }
 
 
-def _of_a_test(finding: Finding) -> Finding:
+def _reword(finding: Finding) -> Finding:
     """A finding about the YAML, in the words of this document."""
     if finding.code != "yaml.empty":
         return finding

@@ -49,7 +49,7 @@ def _source_line(source: Sequence[str], failure: Failure) -> Iterator[Line]:
 
 def _comparison(failure: Failure) -> Iterator[Line]:
     yield Line(f"      {failure.message}", "bold")
-    mine, other = _written(failure.expected), _written(failure.found)
+    mine, other = _json_lines(failure.expected), _json_lines(failure.found)
     if len(mine) == len(other) == 1:
         yield Line(f"        expected  {mine[0]}", "good")
         yield Line(f"        found     {other[0]}", "bad")
@@ -61,7 +61,7 @@ def _comparison(failure: Failure) -> Iterator[Line]:
             yield Line(f"        {line}", tones.get(line[0], "plain"))
 
 
-def _written(value: Json) -> list[str]:
+def _json_lines(value: Json) -> list[str]:
     """A value as JSON, on one line if it is short."""
     if value is ABSENT:
         return ["nothing"]
@@ -76,7 +76,7 @@ def first_words(result: Result) -> str:
     failure = result.failures[0]
     message = failure.message
     if failure.expected is not ABSENT:
-        expected, actual = (" ".join(_written(value)) for value in (failure.expected, failure.found))
+        expected, actual = (" ".join(_json_lines(value)) for value in (failure.expected, failure.found))
         message += f": expected {expected}, found {actual}"
     return f"{result.suite.file}:{failure.line} {result.case.name} - {message}"
 

@@ -163,8 +163,8 @@ class _Playing:
             id=id,
             decision=entry.decision,
             reason=entry.reason,
-            edits=_given(entry.edits),
-            **{"result" if self.run.pending_kind(id) == "doubt" else "values": _given(entry.values)},
+            edits=_unset_if_absent(entry.edits),
+            **{"result" if self.run.pending_kind(id) == "doubt" else "values": _unset_if_absent(entry.values)},
         )
         self._answer_with(answer, entry.by, entry.refused)
 
@@ -225,13 +225,13 @@ class _Playing:
                 yield from self._different(at, "pending", named, self.run.pending)
             elif key == "called":
                 for name, calls in expected.items():
-                    yield from self._unlike((*at, name), f"called.{name}", calls, self.run.mocks.called(name))
+                    yield from self._unlike((*at, name), f"called.{name}", calls, self.run.mocks.calls_made(name))
             elif key == "said":
                 yield from self._unlike(at, "said", expected, self.run.said)
             elif key == "notified":
                 yield from self._unlike(at, "notified", *self._notices(expected))
             elif key in ("started", "dedupe"):
-                yield from self._different(at, key, expected, self._of_start(key))
+                yield from self._different(at, key, expected, self._start_fact(key))
             elif key == "not_called":
                 for number, name in enumerate(expected):
                     count = self.run.mocks.count(name)
@@ -260,7 +260,7 @@ class _Playing:
             actual.append({**notice, "pending": name})
         return expected_notices, actual
 
-    def _of_start(self, key: str) -> Json:
+    def _start_fact(self, key: str) -> Json:
         if key == "started":
             return self.run.state.status != "new"
         return None if self.triggered is None else self.triggered.dedupe
@@ -304,7 +304,7 @@ _PERFORMANCES: Final[dict[type, Callable[[_Playing, Any], None]]] = {
 }
 _COUNTED: Final[dict[str, Callable[[VirtualRun, str], Json]]] = {
     "calls": lambda run, name: run.mocks.count(name),
-    "escalated": VirtualRun.escalated,
+    "escalated": VirtualRun.escalation_count,
     "steps": VirtualRun.step,
 }
 _FOUND: Final[dict[str, Callable[[VirtualRun], Json]]] = {
@@ -315,7 +315,7 @@ _FOUND: Final[dict[str, Callable[[VirtualRun], Json]]] = {
 }
 
 
-def _given(value: Json) -> Json:
+def _unset_if_absent(value: Json) -> Json:
     return msgspec.UNSET if value is ABSENT else value
 
 

@@ -252,7 +252,7 @@ class VirtualRun:
     def pending_kind(self, id: str) -> str:
         return self.state.pendings[id].opened.kind
 
-    def escalated(self, path: str) -> int:
+    def escalation_count(self, path: str) -> int:
         """How often the approval at `path` was escalated."""
         return sum(count for each, count in self._escalated.items() if means(path, each, self.plan.ids))
 

@@ -6,7 +6,7 @@ Only this protocol demands the following:
 * A response that waits for an answer ends `incomplete`. Its output holds every open call and question, also those of
   earlier turns: a client that sees this response alone must be able to answer.
 * `sequence_number` counts the objects of one HTTP response. All followers of a run share its frames, so a frame carries
-  no number: the code that sends the frame puts the number in front (`numbered`).
+  no number: the code that sends the frame puts the number in front (`frame_with_number`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hai_flow.engine.state.state import MessageState, PendingState, ToolCallStat
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame
 from hai_flow.wire.errors import error_message
-from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, shown_as_call
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, renders_as_tool_call
 from hai_flow.wire.sent_json import dump
 from hai_flow.wire.transcript import result_id
 from hai_flow.wire.turns import TurnEncoder
@@ -68,7 +68,7 @@ class AgentApiEncoder(TurnEncoder):
             _frame(self._whole(self.run_id()).failed(error.code, error_message(error), at=at // 1000), terminal=True)
         ]
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_frame(self._response(self.run_id()).failed(code, reason, at=at // 1000), terminal=True)]
 
     def _response(self, run_id: str) -> ResponseBuilder:
@@ -92,33 +92,33 @@ class AgentApiEncoder(TurnEncoder):
             opened = pending.opened
             if opened.turn == turn or pending.status == "open":
                 contents.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
-            if self._decided_now(pending):
-                answered = (pending.at or 0, -1, lambda pending=pending: self._answered(response, pending))
+            if self._is_decided_now(pending):
+                answered = (pending.at or 0, -1, lambda pending=pending: self._answer_objects(response, pending))
                 contents.append(answered)
         for _, _, put in sorted(contents, key=lambda each: each[:2]):
             put()
         return response
 
-    def _decided_now(self, pending: PendingState) -> bool:
+    def _is_decided_now(self, pending: PendingState) -> bool:
         """Whether the question was decided during this turn, or by the answer that opened it."""
         turn = self.state.turn
         return turn is not None and pending.at is not None and pending.at >= turn.at and answer_of(pending) is not None
 
     def _put_message(self, response: ResponseBuilder, message: MessageState) -> None:
         builder = _message_of(response, message)
-        _said(builder, message)
+        _message_contents(builder, message)
         builder.complete(_ending_of(message))
 
     def _put_call(self, response: ResponseBuilder, call: ToolCallState) -> None:
-        _called(_call_of(response, call), call.id, call.name, call.args)
+        _call_content(_call_of(response, call), call.id, call.name, call.args)
         if call.result is not None and call.executor != "frontend":
-            _shown(_result_of(response, call), _result(call.id, call.name, call.result, call.error))
+            _one_content(_result_of(response, call), _result(call.id, call.name, call.result, call.error))
 
     def _put_question(self, response: ResponseBuilder, opened: e.PendingOpened) -> None:
         """Adds a question to the output. A frontend tool's call of this turn stands there already."""
         call = self.state.tool_calls.get(opened.id)
         if opened.kind != "tool":
-            self._asked(response, opened)
+            self._question_objects(response, opened)
         elif call is not None and call.turn != self._turn():
             self._put_call(response, call)
 
@@ -152,7 +152,7 @@ class AgentApiEncoder(TurnEncoder):
 
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         builder = _message_of(self._response(""), message)
-        contents = _said(builder, message)
+        contents = _message_contents(builder, message)
         return [*(_frame(content) for content in contents), _frame(builder.complete(_ending_of(message)))]
 
     # --- calls and questions
@@ -165,20 +165,20 @@ class AgentApiEncoder(TurnEncoder):
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         builder = _call_of(self._response(""), call)
-        content = _called(builder, call.id, call.name, call.args)
+        content = _call_content(builder, call.id, call.name, call.args)
         return [_frame(content, call=call.id), _frame(builder.complete(), call=call.id)]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         builder = _result_of(self._response(""), call)
-        return _frames(_shown(builder, _result(call.id, call.name, content, error)))
+        return _frames(_one_content(builder, _result(call.id, call.name, content, error)))
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         """Sent even to the client that gave it: the output of a response shows the answers from which it goes on."""
         builder = self._response("").create_message_builder(result_id(call.id), "function_call_output", "tool")
-        return _frames(_shown(builder, _result(call.id, call.name, content, error)))
+        return _frames(_one_content(builder, _result(call.id, call.name, content, error)))
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return _frames(self._asked(self._response(""), opened), call=opened.id)
+        return _frames(self._question_objects(self._response(""), opened), call=opened.id)
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return self.question(at, opened)
@@ -197,38 +197,38 @@ class AgentApiEncoder(TurnEncoder):
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
         if answer_of(pending) is None:
             return []
-        return _frames(self._answered(self._response(""), pending))
+        return _frames(self._answer_objects(self._response(""), pending))
 
-    def _asked(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
+    def _question_objects(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
         """A form is shown as a call of `requestInput`. A decision is shown as a call of the tool that the client
         advertised for it, else as a request for approval."""
         id, args = f"msg_{opened.id}", question_args(as_shown(self.profile, opened))
         if self._is_call(opened):
             data = {"call_id": opened.id, "name": CONFIRM[opened.kind], "arguments": args}
-            return _shown(response.create_message_builder(id, "function_call"), data)
+            return _one_content(response.create_message_builder(id, "function_call"), data)
         data = {
             "id": opened.id,
             "name": opened.tool or opened.title or opened.kind,
             "arguments": args,
             "server_label": self.state.workflow,
         }
-        return _shown(response.create_message_builder(id, "mcp_approval_request"), data)
+        return _one_content(response.create_message_builder(id, "mcp_approval_request"), data)
 
-    def _answered(self, response: ResponseBuilder, pending: PendingState) -> list[Object]:
+    def _answer_objects(self, response: ResponseBuilder, pending: PendingState) -> list[Object]:
         """The answer, from any client: the output of the call, or the response to the request for approval."""
         opened, answer = pending.opened, answer_of(pending)
         assert answer is not None, "only what is decided is told so"
         if opened.kind == "tool" or self._is_call(opened):
             name = (opened.tool or "") if opened.kind == "tool" else CONFIRM[opened.kind]
             builder = response.create_message_builder(result_id(opened.id), "function_call_output", "tool")
-            return _shown(builder, _result(opened.id, name, *answer))
+            return _one_content(builder, _result(opened.id, name, *answer))
         builder = response.create_message_builder(result_id(opened.id), "mcp_approval_response", "tool")
         approved = pending.status == "approve"
-        return _shown(builder, {"approval_request_id": opened.id, "approve": approved, "reason": pending.reason})
+        return _one_content(builder, {"approval_request_id": opened.id, "approve": approved, "reason": pending.reason})
 
     def _is_call(self, opened: e.PendingOpened) -> bool:
         """Whether the question is shown as a call of `requestInput` or `confirmAction`."""
-        return opened.kind == "ask" or shown_as_call(self.profile, opened)
+        return opened.kind == "ask" or renders_as_tool_call(self.profile, opened)
 
     # --- the author's own
 
@@ -265,12 +265,12 @@ def _message_of(response: ResponseBuilder, message: MessageState) -> MessageBuil
     return response.create_message_builder(message.id, kind, metadata=metadata)
 
 
-def _said(builder: MessageBuilder, message: MessageState) -> list[Object]:
+def _message_contents(builder: MessageBuilder, message: MessageState) -> list[Object]:
     """The contents of a message, complete."""
     if message.kind in ("text", "thinking"):
         return [builder.create_content_builder("text").set_text(message.content or "").complete()]
     output = values.loads(message.content) if message.content else {}
-    return [_structured(builder, output).complete()]
+    return [_structured_content(builder, output).complete()]
 
 
 def _ending_of(message: MessageState) -> RunStatus:
@@ -279,7 +279,7 @@ def _ending_of(message: MessageState) -> RunStatus:
     return "incomplete" if message.aborted or message.open else "completed"
 
 
-def _structured(builder: MessageBuilder, output: Object) -> ContentBuilder:
+def _structured_content(builder: MessageBuilder, output: Object) -> ContentBuilder:
     """The protocol's content for this type of output; data, if it has none or the fields do not fit it."""
     data = output.get("data")
     kind = _CONTENTS.get(str(output.get("type")))
@@ -294,7 +294,7 @@ def _call_of(response: ResponseBuilder, call: ToolCallState) -> MessageBuilder:
     return response.create_message_builder(f"msg_{call.id}", kind)
 
 
-def _called(builder: MessageBuilder, id: str, name: str, args: str) -> Object:
+def _call_content(builder: MessageBuilder, id: str, name: str, args: str) -> Object:
     data = {"call_id": id, "name": name, "arguments": args}
     return builder.create_content_builder("data").set_data(data).complete()
 
@@ -307,7 +307,7 @@ def _result(id: str, name: str, content: str, error: str | None) -> Object:
     return {"call_id": id, "name": name, "output": content, **({} if error is None else {"error": error})}
 
 
-def _shown(builder: MessageBuilder, data: Object) -> list[Object]:
+def _one_content(builder: MessageBuilder, data: Object) -> list[Object]:
     """A message of one content, as objects of the stream: the message begins, the content comes, the message ends."""
     return [
         builder.in_progress(),
@@ -324,12 +324,12 @@ def _frame(shown: Object, *, call: str | None = None, terminal: bool = False) ->
     return Frame(shown["object"], dump(shown), call, terminal)
 
 
-def numbered(frame: Frame, number: int) -> bytes:
+def frame_with_number(frame: Frame, number: int) -> bytes:
     """The JSON of a frame with its place in the response that sends it."""
     return b'{"sequence_number":%d,%b' % (number, frame.data[1:])
 
 
-def readdressed(frame: Frame, run_id: str) -> Frame:
+def readdress(frame: Frame, run_id: str) -> Frame:
     """`frame` under the response of a follower that attached to another client's turn."""
     document = values.loads(frame.data)
     return (
@@ -339,4 +339,4 @@ def readdressed(frame: Frame, run_id: str) -> Frame:
     )
 
 
-AGENT_API: Final = Dialect("agent-api", "agent-api-1", AgentApiEncoder, readdress=readdressed)
+AGENT_API: Final = Dialect("agent-api", "agent-api-1", AgentApiEncoder, readdress=readdress)

@@ -174,7 +174,7 @@ class _Reader:
         if isinstance(content, list) and all(
             isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
         ):
-            return [_upgraded(part) for part in content]
+            return [_upgrade_part(part) for part in content]
         self._find("expected text or a list of content parts, each an object with a type", *at, "content")
         return ""
 
@@ -194,7 +194,7 @@ class _Reader:
         error = self._optional_text(message, "error", *at)
         content = message.get("content")
         if isinstance(content, list):
-            content = self._joined(at, content)
+            content = self._join_text(at, content)
         if content is not None and not isinstance(content, str):
             self._find("expected text or a list of content parts", *at, "content")
         elif content is None and error is None:
@@ -202,7 +202,7 @@ class _Reader:
         misplaced = misplaced_members(message, "digest")
         return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced)
 
-    def _joined(self, at: _Place, parts: list[Json]) -> str | None:
+    def _join_text(self, at: _Place, parts: list[Json]) -> str | None:
         """The text of content parts. An answer with parts of another kind stays JSON text, so that nothing is lost."""
         if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
             self._find("expected text or a list of content parts, each an object with a type", *at, "content")
@@ -270,7 +270,7 @@ class _Reader:
         self._findings.append({"path": pointer_of(*at), "message": message})
 
 
-def _upgraded(part: dict[str, Json]) -> dict[str, Json]:
+def _upgrade_part(part: dict[str, Json]) -> dict[str, Json]:
     """A part `binary` {mimeType, data | url | id, filename?} as image, audio, video or document with a source, as newer
     clients write it (docs/design/protocols.md#ag-ui-messages). A part that lacks one of these stays unchanged."""
     mime = part.get("mimeType")

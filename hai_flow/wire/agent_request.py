@@ -51,7 +51,7 @@ class _Reader:
 
     def read(self, document: Json, body_sha: str) -> AgentRequest:
         if not isinstance(document, dict):
-            raise self._refused("", "expected a JSON object, an AgentRequest")
+            raise self._refuse("", "expected a JSON object, an AgentRequest")
         messages = self._list(document, "input", self._limits.messages_max)
         users, answers = self._users(messages), self._answers(messages)
         named = all(isinstance(message.get("id"), str) and message["id"] for _, message in messages)
@@ -105,7 +105,7 @@ class _Reader:
                 except ValueError as error:
                     self._find(str(error), *place)
                     continue
-                id, misplaced = self._message_id(at, message), answer.misplaced(message, data)
+                id, misplaced = self._message_id(at, message), answer.misplaced_parts(message, data)
                 answers.append(ToolMessage(id, call, content, digest=data.get("digest"), misplaced=misplaced))
         return tuple(answers)
 
@@ -190,7 +190,7 @@ class _Reader:
         first, more = self._findings[0], len(self._findings) - 1
         return f"{first['path']}: {first['message']}" + (f" ({more} more)" if more else "")
 
-    def _refused(self, path: str, message: str) -> Rejected:
+    def _refuse(self, path: str, message: str) -> Rejected:
         self._findings.append({"path": path, "message": message})
         return Rejected(422, "body.invalid", message, findings=self._findings)
 
@@ -209,7 +209,7 @@ class _Answer(NamedTuple):
     read: Callable[[Object], str]
     whole: bool
 
-    def misplaced(self, message: Object, data: Object) -> tuple[str, ...]:
+    def misplaced_parts(self, message: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
         beside = misplaced_members(message)
         return beside if self.whole else (*beside, *misplaced_members(data, "digest"))

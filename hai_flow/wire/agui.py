@@ -22,10 +22,10 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state.ids import pending_of, tool_call_id
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, Spent, ToolCallState
-from hai_flow.engine.steps.tool_calls import ABORTED, written
+from hai_flow.engine.steps.tool_calls import ABORTED, model_call
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
-from hai_flow.wire.agui_interrupts import interrupt, told
+from hai_flow.wire.agui_interrupts import interrupt, pending_value
 from hai_flow.wire.agui_protobuf import PROTOBUF
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry
 from hai_flow.wire.errors import error_message
@@ -38,7 +38,7 @@ from hai_flow.wire.questions import (
     confirmation,
     may_be_answered,
     question_args,
-    shown_as_call,
+    renders_as_tool_call,
 )
 from hai_flow.wire.sent_json import dump, without_none
 from hai_flow.wire.transcript import history, result_id
@@ -88,7 +88,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         ),
         user_messages=posted.user_messages,
         tool_messages=posted.tool_messages,
-        resume=posted.resume or _commanded(posted.forwarded, limits),
+        resume=posted.resume or _answers_of_command(posted.forwarded, limits),
         parent_run_id=posted.parent_run_id,
         history=posted.history,
         workflow=workflow,
@@ -97,7 +97,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
     )
 
 
-def _commanded(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
+def _answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
     """The answers of clients that do not know `resume` (docs/design/protocols.md#copilotkit). They send `command`
     {resume, interruptEvent} in its place; `interruptEvent` is the question as the server sent it, with its id.
 
@@ -177,7 +177,7 @@ class AguiEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_error(at, error_message(error), error.code, usage=self._usage())]
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_error(at, reason, code)]
 
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
@@ -204,7 +204,7 @@ class AguiEncoder(TurnEncoder):
     def message_started(self, at: int, message: MessageState) -> list[Frame]:
         match message.kind:
             case "text":
-                metadata = None if self._old else _placed(message)
+                metadata = None if self._old else _layout_of(message)
                 return [_frame("TEXT_MESSAGE_START", at, messageId=message.id, role="assistant", metadata=metadata)]
             case "thinking" if self._reasons:
                 return [
@@ -272,33 +272,33 @@ class AguiEncoder(TurnEncoder):
     # --- questions
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        if shown_as_call(self.profile, opened):
+        if renders_as_tool_call(self.profile, opened):
             return _whole_call(opened.id, CONFIRM[opened.kind], question_args(opened), at)
-        frames = self._told(at, opened)
-        if opened.kind == "gate" and self._is_interrupt(opened) and written(self.state, opened.path) is None:
-            frames += self._gated_call(at, opened)
+        frames = self._question_event(at, opened)
+        if opened.kind == "gate" and self._is_interrupt(opened) and model_call(self.state, opened.path) is None:
+            frames += self._call_behind_gate(at, opened)
         return frames
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        if shown_as_call(self.profile, opened):
+        if renders_as_tool_call(self.profile, opened):
             return []
-        frames = self._told(at, opened)
+        frames = self._question_event(at, opened)
         if opened.id in self._streamed_anew:
-            frames += self._gated_call(at, opened)
+            frames += self._call_behind_gate(at, opened)
         return frames
 
-    def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+    def _question_event(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """The question as a custom event. Old clients get it because they may ignore interrupts; clients that cannot
         answer get it in place of an interrupt."""
         if self._is_interrupt(opened) and not self._old:
             return []
-        return [_custom("hai.pending", told(as_shown(self.profile, opened)), at)]
+        return [_custom("hai.pending", pending_value(as_shown(self.profile, opened)), at)]
 
-    def _gated_call(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+    def _call_behind_gate(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
 
     def _is_interrupt(self, opened: e.PendingOpened) -> bool:
-        if opened.kind == "tool" or shown_as_call(self.profile, opened):
+        if opened.kind == "tool" or renders_as_tool_call(self.profile, opened):
             return False
         return may_be_answered(self.profile, opened)
 
@@ -307,13 +307,13 @@ class AguiEncoder(TurnEncoder):
 
         A question that got a vote in this turn is not asked again at its end, even if other people's votes are missing.
         """
-        questions = self._asked(status)
+        questions = self._interrupting(status)
         if not questions:
             return None
         interrupts = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in questions]
         return {"type": "interrupt", "interrupts": interrupts}
 
-    def _asked(self, status: str | None) -> list[PendingState]:
+    def _interrupting(self, status: str | None) -> list[PendingState]:
         """The questions that become interrupts if the turn ends now; `status` as in `run_finished`."""
         if status not in (None, "paused", "needs_attention"):
             return []
@@ -329,7 +329,7 @@ class AguiEncoder(TurnEncoder):
         """Whether the client will answer this with a ToolMessage, without an interrupt."""
         if opened.kind == "tool":
             return self.profile.may_answer and opened.tool in self.profile.client_tools
-        return shown_as_call(self.profile, opened)
+        return renders_as_tool_call(self.profile, opened)
 
     def _has_voted(self, pending: PendingState) -> bool:
         turn = self.state.turn
@@ -346,7 +346,7 @@ class AguiEncoder(TurnEncoder):
         self._attached = True
         if self.profile.option(_FRESH) is not None:
             self._fresh_asker = asker_run_id or self.run_id()
-            questions = [each.opened for each in self._asked_now()]
+            questions = [each.opened for each in self._interrupting_now()]
             self._streamed_anew = frozenset(opened.id for opened in questions if opened.kind == "gate")
         frames = super().preface(asker_run_id, transcript)
         self._fresh_asker, self._streamed_anew = None, frozenset()
@@ -357,8 +357,8 @@ class AguiEncoder(TurnEncoder):
         gates = (self.state.questions[id].opened for id in self._streamed_anew)
         return {_gate_call(self.state, opened) for opened in gates}
 
-    def _asked_now(self) -> list[PendingState]:
-        return self._asked(self.state.status if self.state.status in SPOKEN else None)
+    def _interrupting_now(self) -> list[PendingState]:
+        return self._interrupting(self.state.status if self.state.status in SPOKEN else None)
 
     def _holder_of_interrupts(self, at: int, messages: Sequence[dict[str, Json]]) -> list[Frame]:
         """An empty message to which a client can attach interrupts that have no call. It is sent if this stream may end
@@ -368,7 +368,7 @@ class AguiEncoder(TurnEncoder):
             return []
         roles = [message["role"] for message in messages if message["role"] != "activity"]
         goes_on = self.state.turn_open and not self.state.ended
-        if not (goes_on or self._asked_now()) or roles[-1:] in ([], ["user"], ["system"], ["developer"]):
+        if not (goes_on or self._interrupting_now()) or roles[-1:] in ([], ["user"], ["system"], ["developer"]):
             return []
         id = f"{self._fresh_asker}:asked"
         return [
@@ -413,7 +413,9 @@ class AguiEncoder(TurnEncoder):
         goes_on = step is not None and step.status in ("running", "waiting") and not self.state.ended
         return None if goes_on and self._gate(pending.opened.path) is pending else answer_of(pending)
 
-    def _gated_step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
+    def _call_result_behind_gate(
+        self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped
+    ) -> list[Frame]:
         """The call that a gate guarded gets its result here, if the log does not show that call. A call that is not
         exposed hides its own result, so the result shown is the decision."""
         frames: list[Frame] = []
@@ -427,10 +429,10 @@ class AguiEncoder(TurnEncoder):
 
     SHOWN: ClassVar[dict[type[e.Event], Callable[[Any, Any], list[Frame]]]] = {
         **TurnEncoder.SHOWN,
-        e.StepFinished: _gated_step_ended,
-        e.StepFailed: _gated_step_ended,
-        e.StepStopped: _gated_step_ended,
-        e.StepSkipped: _gated_step_ended,
+        e.StepFinished: _call_result_behind_gate,
+        e.StepFailed: _call_result_behind_gate,
+        e.StepStopped: _call_result_behind_gate,
+        e.StepSkipped: _call_result_behind_gate,
     }
 
     # --- the author's own
@@ -450,7 +452,7 @@ def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     """The id of the call that a gate guards: the id that the log gives the call if it is exposed and approved. The step
     counts the gate's pending first and the call next; a call that its model has shown keeps the id which it had. A
     ToolMessage with this id answers nothing, unlike one with the pending's id."""
-    if (call := written(state, opened.path)) is not None:
+    if (call := model_call(state, opened.path)) is not None:
         return call.id
     step = state.steps.get(opened.path)  # None: a run below asks
     for n in range(step.asked if step else 0):
@@ -469,11 +471,11 @@ class _Words:
 
     def message(self, message: MessageState) -> dict[str, Json] | None:
         if message.path is None:
-            return self._posted(message)
+            return self._user_message(message)
         match message.kind:
             case "text":
                 fields = {"id": message.id, "role": "assistant", "content": message.content or None}
-                return without_none({**fields, "metadata": None if self._old else _placed(message)})
+                return without_none({**fields, "metadata": None if self._old else _layout_of(message)})
             case "data":
                 block = _block(message, message.content)
                 return {"id": message.id, "role": "activity", "activityType": BLOCK, "content": block}
@@ -481,9 +483,9 @@ class _Words:
                 return None
             case _:
                 fields = {"id": message.id, "role": "reasoning", "content": message.content}
-                return without_none({**fields, "metadata": _placed(message) if message.aborted else None})
+                return without_none({**fields, "metadata": _layout_of(message) if message.aborted else None})
 
-    def _posted(self, message: MessageState) -> dict[str, Json]:
+    def _user_message(self, message: MessageState) -> dict[str, Json]:
         content = message.content
         if isinstance(content, list):
             content = [_old_part(part) if self._old else _part(part) for part in content]
@@ -555,7 +557,7 @@ def _usage(label: str, spent: Spent) -> dict[str, Json]:
     }
 
 
-def _placed(message: MessageState) -> Json:
+def _layout_of(message: MessageState) -> Json:
     """The place of a message in HAI's layout, and whether it broke off."""
     cut = True if message.aborted else None
     place = {"blockId": message.block_id, "layout": message.layout, "style": message.style, "aborted": cut}

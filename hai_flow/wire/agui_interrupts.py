@@ -30,7 +30,7 @@ def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) ->
     return without_none(fields)
 
 
-def told(opened: e.PendingOpened) -> dict[str, Json]:
+def pending_value(opened: e.PendingOpened) -> dict[str, Json]:
     """The question as the value of CUSTOM `hai.pending`, for clients that do not know interrupts or cannot answer
     here."""
     return {"id": opened.id, "kind": opened.kind, **_question(opened)}

@@ -77,7 +77,7 @@ def _struct(record: dict[str, Json]) -> bytes:
     return b"".join(_bytes(1, _text(1, key) + _bytes(2, _value(item))) for key, item in record.items())
 
 
-def _any(number: int, value: Json) -> bytes:
+def _value_field(number: int, value: Json) -> bytes:
     return _bytes(number, _value(value))
 
 
@@ -100,11 +100,11 @@ def _message(fields: Sequence[_Field], record: dict[str, Json]) -> bytes:
     return b"".join(field.write(field.number, record[field.name]) for field in fields if field.name in record)
 
 
-def _one(fields: Sequence[_Field]) -> Write:
+def _message_field(fields: Sequence[_Field]) -> Write:
     return lambda number, record: _bytes(number, _message(fields, record))
 
 
-def _each(write: Write) -> Write:
+def _repeated_field(write: Write) -> Write:
     return lambda number, items: b"".join(write(number, item) for item in items)
 
 
@@ -122,33 +122,33 @@ _PARTS: Final = {"text": 1, "image": 2, "audio": 3, "video": 4, "document": 5}
 
 def _part(number: int, part: Json) -> bytes:
     if part["type"] == "text":
-        content = _message(_fields((1, "text", _text), (2, "id", _string), (3, "metadata", _any)), part)
+        content = _message(_fields((1, "text", _text), (2, "id", _string), (3, "metadata", _value_field)), part)
     else:
         source = part["source"]
         place, fields = _SOURCES[source["type"]]
         content = _bytes(1, _bytes(place, _message(fields, source)))
-        content += _message(_fields((2, "metadata", _any), (3, "id", _string)), part)
+        content += _message(_fields((2, "metadata", _value_field), (3, "id", _string)), part)
     return _bytes(number, _bytes(_PARTS[part["type"]], content))
 
 
 _FUNCTION: Final = _fields((1, "name", _text), (2, "arguments", _text))
-_TOOL_CALL: Final = _fields((1, "id", _text), (2, "type", _text), (3, "function", _one(_FUNCTION)))
+_TOOL_CALL: Final = _fields((1, "id", _text), (2, "type", _text), (3, "function", _message_field(_FUNCTION)))
 _MESSAGE: Final = _fields(
     (1, "id", _text),
     (2, "role", _text),
     (3, "content", _string),
     (4, "name", _string),
-    (5, "toolCalls", _each(_one(_TOOL_CALL))),
+    (5, "toolCalls", _repeated_field(_message_field(_TOOL_CALL))),
     (6, "toolCallId", _string),
     (7, "error", _string),
-    (8, "contentParts", _each(_part)),
+    (8, "contentParts", _repeated_field(_part)),
     (9, "metadata", _map),
     (12, "activityType", _string),
     (13, "activityContent", _map),
 )
 
 
-def _said(number: int, message: Json) -> bytes:
+def _message_variant(number: int, message: Json) -> bytes:
     """A message. Its content goes into the field for its kind."""
     content = message.get("content")
     place = {list: "contentParts", dict: "activityContent"}.get(type(content))
@@ -162,16 +162,16 @@ _INTERRUPT: Final = _fields(
     (2, "reason", _text),
     (3, "message", _string),
     (4, "toolCallId", _string),
-    (5, "responseSchema", _any),
+    (5, "responseSchema", _value_field),
     (6, "expiresAt", _string),
-    (7, "metadata", _any),
+    (7, "metadata", _value_field),
 )
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def _operation(number: int, operation: Json) -> bytes:
     kind = _OPERATIONS.index(operation["op"])
-    rest = _message(_fields((2, "path", _text), (3, "from", _string), (4, "value", _any)), operation)
+    rest = _message(_fields((2, "path", _text), (3, "from", _string), (4, "value", _value_field)), operation)
     return _bytes(number, (_integer(1, kind) if kind else b"") + rest)
 
 
@@ -201,17 +201,22 @@ _KINDS: Final[dict[str, _Kind]] = {
         ("TOOL_CALL_START", 3, 4, (_CALL_ID, (3, "toolCallName", _text), (4, "parentMessageId", _string))),
         ("TOOL_CALL_ARGS", 4, 5, (_CALL_ID, (3, "delta", _text))),
         ("TOOL_CALL_END", 5, 6, (_CALL_ID,)),
-        ("STATE_SNAPSHOT", 6, 7, ((2, "snapshot", _any),)),
-        ("STATE_DELTA", 7, 8, ((2, "delta", _each(_operation)),)),
-        ("MESSAGES_SNAPSHOT", 8, 9, ((2, "messages", _each(_said)),)),
-        ("RAW", 9, 10, ((2, "event", _any), (3, "source", _string))),
-        ("CUSTOM", 10, 11, ((2, "name", _text), (3, "value", _any))),
+        ("STATE_SNAPSHOT", 6, 7, ((2, "snapshot", _value_field),)),
+        ("STATE_DELTA", 7, 8, ((2, "delta", _repeated_field(_operation)),)),
+        ("MESSAGES_SNAPSHOT", 8, 9, ((2, "messages", _repeated_field(_message_variant)),)),
+        ("RAW", 9, 10, ((2, "event", _value_field), (3, "source", _string))),
+        ("CUSTOM", 10, 11, ((2, "name", _text), (3, "value", _value_field))),
         ("RUN_STARTED", 11, 12, (*_RUN, (4, "parentRunId", _string), (6, "protocolVersion", _string))),
         (
             "RUN_FINISHED",
             12,
             13,
-            (*_RUN, (4, "result", _any), (5, "outcome", _text), (6, "interrupts", _each(_one(_INTERRUPT)))),
+            (
+                *_RUN,
+                (4, "result", _value_field),
+                (5, "outcome", _text),
+                (6, "interrupts", _repeated_field(_message_field(_INTERRUPT))),
+            ),
         ),
         ("RUN_ERROR", 13, 14, ((2, "code", _string), (3, "message", _text))),
         ("STEP_STARTED", 14, 15, (_STEP,)),
@@ -232,7 +237,7 @@ _KINDS: Final[dict[str, _Kind]] = {
 }
 
 
-def encoded(event: dict[str, Json]) -> bytes:
+def encode_event(event: dict[str, Json]) -> bytes:
     """An event that the server sends, as the message `Event`."""
     kind = _KINDS[event["type"]]
     base = _integer(1, kind.type) if kind.type else b""
@@ -244,7 +249,7 @@ def encoded(event: dict[str, Json]) -> bytes:
 
 
 def _render(data: bytes, name: str, id: str | None) -> bytes:
-    return length_prefixed(encoded(values.loads(data)))
+    return length_prefixed(encode_event(values.loads(data)))
 
 
 PROTOBUF: Final = Framing(CONTENT_TYPE, _render)

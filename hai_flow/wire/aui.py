@@ -19,7 +19,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import instants, values
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.answers import refused
+from hai_flow.engine.pendings.answers import answer_refusal
 from hai_flow.engine.runs.children import SILENT_VERBS
 from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
@@ -63,14 +63,14 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
                 digest = payload.get("digest")
                 beside = sorted(payload.keys() - {"result", "digest"})
                 if beside:
-                    raise refused(opened, f"expected the result alone, found {', '.join(beside)} beside it.")
+                    raise answer_refusal(opened, f"expected the result alone, found {', '.join(beside)} beside it.")
             chosen = _results_of(opened).get(action or "", action)
             answer = payload.get("result", payload or chosen)
         case "ask":
             answer = action if action in opened.options and not payload else payload
         case _:
             if action is not None and payload.get("decision", action) != action:
-                raise refused(opened, f"the action is {action!r}, and the payload's decision another one.")
+                raise answer_refusal(opened, f"the action is {action!r}, and the payload's decision another one.")
             answer = without_none({"decision": action, **payload})
     content = answer if isinstance(answer, str) else values.dumps(answer).decode()
     return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
@@ -99,22 +99,22 @@ class AuiEncoder(TurnEncoder):
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
         if not frames and not self.state.turn_open:  # this stream goes across turns
-            visible = self.seen(event)
+            visible = self.visible_event(event)
             if isinstance(visible, e.RunStopped):
                 frames = self.run_finished(visible.at, self.run_id(), "stopped", visible.reason)
             elif isinstance(visible, _STEP_ENDS):
                 frames = self._step_ended(visible)
             elif isinstance(visible, e.ChildStepped) and visible.status != "running":
                 frames = self._child_stepped(visible)
-        return self._placed(frames, "")
+        return self._with_ids(frames, "")
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
-        return self._placed(super().preface(asker_run_id, transcript), "preface")
+        return self._with_ids(super().preface(asker_run_id, transcript), "preface")
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
-        return self._placed(super().farewell(reason, code), "farewell")
+        return self._with_ids(super().farewell(reason, code), "farewell")
 
-    def _placed(self, frames: Sequence[Frame], what: str) -> list[Frame]:
+    def _with_ids(self, frames: Sequence[Frame], what: str) -> list[Frame]:
         """The frames with ids made of their place in the log."""
         state = self.state
         names = (f"{state.run_id}.{state.seq}.{what}{number}" for number in range(len(frames)))
@@ -154,7 +154,7 @@ class AuiEncoder(TurnEncoder):
         fields = {"error_message": error_message(error), "error_code": error.code}
         return [_frame("aui_run_error", at, terminal=True, run_id=self.run_id(), **fields)]
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_frame("aui_error", at, terminal=True, error_code=code, message=reason)]
 
     def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
@@ -220,7 +220,7 @@ class AuiEncoder(TurnEncoder):
             grown = [{"op": "add", "path": "/metadata/content", "value": message.content}]
             return [_frame("aui_activity_delta", at, activity_id=message.id, delta=grown)]
         if message.kind != "text":
-            return [self._rendered(at, message, values.loads(content))]
+            return [self._component_frame(at, message, values.loads(content))]
         return [_frame("aui_text_delta", at, message_id=message.id, delta=content, field_path="content")]
 
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
@@ -243,7 +243,7 @@ class AuiEncoder(TurnEncoder):
             metadata={"content": message.content or ""},
         )
 
-    def _rendered(self, at: int, message: MessageState, output: Object) -> Frame:
+    def _component_frame(self, at: int, message: MessageState, output: Object) -> Frame:
         """A structured output: the component is its type, the props its data."""
         layout = {"layout": message.layout, "blockId": message.block_id, "style": message.style}
         data = output.get("data")

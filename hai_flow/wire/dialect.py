@@ -182,7 +182,7 @@ class Encoder(Protocol):
         ...
 
 
-def readdressed(frame: Frame, run_id: str) -> Frame:
+def readdress(frame: Frame, run_id: str) -> Frame:
     """`frame` with the runId of a follower that attached to another client's turn: its RUN_STARTED bore this runId too.
 
     Only terminal frames need this; no other frame names the run. A frame without a runId is returned unchanged.
@@ -211,16 +211,16 @@ class Dialect:
     decode: Decode | None = None
     framing: Framing = SSE
     by_seq: bool = False
-    readdress: Callable[[Frame, str], Frame] = readdressed
+    readdress: Callable[[Frame, str], Frame] = readdress
     corrects: bool = False
     others: tuple[Dialect, ...] = ()
 
-    def accepted(self, accept: str) -> Dialect:
+    def choose_framing(self, accept: str) -> Dialect:
         """The dialect in the framing that the header `Accept` asks for; this one, if it asks for none of the others."""
         accepted_types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
         return next((each for each in self.others if each.framing.content_type in accepted_types), self)
 
-    def rendered(self, frames: Sequence[Frame], seq: int, run_id: str) -> bytes:
+    def render_frames(self, frames: Sequence[Frame], seq: int, run_id: str) -> bytes:
         """The bytes of an event's frames."""
         render = self.framing.render
         if self.by_seq:
@@ -230,6 +230,6 @@ class Dialect:
             for number, frame in enumerate(frames)
         )
 
-    def unnumbered(self, frames: Sequence[Frame]) -> bytes:
+    def render_unnumbered(self, frames: Sequence[Frame]) -> bytes:
         """The bytes of frames that no event made (a preface, a farewell): they carry no id."""
         return b"".join(self.framing.render(frame.data, frame.name, None) for frame in frames)

@@ -27,7 +27,7 @@ def _event(data: bytes, name: str, id: str | None) -> bytes:
     return sse.event_bytes(data, id=id)
 
 
-def _named_event(data: bytes, name: str, id: str | None) -> bytes:
+def _event_with_name(data: bytes, name: str, id: str | None) -> bytes:
     return sse.event_bytes(data, id=id, event=name)
 
 
@@ -41,7 +41,7 @@ def _message_pack(data: bytes, name: str, id: str | None) -> bytes:
 
 
 SSE: Final = Framing(sse.CONTENT_TYPE, _event, sse.KEEP_ALIVE)
-NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _named_event, sse.KEEP_ALIVE)
+NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _event_with_name, sse.KEEP_ALIVE)
 MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _message_pack, length_prefixed(b""))
 """Each event as MessagePack, with the maps and values of its JSON. HAI names a binary transport and leaves it
 undefined; this is HAI Flow's own (docs/design/protocols.md#binary-frames), and docs/protocols/hai.md describes it for

@@ -25,7 +25,7 @@ from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.posted_json import Limits
-from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, shown_as_call
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, renders_as_tool_call
 from hai_flow.wire.sent_json import dump, without_none
 from hai_flow.wire.transcript import history, result_id
 from hai_flow.wire.turns import TurnEncoder
@@ -154,7 +154,7 @@ class HaiEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_frame("RUN_ERROR", at, terminal=True, message=reason, code=code)]
 
     def _lifecycle(self, type: str, at: int, run_id: str, *, terminal: bool = False) -> Frame:
@@ -228,20 +228,20 @@ class HaiEncoder(TurnEncoder):
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
         """The result of a question that this client got as a call, if the option `results` is `all`."""
         answer = answer_of(pending)
-        if answer is None or not self._all_results or not shown_as_call(self.profile, pending.opened):
+        if answer is None or not self._all_results or not renders_as_tool_call(self.profile, pending.opened):
             return []
         return [_call_result(pending.opened.id, *answer, at)]
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        if not shown_as_call(self.profile, opened):
-            return self._told(at, opened)
+        if not renders_as_tool_call(self.profile, opened):
+            return self._question_event(at, opened)
         args = _call_args(opened.id, question_args(opened), at)
         return [_call_start(opened.id, CONFIRM[opened.kind], at), args, _call_end(opened.id, at)]
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return [] if shown_as_call(self.profile, opened) else self._told(at, opened)
+        return [] if renders_as_tool_call(self.profile, opened) else self._question_event(at, opened)
 
-    def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+    def _question_event(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return [_pending(as_shown(self.profile, opened), at)]
 
     # --- the author's own

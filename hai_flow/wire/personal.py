@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
-from hai_flow.definition.personal.pii_marks import MASK, Mark, at, join, masked, masked_object, of_schema
+from hai_flow.definition.personal.pii_marks import MASK, Mark, join, mark_at, mark_of_schema, mask_object, mask_value
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import ids_of
@@ -30,7 +30,7 @@ from hai_flow.engine.state.state import (
     StepState,
     ToolCallState,
 )
-from hai_flow.json_pointers import pointer_of, unescaped
+from hai_flow.json_pointers import pointer_of, unescape
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.withheld import concerns
@@ -60,19 +60,21 @@ class Mask:
         return replace(
             whole,
             message=MASK if personal.message and whole.message else whole.message,
-            input=masked_object(whole.input, personal.input),
-            state=masked_object(whole.state, personal.state),
-            output=masked(whole.output, personal.output),
+            input=mask_object(whole.input, personal.input),
+            state=mask_object(whole.state, personal.state),
+            output=mask_value(whole.output, personal.output),
             error=error_without_personal(whole.error, personal),
             failure=error_without_personal(whole.failure, personal),
             key=_key(whole.key, personal),
             slot=_key(whole.slot, personal),
-            steps=_each(whole.steps, lambda path, step: _step(step, personal.of(path), personal)),
-            pendings=_each(whole.pendings, lambda _, each: self.pending(each, personal)),
-            messages=_each(whole.messages, lambda _, each: message(each, personal)),
-            tool_calls=_each(whole.tool_calls, lambda _, each: self._call(each, whole, personal)),
-            relayed=_each(whole.relayed, lambda _, each: replace(each, pending=self.pending(each.pending, personal))),
-            shared=_each(whole.shared, lambda _, each: masked(each, self._shares(whole, personal))),
+            steps=_mask_each(whole.steps, lambda path, step: _step(step, personal.of(path), personal)),
+            pendings=_mask_each(whole.pendings, lambda _, each: self.pending(each, personal)),
+            messages=_mask_each(whole.messages, lambda _, each: message(each, personal)),
+            tool_calls=_mask_each(whole.tool_calls, lambda _, each: self._call(each, whole, personal)),
+            relayed=_mask_each(
+                whole.relayed, lambda _, each: replace(each, pending=self.pending(each.pending, personal))
+            ),
+            shared=_mask_each(whole.shared, lambda _, each: mask_value(each, self._shares(whole, personal))),
         )
 
     def question(self, pending: PendingState, whole: RunState) -> PendingState:
@@ -90,12 +92,12 @@ class Mask:
         mark = _answer(of, pending.opened)
         return replace(
             pending,
-            opened=opened(pending.opened, of),
-            value=masked(pending.value, mark),
+            opened=mask_opened(pending.opened, of),
+            value=mask_value(pending.value, mark),
             reason=_text(pending.reason, of.touches),
             answer_sha=None,
             votes=tuple(_vote(each, of) for each in pending.votes),
-            edits=masked(pending.edits, bool(of.args)),
+            edits=mask_value(pending.edits, bool(of.args)),
         )
 
     def _personal(self, whole: RunState) -> Personal:
@@ -121,30 +123,30 @@ class Mask:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def _started(self, event: e.RunStarted, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_start(self, event: e.RunStarted, whole: RunState, personal: Personal) -> e.Event:
         return replace(
             event,
-            input=masked_object(event.input, personal.input),
-            state=masked_object(event.state, personal.state),
+            input=mask_object(event.input, personal.input),
+            state=mask_object(event.state, personal.state),
             message=MASK if personal.message and event.message else event.message,
             key=_key(event.key, personal),
         )
 
-    def _forked(self, event: e.Forked, whole: RunState, personal: Personal) -> e.Event:
-        return replace(event, input=masked(event.input, personal.input), key=_key(event.key, personal))
+    def _mask_fork(self, event: e.Forked, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, input=mask_value(event.input, personal.input), key=_key(event.key, personal))
 
-    def _queued(self, event: e.RunQueued, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_queued_run(self, event: e.RunQueued, whole: RunState, personal: Personal) -> e.Event:
         return replace(event, slot=_key(event.slot, personal))
 
-    def _finished(self, event: e.RunFinished, whole: RunState, personal: Personal) -> e.Event:
-        return replace(event, output=masked(event.output, personal.output))
+    def _mask_run_output(self, event: e.RunFinished, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, output=mask_value(event.output, personal.output))
 
-    def _failed(self, event: e.RunFailed, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_failure(self, event: e.RunFailed, whole: RunState, personal: Personal) -> e.Event:
         return replace(event, error=error_without_personal(event.error, personal))
 
-    def _migrated(self, event: e.Migrated, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_migration(self, event: e.Migrated, whole: RunState, personal: Personal) -> e.Event:
         return replace(
-            event, input=masked_object(event.input, personal.input), state=masked_object(event.state, personal.state)
+            event, input=mask_object(event.input, personal.input), state=mask_object(event.state, personal.state)
         )
 
     def _turn_started(self, event: e.TurnStarted, whole: RunState, personal: Personal) -> e.Event:
@@ -169,14 +171,14 @@ class Mask:
             title=_text(event.title, of.title),
             args=_json(event.args, of.args),
             key=_text(event.key, of.touches),
-            items=masked(event.items, of.items) if of.items is not True else [MASK] * len(event.items),
+            items=mask_value(event.items, of.items) if of.items is not True else [MASK] * len(event.items),
         )
 
     def _step_ended(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
         of, changes = personal.of(event.path), {}
         for name, mark in (("output", _output(of)), ("approval", of.approval)):
             if hasattr(event, name):
-                changes[name] = masked(getattr(event, name), mark)
+                changes[name] = mask_value(getattr(event, name), mark)
         if getattr(event, "reason", ""):
             changes["reason"] = MASK
         if getattr(event, "notes", ()) and changes["output"] != event.output:  # they name the members of the output
@@ -194,7 +196,7 @@ class Mask:
         message = whole.messages[event.message_id]
         if not personal.of(message.path).words:
             return event
-        return replace(event, content="" if event.n else _said(message.kind))
+        return replace(event, content="" if event.n else _mask_text(message.kind))
 
     def _args_chunk(self, event: e.ToolCallArgsChunk, whole: RunState, personal: Personal) -> e.Event:
         call = whole.tool_calls[event.tool_call_id]
@@ -204,53 +206,53 @@ class Mask:
         # with its first piece: all
         return replace(event, content=visible_call.args if call.args == event.content else "")
 
-    def _resolved(self, event: e.ToolCallResolved, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_call_result(self, event: e.ToolCallResolved, whole: RunState, personal: Personal) -> e.Event:
         visible_call = self._call(whole.tool_calls[event.tool_call_id], whole, personal)
         return replace(event, content=visible_call.result or "", error=visible_call.error)
 
-    def _opened(self, event: e.PendingOpened, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_question(self, event: e.PendingOpened, whole: RunState, personal: Personal) -> e.Event:
         return self.pending(PendingState(event), personal).opened
 
-    def _voted(self, event: e.VoteCast, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_vote(self, event: e.VoteCast, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
         return event if self._asks(pending) else _vote(event, personal.of(pending.opened.path))
 
-    def _edited(self, event: e.PendingEdited, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_edit(self, event: e.PendingEdited, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
         of = personal.of(pending.opened.path)
         if self._asks(pending) or not _hides(of, pending.opened):
             return event
-        edits = masked(event.edits, bool(of.args))
+        edits = mask_value(event.edits, bool(of.args))
         return replace(event, edits=edits, args=_json(event.args, of.args), digest="")
 
-    def _restamped(self, event: e.PendingRestamped, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_restamp(self, event: e.PendingRestamped, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
         hidden = not self._asks(pending) and _hides(personal.of(pending.opened.path), pending.opened)
         return replace(event, digest="") if hidden else event
 
-    def _decided(self, event: e.PendingDecided, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_decision(self, event: e.PendingDecided, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
         of = personal.of(pending.opened.path)
         if self._asks(pending) or not _hides(of, pending.opened):
             return event
-        value = masked(event.value, _answer(of, pending.opened))
+        value = mask_value(event.value, _answer(of, pending.opened))
         return replace(event, value=value, reason=_text(event.reason, of.touches), answer_sha=None)
 
     def _state_changed(self, event: e.StateChanged, whole: RunState, personal: Personal) -> e.Event:
         """A patch need not fit a masked state. So each variable that it changes is shown whole, as it is now."""
         names = dict.fromkeys(_variable(op[key]) for op in event.ops for key in ("path", "from") if key in op)
         names = dict.fromkeys(whole.state) if "" in names else names
-        if not any(at(personal.state, (name,)) for name in names):
+        if not any(mark_at(personal.state, (name,)) for name in names):
             return event
-        variables: dict[str, Json] = masked_object(whole.state, personal.state)  # type: ignore[assignment]
+        variables: dict[str, Json] = mask_object(whole.state, personal.state)  # type: ignore[assignment]
         return replace(
             event, ops=tuple({"op": "add", "path": pointer_of(name), "value": variables[name]} for name in names)
         )
 
     def _signal(self, event: e.SignalReceived, whole: RunState, personal: Personal) -> e.Event:
-        return replace(event, data=masked(event.data, personal.of(event.path).output))
+        return replace(event, data=mask_value(event.data, personal.of(event.path).output))
 
-    def _emitted(self, event: e.CustomEmitted, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_custom_event(self, event: e.CustomEmitted, whole: RunState, personal: Personal) -> e.Event:
         of = personal.of(event.path)
         if event.name == e.PREDICTED or not of.touches:  # names of variables and arguments
             return event
@@ -264,7 +266,7 @@ class Mask:
 
     def _task(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
         of = personal.of(event.path)
-        return replace(event, task=masked(event.task, bool(of.args) or of.words))
+        return replace(event, task=mask_value(event.task, bool(of.args) or of.words))
 
     def _child_asked(self, event: e.ChildAsked, whole: RunState, personal: Personal) -> e.Event:
         question = self.pending(
@@ -283,16 +285,16 @@ class Mask:
     def _child_said(self, event: e.ChildSaid, whole: RunState, personal: Personal) -> e.Event:
         if not _below(event.path, personal):
             return event
-        return replace(event, content=_said(event.kind), block_id=None, layout=None, style=None)
+        return replace(event, content=_mask_text(event.kind), block_id=None, layout=None, style=None)
 
     def _child_shared(self, event: e.ChildShared, whole: RunState, personal: Personal) -> e.Event:
         hidden = personal.of(event.path).touches
-        return replace(event, values={name: masked(each, hidden) for name, each in event.values.items()})
+        return replace(event, values={name: mask_value(each, hidden) for name, each in event.values.items()})
 
     def _parts(self, event: e.PartsMade, whole: RunState, personal: Personal) -> e.Event:
         return replace(event, parts=()) if personal.of(event.path).touches else event
 
-    def _warned(self, event: e.WarningRaised, whole: RunState, personal: Personal) -> e.Event:
+    def _mask_warning(self, event: e.WarningRaised, whole: RunState, personal: Personal) -> e.Event:
         hidden = event.path is not None and personal.of(event.path).touches
         return replace(event, message=MASK) if hidden else event
 
@@ -303,13 +305,13 @@ def mask_of(profile: Profile) -> Mask | None:
 
 
 _EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Event]]] = {
-    e.RunStarted: Mask._started,
-    e.RunQueued: Mask._queued,
-    e.Forked: Mask._forked,
-    e.RunFinished: Mask._finished,
-    e.RunFailed: Mask._failed,
+    e.RunStarted: Mask._mask_start,
+    e.RunQueued: Mask._mask_queued_run,
+    e.Forked: Mask._mask_fork,
+    e.RunFinished: Mask._mask_run_output,
+    e.RunFailed: Mask._mask_failure,
     e.RunNeedsAttention: Mask._reason,
-    e.Migrated: Mask._migrated,
+    e.Migrated: Mask._mask_migration,
     e.TurnStarted: Mask._turn_started,
     e.MessagesChanged: Mask._messages,
     e.StepStarted: Mask._step_started,
@@ -324,16 +326,16 @@ _EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Ev
     e.MessageStarted: Mask._message_started,
     e.MessageChunk: Mask._chunk,
     e.ToolCallArgsChunk: Mask._args_chunk,
-    e.ToolCallResolved: Mask._resolved,
-    e.PendingOpened: Mask._opened,
-    e.VoteCast: Mask._voted,
-    e.PendingEdited: Mask._edited,
-    e.PendingRestamped: Mask._restamped,
-    e.PendingDecided: Mask._decided,
+    e.ToolCallResolved: Mask._mask_call_result,
+    e.PendingOpened: Mask._mask_question,
+    e.VoteCast: Mask._mask_vote,
+    e.PendingEdited: Mask._mask_edit,
+    e.PendingRestamped: Mask._mask_restamp,
+    e.PendingDecided: Mask._mask_decision,
     e.PendingVoided: Mask._cut,
     e.StateChanged: Mask._state_changed,
     e.SignalReceived: Mask._signal,
-    e.CustomEmitted: Mask._emitted,
+    e.CustomEmitted: Mask._mask_custom_event,
     e.RawEmitted: Mask._raw,
     e.CollaborationStarted: Mask._task,
     e.CollaborationEnded: Mask._task,
@@ -341,7 +343,7 @@ _EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Ev
     e.ChildSaid: Mask._child_said,
     e.ChildShared: Mask._child_shared,
     e.PartsMade: Mask._parts,
-    e.WarningRaised: Mask._warned,
+    e.WarningRaised: Mask._mask_warning,
 }
 
 # Every other event holds no value that a person gave or a step made; each is listed on purpose.
@@ -385,7 +387,7 @@ def message(known: MessageState, personal: Personal) -> MessageState:
     of = personal.of(known.path)
     if not of.words and not _below(known.path, personal):
         return known
-    content = _said(known.kind) if known.chunks or known.content else ""
+    content = _mask_text(known.kind) if known.chunks or known.content else ""
     return replace(known, content=content, block_id=None, layout=None, style=None)
 
 
@@ -402,7 +404,7 @@ def tool_call(call: ToolCallState, personal: Personal) -> ToolCallState:
 _CODES: Final = ("aborted", "tool.declined", "voided", "expired")
 
 
-def opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
+def mask_opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
     """A question without its personal values, and without the digest that was made of them."""
     if not _hides(of, question):
         return question
@@ -412,13 +414,13 @@ def opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
         message=_text(question.message, of.words or (question.inquiry is not None and of.touches)),
         args=_json(question.args, of.args),
         evidence=_json(question.evidence, of.evidence),
-        schema={} if of.form is True else masked(question.schema, of.form),
+        schema={} if of.form is True else mask_value(question.schema, of.form),
         digest="",
     )
 
 
 def _hides(of: OfStep, question: e.PendingOpened) -> bool:
-    return of.touches or of.title or of.words or bool(of_schema(question.schema))
+    return of.touches or of.title or of.words or bool(mark_of_schema(question.schema))
 
 
 def _answer(of: OfStep, question: e.PendingOpened) -> Mark:
@@ -426,13 +428,13 @@ def _answer(of: OfStep, question: e.PendingOpened) -> Mark:
     have written it."""
     if question.kind in ("approve", "gate"):
         return of.approval
-    return join(join(_output(of), of.answer), of_schema(question.schema))
+    return join(join(_output(of), of.answer), mark_of_schema(question.schema))
 
 
 def _vote(vote: e.VoteCast, of: OfStep) -> e.VoteCast:
     if not of.touches:
         return vote
-    values_ = masked(vote.values, of.answer)
+    values_ = mask_value(vote.values, of.answer)
     return replace(vote, values=values_, reason=_text(vote.reason, True), digest=None, answer_sha=None)
 
 
@@ -447,11 +449,11 @@ def _step(step: StepState, of: OfStep, personal: Personal) -> StepState:
     return replace(
         step,
         args=_json(step.args, of.args),
-        output=masked(step.output, _output(of)),
+        output=mask_value(step.output, _output(of)),
         error=error_without_personal(step.error, personal, hidden=of.touches),
-        approval=masked(step.approval, of.approval),
+        approval=mask_value(step.approval, of.approval),
         ending=None if step.ending is None else _ending(step.ending, of, personal),
-        received=tuple(replace(each, data=masked(each.data, of.output)) for each in step.received),
+        received=tuple(replace(each, data=mask_value(each.data, of.output)) for each in step.received),
         loop=None if step.loop is None else _loop(step.loop, of, personal),
         key=_text(step.key, of.touches),
         parts=() if of.touches else step.parts,
@@ -461,24 +463,24 @@ def _step(step: StepState, of: OfStep, personal: Personal) -> StepState:
 def _ending(ending: Ending, of: OfStep, personal: Personal) -> Ending:
     return replace(
         ending,
-        output=masked(ending.output, of.output),
+        output=mask_value(ending.output, of.output),
         error=error_without_personal(ending.error, personal, hidden=True),
         reason=MASK if ending.reason else "",
     )
 
 
 def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
-    mark = at(of.output, (0, "output"))
+    mark = mark_at(of.output, (0, "output"))
 
     def item(known: Item) -> Item:
         return replace(
             known,
-            output=masked(known.output, mark),
+            output=mask_value(known.output, mark),
             error=error_without_personal(known.error, personal, hidden=of.touches),
         )
 
-    items = [MASK] * len(loop.items) if of.items is True else masked(loop.items, of.items)
-    return replace(loop, items=items, results=_each(loop.results, lambda _, each: item(each)))
+    items = [MASK] * len(loop.items) if of.items is True else mask_value(loop.items, of.items)
+    return replace(loop, items=items, results=_mask_each(loop.results, lambda _, each: item(each)))
 
 
 def _below(path: str, personal: Personal) -> bool:
@@ -496,7 +498,7 @@ def error_without_personal(error: Any, personal: Personal, path: str = "", *, hi
     cause = error_without_personal(error.cause, personal, path, hidden=hidden)
     if not hidden:
         return replace(error, cause=cause)
-    return replace(error, message=MASK, data=masked(error.data, True), cause=cause)
+    return replace(error, message=MASK, data=mask_value(error.data, True), cause=cause)
 
 
 def _key(key: str | None, personal: Personal) -> Any:
@@ -507,7 +509,7 @@ def _text(text: str | None, hidden: bool) -> str | None:
     return MASK if text and hidden else text
 
 
-def _said(kind: str) -> str:
+def _mask_text(kind: str) -> str:
     return _DOCUMENT if kind == "data" else MASK
 
 
@@ -520,7 +522,7 @@ def _json(text: str | None, mark: Mark) -> str | None:
         value = values.loads(text)
     except values.NotJson:
         value = {}
-    return values.dumps(masked_object(value, mark)).decode()
+    return values.dumps(mask_object(value, mark)).decode()
 
 
 def _content(text: str | None, mark: Mark) -> str | None:
@@ -528,15 +530,15 @@ def _content(text: str | None, mark: Mark) -> str | None:
     if text is None or not mark:
         return text
     try:
-        value = masked(values.loads(text), mark)
+        value = mask_value(values.loads(text), mark)
     except values.NotJson:
         return MASK
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
 def _variable(pointer: str) -> str:
-    return unescaped(pointer.split("/")[1]) if "/" in pointer else ""
+    return unescape(pointer.split("/")[1]) if "/" in pointer else ""
 
 
-def _each(known: Map[str, Any], shown: Callable[[str, Any], Any]) -> Map[str, Any]:
+def _mask_each(known: Map[str, Any], shown: Callable[[str, Any], Any]) -> Map[str, Any]:
     return Map({name: shown(name, each) for name, each in known.items()})

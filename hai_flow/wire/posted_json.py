@@ -45,7 +45,7 @@ def load(body: bytes, limits: Limits) -> Json:
     what a run can't hold is text (`foreign.take`): the tool has had its effect. Raises `Rejected`."""
     _demand_small(body, limits)
     try:
-        value = json.loads(body.decode(), object_pairs_hook=members_once, parse_constant=_no_constant)
+        value = json.loads(body.decode(), object_pairs_hook=members_once, parse_constant=_refuse_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
         raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
@@ -133,5 +133,5 @@ def members_once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return record
 
 
-def _no_constant(name: str) -> Json:
+def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not a JSON number")

@@ -10,7 +10,7 @@ from hai_flow.engine.pendings.votes import asks
 from hai_flow.engine.state.state import PendingState
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.sent_json import without_none
-from hai_flow.wire.withheld import opened_without_evidence
+from hai_flow.wire.withheld import without_evidence_of
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 """The frontend tools that a client may advertise to get questions as calls, by the kind of question."""
@@ -40,10 +40,10 @@ def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
     evidence nor the digest that binds an answer to it."""
     if may_be_answered(profile, opened):
         return opened
-    return opened_without_evidence(opened)
+    return without_evidence_of(opened)
 
 
-def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
+def renders_as_tool_call(profile: Profile, opened: e.PendingOpened) -> bool:
     """Whether the client gets this question as a call: it advertised the tool for it and may answer."""
     return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
 
@@ -51,7 +51,7 @@ def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
 def confirmation(profile: Profile, pending: PendingState) -> Call | None:
     """The call of confirmAction or requestInput that shows the question to the client; None if no call shows it."""
     opened = pending.opened
-    if not shown_as_call(profile, opened):
+    if not renders_as_tool_call(profile, opened):
         return None
     return Call(opened.id, CONFIRM[opened.kind], question_args(opened), answer_of(pending))
 

@@ -133,7 +133,7 @@ class Recorder:
             "message": self._disclose(event.message, visible.message),
             "arguments": self._disclose(canonical(event.args), canonical(visible.args)),
             "evidence": self._disclose(canonical(event.evidence), canonical(visible.evidence)),
-            "form": self._disclose(_written(event.schema), _written(visible.schema)),
+            "form": self._disclose(_canonical_text(event.schema), _canonical_text(visible.schema)),
             "options": list(event.options),
             "policy": _sha(event.policy),
             "digest": self._disclose(event.digest, visible.digest),
@@ -157,7 +157,7 @@ class Recorder:
                 "matched": [self._disclose(each, each) for each in event.matched],
                 "via": event.via,
                 "digest": self._disclose(event.digest, visible.digest),
-                "values": self._disclose(_written(event.values), _written(visible.values)),
+                "values": self._disclose(_canonical_text(event.values), _canonical_text(visible.values)),
             }
             self._votes.append({**vote, **self._people(event, visible)})
 
@@ -169,7 +169,7 @@ class Recorder:
         else:
             visible = shown if isinstance(shown, e.PendingDecided) else msgspec.structs.replace(event, reason=None)
             value = (
-                self._disclose(_written(event.value), _written(visible.value))
+                self._disclose(_canonical_text(event.value), _canonical_text(visible.value))
                 if pending.kind not in ("gate", "approve")
                 else None
             )
@@ -190,7 +190,9 @@ class Recorder:
         self._done = True
         if not self._executions:
             return  # skipped or stopped before its first attempt
-        output = self._disclose(_written(getattr(event, "output", None)), _written(getattr(shown, "output", None)))
+        output = self._disclose(
+            _canonical_text(getattr(event, "output", None)), _canonical_text(getattr(shown, "output", None))
+        )
         error = getattr(event, "error", None)
         self._executions[-1] |= {
             "ended_at": _time(event.at), "outcome": event.type.removeprefix("step_"), "output": output,
@@ -213,7 +215,7 @@ class Recorder:
         return self._digest(text)
 
     def _digest(self, text: str) -> dict[str, str]:
-        return {"sha256": salted(self._salt(text), text)}
+        return {"sha256": salted_digest(self._salt(text), text)}
 
 
 def canonical(text: str | None) -> str | None:
@@ -226,7 +228,7 @@ def canonical(text: str | None) -> str | None:
         return text
 
 
-def salted(salt: str, text: str) -> str:
+def salted_digest(salt: str, text: str) -> str:
     """The digest of a text that a receipt has in its place, in hexadecimal."""
     return sha256((salt + text).encode()).hexdigest()
 
@@ -245,7 +247,7 @@ def texts_of(document: str) -> tuple[str, dict[str, dict[str, str]]]:
             set(content) == {"receipt", "texts"} and isinstance(token, str) and canonical_text == document.strip("\n")
         )
         proven = {
-            key: set(each) == {"salt", "text"} and salted(each["salt"], each["text"]) == key
+            key: set(each) == {"salt", "text"} and salted_digest(each["salt"], each["text"]) == key
             for key, each in texts.items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -287,12 +289,12 @@ def _file(content: Json) -> str:
     return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _written(value: Json) -> str | None:
+def _canonical_text(value: Json) -> str | None:
     return None if value is None else canonical(values.dumps(value).decode())
 
 
 def _sha(value: Json) -> str | None:
-    text = _written(value)
+    text = _canonical_text(value)
     return None if text is None else sha256(text.encode()).hexdigest()
 
 

@@ -58,8 +58,8 @@ class SocialEncoder(TurnEncoder):
 
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
-        if isinstance(visible := self.seen(event), e.RunStopped):  # also of a run whose turn is over
-            return frames or [self._stopped(visible.reason)]
+        if isinstance(visible := self.visible_event(event), e.RunStopped):  # also of a run whose turn is over
+            return frames or [self._stop_frame(visible.reason)]
         return frames
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
@@ -76,7 +76,7 @@ class SocialEncoder(TurnEncoder):
             "runId": self.run_id() if state.seq else None,
             "status": state.status if state.seq else None,
             "messages": history(_Words(), self.profile, state, transcript),
-            "pendings": self._asked() or [],
+            "pendings": self._open_questions() or [],
         }
 
     # --- a turn
@@ -87,22 +87,22 @@ class SocialEncoder(TurnEncoder):
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         if status == "stopped":
             # Sent once, by the event that stops the run: the end of a turn is not terminal on this stream.
-            return [self._stopped(reason)] if self.state.ended else []
+            return [self._stop_frame(reason)] if self.state.ended else []
         if self.state.ended:
             return [self._frame("RUN_FINISHED", terminal=True, run_id=run_id)]
-        fields = without_none({"status": status or "waiting", "pendings": self._asked()})
+        fields = without_none({"status": status or "waiting", "pendings": self._open_questions()})
         return [self._frame("RUN_FINISHED", run_id=run_id, **fields)]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [self._frame("RUN_ERROR", terminal=True, message=error_message(error), code=error.code or None)]
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return []
 
-    def _stopped(self, reason: str) -> Frame:
+    def _stop_frame(self, reason: str) -> Frame:
         return self._frame("RUN_ERROR", terminal=True, message=reason or "The run was stopped.", code="cancelled")
 
-    def _asked(self) -> list[Json] | None:
+    def _open_questions(self) -> list[Json] | None:
         """The open questions to people, with the fields that they have at `/v1/pendings`."""
         opened = [each.opened for each in self.state.open_questions]
         return [
@@ -258,14 +258,14 @@ def report_of(message: MessageState) -> dict[str, Json] | None:
         output = object_of(message.content)
         if output.get("type") == "thinking":
             return None
-        report = {**_REPORT, **_told(message, output)}
+        report = {**_REPORT, **_report_fields(message, output)}
     if message.aborted:
         status = "partial_success" if message.content else "failed"
         report |= {"status": status, "result_type": "error_report", "error": "The message was cut off."}
     return report
 
 
-def _told(message: MessageState, output: dict[str, Json]) -> dict[str, Json]:
+def _report_fields(message: MessageState, output: dict[str, Json]) -> dict[str, Json]:
     data = output.get("data")
     if output.get("type") == REPORT and isinstance(data, dict):
         return {name: data[name] for name in _REPORT if name in data and _fits(name, data[name])}

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.paths import plan_path, renamed
+from hai_flow.definition.paths import plan_path, rename_path
 from hai_flow.engine import events as e
 
 WaitFor: TypeAlias = Literal["people", "time", "signal", "retry", "child"]
@@ -99,13 +99,13 @@ class Spans:
     def asking(self, id: str) -> Span | None:
         return self._asked.get(id)
 
-    def asked(self, id: str, span: Span) -> None:
+    def note_question(self, id: str, span: Span) -> None:
         self._asked[id] = span
 
     def rename(self, paths: Mapping[str, str]) -> None:
         """The run goes on with another version, in which steps have other names."""
         for span in self._now.values():
-            span.path = renamed(span.path, paths)
+            span.path = rename_path(span.path, paths)
         self._now = {span.path: span for span in self._now.values()}
 
 
@@ -134,7 +134,7 @@ def _end(span: Span, event: e.Event, status: Status) -> None:
 # --- the rules ----------------------------------------------------------------------------------------------------
 
 
-def _started(spans: Spans, seq: int, event: e.StepStarted) -> None:
+def _apply_start(spans: Spans, seq: int, event: e.StepStarted) -> None:
     span = spans.begin(seq, event, event.path, event.verb)
     span.title, span.args = event.title, event.args
     if event.attempt:
@@ -146,7 +146,7 @@ def _attempt_started(spans: Spans, seq: int, event: e.AttemptStarted) -> None:
         _try(span, event, event.attempt)
 
 
-def _retried(spans: Spans, seq: int, event: e.StepRetried) -> None:
+def _apply_retry(spans: Spans, seq: int, event: e.StepRetried) -> None:
     if (span := spans.of(seq, event.path)) is None:
         return
     _end_attempt(span, event.at)
@@ -156,13 +156,13 @@ def _retried(spans: Spans, seq: int, event: e.StepRetried) -> None:
         span.waits.append(Wait("retry", event.at, due=event.due))
 
 
-def _finished(spans: Spans, seq: int, event: e.StepFinished) -> None:
+def _apply_finish(spans: Spans, seq: int, event: e.StepFinished) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end(span, event, "finished")
         span.notes = event.notes
 
 
-def _failed(spans: Spans, seq: int, event: e.StepFailed) -> None:
+def _apply_failure(spans: Spans, seq: int, event: e.StepFailed) -> None:
     if not event.path:
         return  # the document
     span = spans.of(seq, event.path) or spans.begin(seq, event, event.path, "")
@@ -170,14 +170,14 @@ def _failed(spans: Spans, seq: int, event: e.StepFailed) -> None:
     span.error = event.error
 
 
-def _skipped(spans: Spans, seq: int, event: e.StepSkipped) -> None:
+def _apply_skip(spans: Spans, seq: int, event: e.StepSkipped) -> None:
     span = spans.of(seq, event.path)
     if span is None or span.ended_at is not None:
         span = spans.begin(seq, event, event.path, "")
     _end(span, event, "skipped")
 
 
-def _stopped(spans: Spans, seq: int, event: e.StepStopped) -> None:
+def _apply_stop(spans: Spans, seq: int, event: e.StepStopped) -> None:
     if event.path:  # else the document; and a step may be stopped before it began
         _end(spans.of(seq, event.path) or spans.begin(seq, event, event.path, ""), event, "stopped")
 
@@ -197,14 +197,14 @@ def _iteration_ended(spans: Spans, seq: int, event: e.IterationEnded) -> None:
     span.error = event.error
 
 
-def _opened(spans: Spans, seq: int, event: e.PendingOpened) -> None:
+def _apply_question(spans: Spans, seq: int, event: e.PendingOpened) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
         span.waits.append(Wait("people", event.at, due=event.deadline, id=event.id))
-        spans.asked(event.id, span)
+        spans.note_question(event.id, span)
 
 
-def _answered(spans: Spans, seq: int, event: e.PendingDecided | e.PendingVoided) -> None:
+def _apply_answer(spans: Spans, seq: int, event: e.PendingDecided | e.PendingVoided) -> None:
     if (span := spans.asking(event.id)) is not None:
         span.last_seq = seq
         _stop_waiting(span, event.at, "people", id=event.id)
@@ -231,7 +231,7 @@ def _awaits(spans: Spans, seq: int, event: e.SignalsAwaited) -> None:
             span.waits.append(Wait("signal", event.at))
 
 
-def _received(spans: Spans, seq: int, event: e.SignalReceived) -> None:
+def _apply_signal(spans: Spans, seq: int, event: e.SignalReceived) -> None:
     if (span := spans.of(seq, event.path)) is not None and not event.awaits:
         _stop_waiting(span, event.at, "signal")
 
@@ -259,39 +259,39 @@ def _model_used(spans: Spans, seq: int, event: e.ModelUsed) -> None:
         span.cost += event.use.cost or 0.0
 
 
-def _reopened(spans: Spans, seq: int, event: e.RunRetried | e.StepReopened) -> None:
+def _apply_reopening(spans: Spans, seq: int, event: e.RunRetried | e.StepReopened) -> None:
     """Blocks that go on are running again: they have not ended after all."""
     for path in event.reopened:
         if (span := spans.of(seq, path)) is not None:
             span.status, span.ended_at, span.error = "running", None, None
 
 
-def _migrated(spans: Spans, seq: int, event: e.Migrated) -> None:
+def _apply_migration(spans: Spans, seq: int, event: e.Migrated) -> None:
     spans.rename(event.paths)
 
 
 _RULES: Final[Mapping[type[e.Event], Callable[[Spans, int, Any], None]]] = {
-    e.StepStarted: _started,
+    e.StepStarted: _apply_start,
     e.AttemptStarted: _attempt_started,
-    e.StepRetried: _retried,
-    e.StepFinished: _finished,
-    e.StepFailed: _failed,
-    e.StepSkipped: _skipped,
-    e.StepStopped: _stopped,
+    e.StepRetried: _apply_retry,
+    e.StepFinished: _apply_finish,
+    e.StepFailed: _apply_failure,
+    e.StepSkipped: _apply_skip,
+    e.StepStopped: _apply_stop,
     e.StepUndone: _undone,
     e.IterationStarted: _iteration_started,
     e.IterationEnded: _iteration_ended,
-    e.PendingOpened: _opened,
-    e.PendingDecided: _answered,
-    e.PendingVoided: _answered,
+    e.PendingOpened: _apply_question,
+    e.PendingDecided: _apply_answer,
+    e.PendingVoided: _apply_answer,
     e.TimerSet: _timer_set,
     e.TimerFired: _timer_fired,
     e.SignalsAwaited: _awaits,
-    e.SignalReceived: _received,
+    e.SignalReceived: _apply_signal,
     e.CollaborationStarted: _child_started,
     e.ChildMoved: _child_moved,
     e.ModelUsed: _model_used,
-    e.RunRetried: _reopened,
-    e.StepReopened: _reopened,
-    e.Migrated: _migrated,
+    e.RunRetried: _apply_reopening,
+    e.StepReopened: _apply_reopening,
+    e.Migrated: _apply_migration,
 }

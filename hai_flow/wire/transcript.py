@@ -138,7 +138,7 @@ def history(
         if isinstance(entry, MessageState):
             result.add_message(entry)
         else:  # its run is over: an answer would have no effect any more
-            add_call(entry, _resolved(entry) or ("voided", "voided"))
+            add_call(entry, _call_result(entry) or ("voided", "voided"))
 
     open_questions = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
     open_questions.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
@@ -150,7 +150,7 @@ def history(
             result.add_message(entry)
         elif entry.id not in without_ids:
             pending = state.questions.get(entry.id)
-            add_call(entry, _resolved(entry) or (answer_of(pending) if pending else None))
+            add_call(entry, _call_result(entry) or (answer_of(pending) if pending else None))
     for question in reversed(open_questions):
         add_question(*question)
     return result.messages
@@ -166,5 +166,5 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _resolved(call: ToolCallState) -> tuple[str, str | None] | None:
+def _call_result(call: ToolCallState) -> tuple[str, str | None] | None:
     return None if call.result is None else (call.result, call.error)

@@ -48,7 +48,7 @@ class TurnEncoder(ABC):
         self._kept = state  # with the parts that are kept from the reader
         self._keeps_back = profile.redaction == CONVERSATION
         self._mask = None if self._keeps_back else mask_of(profile)
-        self.state = state = self._shown_of(state)
+        self.state = state = self._visible_state(state)
         self._before = state  # as it was before the event that is being encoded
         self._steps = _steps_open(state)
 
@@ -68,7 +68,7 @@ class TurnEncoder(ABC):
         """The run has failed; the last frame is terminal."""
 
     @abstractmethod
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         """The server has to close the stream, for the reason that `code` names; the last frame is terminal."""
 
     @abstractmethod
@@ -171,15 +171,15 @@ class TurnEncoder(ABC):
             return self._encode(event, before)
         self._kept = evolve(self._kept, event)
         if self._mask is None:
-            self.state = self._shown_of(self._kept)
-            visible = self.seen(event)
+            self.state = self._visible_state(self._kept)
+            visible = self.visible_event(event)
         else:
             visible = self._mask.event(event, self._kept)
             moved = isinstance(event, e.Migrated)
-            self.state = self._shown_of(self._kept) if moved else evolve(before, visible)
+            self.state = self._visible_state(self._kept) if moved else evolve(before, visible)
         return [] if visible is None else self._encode(visible, before)
 
-    def seen(self, event: e.Event) -> e.Event | None:
+    def visible_event(self, event: e.Event) -> e.Event | None:
         """The event that was just folded, as the reader sees it; None: it is kept from them."""
         if self._mask is not None:
             return self._mask.event(event, self._kept)
@@ -188,7 +188,7 @@ class TurnEncoder(ABC):
         assert self.profile.reader is not None, "who starts a run sees all of it"
         return event_without_conversation(event, self.state, self.profile.reader)
 
-    def _shown_of(self, whole: RunState) -> RunState:
+    def _visible_state(self, whole: RunState) -> RunState:
         if self._mask is not None:
             return self._mask.state(whole)
         if not self._keeps_back:
@@ -199,13 +199,13 @@ class TurnEncoder(ABC):
     def _encode(self, event: e.Event, before: RunState) -> list[Frame]:
         closing = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []
         if before.below and self.state.below is not before.below:
-            closing += self._left_below(event, before.below)
+            closing += self._end_steps_below(event, before.below)
         handler = self.SHOWN.get(type(event))
         if handler is None or not (self.state.turn_open or isinstance(event, _ENDS)):
             return closing
         return [*closing, *handler(self, event)] if closing else handler(self, event)
 
-    def _left_below(self, event: e.Event, before: Mapping[str, int]) -> list[Frame]:
+    def _end_steps_below(self, event: e.Event, before: Mapping[str, int]) -> list[Frame]:
         """The ends of the steps of a run below that were open when that run ended or when this run stopped awaiting
         it."""
         if isinstance(event, e.ChildStepped):
@@ -234,12 +234,12 @@ class TurnEncoder(ABC):
             show_question = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
             frames += show_question(at, pending.opened)
         if state.turn_open and not state.ended:  # a run that was terminated may have left its turn open
-            return [*frames, *self._reopened(at)]
+            return [*frames, *self._open_anew(at)]
         return [*frames, *self._ending(at, run_id)]
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
         at = self.state.at
-        return [*self._closed(at), *self.broken_off(at, reason, code)]
+        return [*self._close_all(at), *self.break_off(at, reason, code)]
 
     # --- open on the stream ---------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class TurnEncoder(ABC):
         calls = [c for c in self.state.tool_calls.values() if c.open and turn is not None and c.turn == turn.n]
         return sorted(calls, key=lambda call: call.n)
 
-    def _reopened(self, at: int) -> list[Frame]:
+    def _open_anew(self, at: int) -> list[Frame]:
         """Everything open, as if it had begun now: its start and its content so far."""
         frames = [frame for path in sorted(self._steps) for frame in self.step_edge(at, path, started=True)]
         for message in self.open_messages():
@@ -273,7 +273,7 @@ class TurnEncoder(ABC):
             frames += [*self.call_started(at, call), *self._args(at, call, call.args)]
         return frames
 
-    def _closed(self, at: int) -> list[Frame]:
+    def _close_all(self, at: int) -> list[Frame]:
         """The ends of everything open, the innermost first."""
         frames = [frame for call in reversed(self.open_calls()) for frame in self.call_ended(at, call)]
         frames += [frame for message in reversed(self.open_messages()) for frame in self.message_cut(at, message)]
@@ -305,7 +305,7 @@ class TurnEncoder(ABC):
     def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
         """If the run ends with its turn, the run's own event sends the last frames. A stop is an exception, because a
         run may also be stopped between two turns."""
-        frames = self._closed(event.at)
+        frames = self._close_all(event.at)
         if event.reason in ("finished", "failed"):
             return frames
         status = None if event.reason == "waiting" else event.reason
@@ -313,15 +313,15 @@ class TurnEncoder(ABC):
         return [*frames, *self.run_finished(event.at, self.run_id(), status, reason)]
 
     def _run_finished(self, event: e.RunFinished) -> list[Frame]:
-        return [*self._closed(event.at), *self.run_finished(event.at, self.run_id(), None, "")]
+        return [*self._close_all(event.at), *self.run_finished(event.at, self.run_id(), None, "")]
 
     def _run_failed(self, event: e.RunFailed) -> list[Frame]:
-        return [*self._closed(event.at), *self.run_failed(event.at, event.error)]
+        return [*self._close_all(event.at), *self.run_failed(event.at, event.error)]
 
     def _run_stopped(self, event: e.RunStopped) -> list[Frame]:
         if not self.state.turn_open:
             return []
-        return [*self._closed(event.at), *self.run_finished(event.at, self.run_id(), "stopped", event.reason)]
+        return [*self._close_all(event.at), *self.run_finished(event.at, self.run_id(), "stopped", event.reason)]
 
     def _step_started(self, event: e.StepStarted) -> list[Frame]:
         if event.verb in SILENT_VERBS or event.path in self._steps:
@@ -373,7 +373,7 @@ class TurnEncoder(ABC):
         and once when it is decided."""
         opened = event.opened
         if event.status == "open":
-            return [] if event.known else self._asked_below(event.at, opened)
+            return [] if event.known else self._question_below(event.at, opened)
         pending, call = self.state.questions[opened.id], self.state.tool_calls.get(opened.id)
         if not event.known or event.status == "voided":
             return []
@@ -383,7 +383,7 @@ class TurnEncoder(ABC):
             return []
         return self.frontend_result(event.at, call, call.result, call.error)
 
-    def _asked_below(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+    def _question_below(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if opened.kind != "tool":
             return self.question(at, self.state.questions[opened.id].opened)
         call = self.state.tool_calls[opened.id]

@@ -65,7 +65,7 @@ def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -
         return False
     match scheme:
         case "github":
-            return _same(proof.lower().removeprefix("sha256="), _hex(_signed(_key(secret), call.body)))
+            return _same(proof.lower().removeprefix("sha256="), _hex(_sign(_key(secret), call.body)))
         case "token":
             bearer = proof.partition(" ") if not header or header.lower() == "authorization" else None
             if bearer is not None and bearer[0].lower() != "bearer":
@@ -73,16 +73,16 @@ def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -
             return _same(proof if bearer is None else bearer[2].strip(), _key(secret))
         case "stripe":
             sent_at, signatures = _stripe_parts(proof)
-            expected = _hex(_signed(_key(secret), sent_at.encode() + b"." + call.body))
-            return _is_recent(sent_at, now) and _any_same(signatures, expected)
+            expected = _hex(_sign(_key(secret), sent_at.encode() + b"." + call.body))
+            return _is_recent(sent_at, now) and _has_match(signatures, expected)
         case "standard":
             id, sent_at = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
             content = id.encode() + b"." + sent_at.encode() + b"." + call.body
-            expected = base64.b64encode(_signed(_standard_key(secret), content))
+            expected = base64.b64encode(_sign(_standard_key(secret), content))
             signatures = [
                 value for version, _, value in (each.partition(",") for each in proof.split()) if version == "v1"
             ]
-            return bool(id) and _is_recent(sent_at, now) and _any_same(signatures, expected)
+            return bool(id) and _is_recent(sent_at, now) and _has_match(signatures, expected)
 
 
 def identity(call: Call, scheme: Scheme, header: str) -> str | None:
@@ -100,7 +100,7 @@ def identity(call: Call, scheme: Scheme, header: str) -> str | None:
             return None
 
 
-def shown_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
+def visible_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
     """The headers that a workflow may see: none that holds a secret."""
     hidden = _KEPT_BACK | ({header.lower()} if scheme == "token" and header else set())
     return {name: value for name, value in sorted(call.headers.items()) if name not in hidden}
@@ -130,7 +130,7 @@ def _stripe_parts(given: str) -> tuple[str, list[str]]:
     return sent_at, [value for name, _, value in parts if name.strip() == "v1"]
 
 
-def _signed(key: bytes, content: bytes) -> bytes:
+def _sign(key: bytes, content: bytes) -> bytes:
     return hmac.digest(key, content, "sha256")
 
 
@@ -149,7 +149,7 @@ def _key(secret: str) -> bytes:
     return secret.encode(errors="surrogateescape")
 
 
-def _any_same(found: list[str], wanted: bytes) -> bool:
+def _has_match(found: list[str], wanted: bytes) -> bool:
     """Whether one of the first eight signatures is right. A sender that changes its key signs with the old and the new
     one; no sender needs more than a few."""
     return any(_same(each.strip(), wanted) for each in found[:8])

@@ -15,7 +15,7 @@ import msgspec
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import ids_of
-from hai_flow.engine.pendings.votes import asks, who_voted
+from hai_flow.engine.pendings.votes import asks, voters
 from hai_flow.engine.state.state import Map, PendingState, RelayedState, RunState
 
 EVIDENCE: Final = "evidence"
@@ -34,12 +34,12 @@ _OF_QUESTIONS: Final = (
 
 def concerns(pending: PendingState, reader: Principal) -> bool:
     """Whether the question is the reader's: it asks them, or they have voted on it."""
-    if not who_voted(pending.votes).isdisjoint(ids_of(reader)):
+    if not voters(pending.votes).isdisjoint(ids_of(reader)):
         return True
     return pending.opened.policy is not None and asks(pending.opened.policy, reader)
 
 
-def asked_of(state: RunState, reader: Principal) -> bool:
+def asks_reader(state: RunState, reader: Principal) -> bool:
     """Whether any question of the run, or of the runs below it, is the reader's."""
     return any(concerns(each, reader) for each in state.questions.values())
 
@@ -104,7 +104,7 @@ def event_without_conversation(event: e.Event, shown: RunState, reader: Principa
             return None
 
 
-def opened_without_evidence(opened: e.PendingOpened) -> e.PendingOpened:
+def without_evidence_of(opened: e.PendingOpened) -> e.PendingOpened:
     """The question without its evidence, and without the digest that binds an answer to it: only the people that it
     asks may see these."""
     return msgspec.structs.replace(opened, evidence=None, digest="")
@@ -117,7 +117,7 @@ def event_without_evidence(event: e.Event, state: RunState, reader: Principal | 
         case e.PendingOpened() if not _sees(event, reader):
             return without_evidence(event)
         case e.ChildAsked() if not _sees(event.opened, reader):
-            return msgspec.structs.replace(event, opened=opened_without_evidence(event.opened))
+            return msgspec.structs.replace(event, opened=without_evidence_of(event.opened))
         case e.PendingEdited() | e.PendingRestamped() | e.VoteCast():
             pending = state.pendings.get(event.id)
             return event if pending is None or _sees(pending.opened, reader) else without_evidence(event)
@@ -129,7 +129,7 @@ def without_evidence(event: e.Event) -> e.Event:
     """The event of a question, without the question's evidence and digest."""
     match event:
         case e.PendingOpened():
-            return opened_without_evidence(event)
+            return without_evidence_of(event)
         case e.PendingEdited() | e.PendingRestamped():
             return msgspec.structs.replace(event, digest="")
         case e.VoteCast():

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.wire.agui_protobuf import encoded
+from hai_flow.wire.agui_protobuf import encode_event
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import YAML, ServerProcess
@@ -436,7 +436,7 @@ def test_a_peer_of_1_0_may_have_protobuf(server: ServerProcess) -> None:
     data = binary.content
     for event in text.events:
         length = int.from_bytes(data[:4], "big")
-        assert data[4 : 4 + length] == encoded(event)
+        assert data[4 : 4 + length] == encode_event(event)
         data = data[4 + length :]
     assert data == b""
 

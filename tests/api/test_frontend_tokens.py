@@ -238,8 +238,8 @@ def test_the_database_can_not_sign(dsn: str, backend: str) -> None:
     assert row is not None
     assert row.verifies is not None
     stolen = keys.Parts(key.id, row.verifies.hex()[:43])
-    assert not row.verified(b"x", keys.sign(stolen, b"x"))
-    assert row.verified(b"x", keys.sign(key, b"x"))
+    assert not row.verify(b"x", keys.sign(stolen, b"x"))
+    assert row.verify(b"x", keys.sign(key, b"x"))
 
 
 # --- tickets ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from hai_flow.cells import cell_of, drawn
+from hai_flow.cells import cell_of, draw_cell
 from hai_flow.store.cells.cells import Cell
 from tests.api.test_cells import QUICK, YAML, Deployment, deployed
 from tests.support import cells as support
@@ -235,7 +235,7 @@ async def test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_be
             run = (await first.start(thread_id=f"after {n}"))["id"]
             refused = await second.start(thread_id=f"after {n}", code=409)
             assert refused["code"] == "thread_busy"
-            assert cell_of(UUID(run)) == (drawn(f"after {n}", [1, 2]) if first is later else 1)
+            assert cell_of(UUID(run)) == (draw_cell(f"after {n}", [1, 2]) if first is later else 1)
         await grow(grown)  # it hears of it now
         for thread in [*threads, *(f"after {n}" for n in range(8))]:
             assert len((await grown.get(f"/v1/threads/{thread}"))["runs"]) == 1

@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from docs import rights_page
 from hai_flow.api.app import common_routes
 from hai_flow.api.permissions import limited_credentials
-from hai_flow.api.permissions.principals import NOBODY, Principal, forbidden
+from hai_flow.api.permissions.principals import NOBODY, Principal, missing_right
 from hai_flow.api.permissions.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
 from tests.support.identities import KEYS, People
@@ -218,5 +218,5 @@ def test_a_body_is_not_read_for_who_has_no_credential(strict: ServerProcess) -> 
 
 
 def test_a_refusal_names_the_roles_that_would_do() -> None:
-    assert forbidden((Right.SEE_INBOX,)).detail.endswith("which your roles do not have; the role decider does.")
-    assert forbidden((Right.PUBLISH, Right.CHECK_WORKFLOWS)).detail.endswith("; the roles author, publisher do.")
+    assert missing_right((Right.SEE_INBOX,)).detail.endswith("which your roles do not have; the role decider does.")
+    assert missing_right((Right.PUBLISH, Right.CHECK_WORKFLOWS)).detail.endswith("; the roles author, publisher do.")

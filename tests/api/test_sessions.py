@@ -379,7 +379,7 @@ def test_a_code_of_one_provider_is_not_taken_to_another(
 
 
 def delegations_of(dsn: str, person: str) -> list[delegations.Delegation]:
-    return People(dsn).do(lambda connection: delegations.of_person(connection, LOCAL_TENANT, [person]))
+    return People(dsn).do(lambda connection: delegations.list_of_person(connection, LOCAL_TENANT, [person]))
 
 
 def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: str) -> None:

@@ -32,7 +32,7 @@ class Counted:
 
 async def test_streams_that_were_hinted_of_the_same_read_once() -> None:
     lists, find = SharedLists(), Counted()
-    with lists.opened("one") as first, lists.opened("one") as second:
+    with lists.open("one") as first, lists.open("one") as second:
         hinted_at = time.monotonic()
         found = await asyncio.gather(*(each.get(hinted_at, find) for each in (first, second, first)))
         assert find.reads == lists.reads == 1
@@ -44,7 +44,7 @@ async def test_streams_that_were_hinted_of_the_same_read_once() -> None:
 async def test_a_read_that_began_before_the_hint_is_not_good_enough() -> None:
     lists, find = SharedLists(), Counted()
     find.release.clear()
-    with lists.opened("one") as shared:
+    with lists.open("one") as shared:
         before = asyncio.create_task(shared.get(time.monotonic(), find))
         await asyncio.sleep(0)
         behind = asyncio.create_task(shared.get(time.monotonic(), find))
@@ -57,7 +57,7 @@ async def test_a_read_that_began_before_the_hint_is_not_good_enough() -> None:
 async def test_a_stream_that_goes_away_takes_the_read_from_nobody() -> None:
     lists, find = SharedLists(), Counted()
     find.release.clear()
-    with lists.opened("one") as shared:
+    with lists.open("one") as shared:
         since = time.monotonic()
         gone = asyncio.create_task(shared.get(since, find))
         await asyncio.sleep(0)
@@ -71,8 +71,8 @@ async def test_a_stream_that_goes_away_takes_the_read_from_nobody() -> None:
 
 def test_a_list_is_forgotten_with_its_last_stream() -> None:
     lists = SharedLists()
-    with lists.opened("one"):
-        with lists.opened("one"), lists.opened("two"):
+    with lists.open("one"):
+        with lists.open("one"), lists.open("two"):
             assert len(lists) == 2
         assert len(lists) == 1
     assert len(lists) == 0
@@ -112,7 +112,7 @@ def _reader(items: Items) -> live_lists.Reader:
         return items
 
     lists = SharedLists()
-    shared = lists.opened("inbox").__enter__()
+    shared = lists.open("inbox").__enter__()
     return live_lists.Reader(
         {"inbox": shared}, {"inbox": live_lists.Source("me", read, "until")}, since=time.monotonic()
     )

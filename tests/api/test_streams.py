@@ -557,7 +557,7 @@ async def test_a_connection_has_so_few_attributes_that_python_keeps_them_in_the_
     protocol = http_protocol.Protocol(config, ServerState(), {})
     protocol._await_head()
     protocol.on_message_begin()
-    protocol._bound_trailers(1)
+    protocol._limit_trailers(1)
     protocol._stop_clock()
     most = 30  # SHARED_KEYS_MAX_SIZE of CPython: with more, each instance has a dictionary of its own
     assert len(vars(protocol)) <= most

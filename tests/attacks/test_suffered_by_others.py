@@ -20,7 +20,7 @@ import pytest
 
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard, is_public
-from hai_flow.steps.secrets import Secrets, Source, Use, hidden, remember
+from hai_flow.steps.secrets import Secrets, Source, Use, hide_secrets, remember
 from tests.attacks.doors import DIALECTS, DOORS
 from tests.attacks.house import ISSUER, House
 from tests.attacks.registry import telling, to
@@ -250,8 +250,8 @@ def test_a_secret_that_was_used_is_in_no_text_that_is_kept(id: str) -> None:
     remember(secret)
     encoded = base64.b64encode(secret.encode()).decode()
     for text in (f"connection to x failed: {secret}", f"https://u:{secret}@x", f'{{"k": "{secret}"}}', encoded):
-        assert secret not in hidden(text)
-        assert encoded not in hidden(text)
+        assert secret not in hide_secrets(text)
+        assert encoded not in hide_secrets(text)
 
 
 # --- tokens --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hai_flow.cli.commands import ENTRY_POINTS
 def install(monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:
     """Let exactly these entry points be installed."""
     points = tuple(EntryPoint(name, place, ENTRY_POINTS) for name, place in commands.items())
-    monkeypatch.setattr(plugins, "offered", lambda group: points if group == ENTRY_POINTS else ())
+    monkeypatch.setattr(plugins, "list_offers", lambda group: points if group == ENTRY_POINTS else ())
 
 
 def greeter() -> ModuleType:

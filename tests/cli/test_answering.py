@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.cli.client.eligible import as_whom, may_answer, principal
-from hai_flow.cli.client.questions import about_the_sample, how_to_answer, or_else
+from hai_flow.cli.client.questions import about_the_sample, answer_example, or_else
 from hai_flow.cli.decisions import approval
 from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving
@@ -68,13 +68,13 @@ def test_a_run_of_somebody_else_is_answered_as_that_one() -> None:
 def test_the_command_answers_with_a_sample_of_what_is_asked() -> None:
     form = {"type": "object", "required": ["note"], "properties": {"note": {"type": "string"}}}
     asked = {"id": "call_x", "kind": "ask", "schema": form}
-    assert how_to_answer(asked) == """decide call_x --values '{"note": "text"}'"""
+    assert answer_example(asked) == """decide call_x --values '{"note": "text"}'"""
     tool = {"id": "call_x", "kind": "tool", "schema": {"type": ["boolean", "string"]}}
-    assert (how_to_answer(tool), or_else(tool)) == ("decide call_x --result true", "--error TEXT")
+    assert (answer_example(tool), or_else(tool)) == ("decide call_x --result true", "--error TEXT")
     doubt = {"id": "call_x", "kind": "doubt", "options": ["happened", "again", "fail"]}
-    assert (how_to_answer(doubt), or_else(doubt)) == ("decide call_x happened --result null", "again, fail")
+    assert (answer_example(doubt), or_else(doubt)) == ("decide call_x happened --result null", "again, fail")
     approve = {**asking("role:x", reasons=["ship it"]), "options": ["ship it", "revise", "reject"]}
-    assert how_to_answer(approve, act_as=ANN) == "decide call_x 'ship it' --reason TEXT --as user:ann"
+    assert answer_example(approve, act_as=ANN) == "decide call_x 'ship it' --reason TEXT --as user:ann"
     assert or_else(approve) == "revise, reject"
 
 
@@ -87,7 +87,7 @@ def test_a_sample_that_the_question_would_not_take_is_said_to_be_none() -> None:
             "schema": {"type": "object", "required": ["code"], "properties": properties},
         }
 
-    assert how_to_answer(asked("^CC-[0-9]{4}$")) == """decide call_x --values '{"code": "CC-0000"}'"""
+    assert answer_example(asked("^CC-[0-9]{4}$")) == """decide call_x --values '{"code": "CC-0000"}'"""
     assert about_the_sample(asked("^CC-[0-9]{4}$")) == ""
     assert "this sample does not fit: /code: " in about_the_sample(asked("^(?!x)[0-9]$"))
     assert about_the_sample(asked("(")) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.cli.runs.history import Line, asked_below, duration, lines_of, words_of
+from hai_flow.cli.runs.history import Line, duration, lines_of, questions_below, words_of
 from hai_flow.cli.runs.show import next_commands
 
 SOURCE = """\
@@ -145,7 +145,7 @@ def test_what_runs_below_ask_is_among_the_questions_until_it_is_answered() -> No
         (1, "child_asked", "sub", {"opened": second, "votes": [{"by": "user:ann"}], "known": True}),
         (2, "child_asked", "sub", {"opened": first, "status": "answered", "known": True}),
     )
-    assert asked_below(events) == [{**second, "needed": {"votes": [{"by": "user:ann"}]}}]
+    assert questions_below(events) == [{**second, "needed": {"votes": [{"by": "user:ann"}]}}]
 
 
 def test_durations_have_two_units_at_most() -> None:

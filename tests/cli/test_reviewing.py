@@ -87,7 +87,7 @@ def test_runs_that_wait_at_a_step_that_is_gone_are_named(project: Path) -> None:
     (project / "spend.flow.yaml").write_text(new)
     (found,) = reviewing.reviews([Path("workflows")], "main")
     pendings = [{"run_id": "r1", "path": "ok"}, {"run_id": "r2", "path": "size"}]
-    stranded = reviewing.stranded_of(found, pendings)
+    stranded = reviewing.find_stranded(found, pendings)
     assert [each["run_id"] for each in stranded] == ["r2"]
     assert "- run `r2` at `size`" in reviewing.as_markdown([found], "main", {"spend": stranded})
 

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
-from hai_flow.cells import placed
+from hai_flow.cells import place_id
 from hai_flow.cli import app
 from hai_flow.engine import commands as c
 from hai_flow.runtime.cells import settings_of
@@ -52,7 +52,7 @@ async def ended(runtime: Runtime, tenant: UUID) -> UUID:
     """A run that ended long ago."""
     async with runtime.lifespan():
         _, plan = await runtime.catalog.publish(tenant, HELLO)
-        run_id = placed(uuid4(), runtime.cell)
+        run_id = place_id(uuid4(), runtime.cell)
         start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
         await runtime.starts.start(tenant, plan, start)
     await do(runtime.dsn, "UPDATE runs SET ended_at = now() - interval '100 days' WHERE id = $1", run_id)
@@ -108,7 +108,7 @@ def test_verify_finds_what_is_broken_in_a_further_cell(here: Deployment) -> None
     assert told("verify", str(here.far), code=1)["runs"] == 1
     assert told("verify", "--tenant", "far", code=1)["cells"]["home"]["runs"] == 0, "home knows all tenants"
     assert "expected one of home, north" in called("verify", "--cell", "south").output
-    assert "there is no run" in called("verify", str(placed(UUID(int=7), 1))).output
+    assert "there is no run" in called("verify", str(place_id(UUID(int=7), 1))).output
 
 
 def test_a_cell_that_is_away_is_named_and_the_others_are_looked_at(here: Deployment) -> None:

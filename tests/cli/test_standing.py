@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from hai_flow.cli.runs.history import lines_of
 from hai_flow.cli.runs.show import next_commands
-from hai_flow.cli.runs.why_waiting import ends_of_waits, holding, limit_of, queued_for, stopped_by
+from hai_flow.cli.runs.why_waiting import describe_stop, ends_of_waits, holding, key_awaited, limit_of
 from hai_flow.cli.terminal import moment, program
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -84,9 +84,9 @@ def test_a_stopped_run_says_who_stopped_it_when_and_why() -> None:
         {"type": "step_stopped", "at": AT, "path": "a"},
         {"type": "run_stopped", "at": LATER, "by": "user:bob", "terminated": True},
     ]
-    assert stopped_by({"status": "stopping"}, events[:2]) == "2026-01-01 00:00:00Z by user:ann: too late"
-    assert stopped_by({"status": "stopped"}, events) == "terminated 2026-01-01 01:00:00Z by user:bob"
-    assert stopped_by({"status": "running"}, events) == ""
+    assert describe_stop({"status": "stopping"}, events[:2]) == "2026-01-01 00:00:00Z by user:ann: too late"
+    assert describe_stop({"status": "stopped"}, events) == "terminated 2026-01-01 01:00:00Z by user:bob"
+    assert describe_stop({"status": "running"}, events) == ""
 
 
 def test_many_holders_are_counted_and_none_means_that_it_is_about_to_begin() -> None:
@@ -96,7 +96,7 @@ def test_many_holders_are_counted_and_none_means_that_it_is_about_to_begin() -> 
     assert holding(queued) == "0 (starting), 1 (waiting), 2 (waiting) and 2 more"
     assert len(list(next_commands(queued, [], []))) == 4
     assert holding({**run, "queued_for": {"key": "k", "limit": 1, "holders": []}}).startswith("nobody now")
-    assert queued_for(run) == holding(run) == ""
+    assert key_awaited(run) == holding(run) == ""
 
 
 def test_a_wait_ends_when_its_timer_says_now_and_not_at_all_while_a_pause_halts_it() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from hai_flow.wire.agui_protobuf import encoded
+from hai_flow.wire.agui_protobuf import encode_event
 
 BINARY = "application/vnd.ag-ui.event+proto"
 BINARY_FAULTS = (
@@ -216,7 +216,7 @@ def _in_binary(fault: str, modern: bool, kind: str, stream: bytes) -> tuple[str,
             events = [event for event in events if event["type"] not in TEXT and "TOOL" not in event["type"]]
         if fault == "a message left open in binary":
             events = [event for event in events if event["type"] != TEXT[2]]
-        frames = [encoded(event) for event in events]
+        frames = [encode_event(event) for event in events]
         if fault == "a frame of another type in binary":
             frames[0] = frames[0].replace(b"\x08\x0b", b"\x08\x0c", 1)
         binary = b"".join(struct.pack(">I", len(frame)) + frame for frame in frames)

@@ -15,7 +15,7 @@ from hai_flow_conformance.streams import read_protobuf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.wire.agui_protobuf import encoded
+from hai_flow.wire.agui_protobuf import encode_event
 from tests.support.examples import examples
 
 # What `@ag-ui/proto` 1.0.0 makes of events: first those that we send, then those of every type, with all their fields.
@@ -23,8 +23,8 @@ OURS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "wire" / "a
 ALL: list[dict[str, Any]] = json.loads(Path(__file__).with_name("agui_protobuf.json").read_text())
 CASES = [(case["event"], bytes.fromhex(case["hex"])) for case in (*OURS, *ALL)]
 
-STARTED = encoded({"type": "RUN_STARTED", "threadId": "t", "runId": "r", "timestamp": 1})
-STEP = encoded({"type": "STEP_STARTED", "stepName": "s"})
+STARTED = encode_event({"type": "RUN_STARTED", "threadId": "t", "runId": "r", "timestamp": 1})
+STEP = encode_event({"type": "STEP_STARTED", "stepName": "s"})
 
 
 @pytest.mark.parametrize(("event", "frame"), CASES, ids=[f"{n}-{event['type']}" for n, (event, _) in enumerate(CASES)])
@@ -99,13 +99,13 @@ def test_what_is_nested_too_deep_is_told() -> None:
     value: Any = 1
     for _ in range(64):
         value = [{"a": value}]
-    frame = encoded({"type": "STATE_SNAPSHOT", "snapshot": value})
+    frame = encode_event({"type": "STATE_SNAPSHOT", "snapshot": value})
     with pytest.raises(Malformed, match="nested too deep"):
         decoded(frame)
     deep: Any = 1
     for _ in range(60):
         deep = {"a": deep}
-    assert decoded(encoded({"type": "STATE_SNAPSHOT", "snapshot": deep}))["snapshot"] == deep
+    assert decoded(encode_event({"type": "STATE_SNAPSHOT", "snapshot": deep}))["snapshot"] == deep
 
 
 def test_fields_of_a_later_version_are_stepped_over() -> None:

@@ -119,7 +119,7 @@ def frames(run_id: str, events: Sequence[Event]) -> dict[str, list[str]]:
         each: list[str] = []
         for event in events:
             state = evolve(state, event)
-            each.append(fingerprint(dialect.rendered(encoder.encode(event), state.seq, run_id)))
+            each.append(fingerprint(dialect.render_frames(encoder.encode(event), state.seq, run_id)))
         preface = dialect.encoder(profile, state).preface("r-late", ())
-        sent[name] = [*each, fingerprint(dialect.unnumbered(preface))]
+        sent[name] = [*each, fingerprint(dialect.render_unnumbered(preface))]
     return sent

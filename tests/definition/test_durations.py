@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.names.durations import NotADuration, meant_duration, milliseconds, spell
+from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_durations_are_spelled_as_they_are_written() -> None:
     ],
 )  # fmt: skip
 def test_what_was_meant_by_another_form_is_found_where_it_is_certain(text: str, meant: str) -> None:
-    assert meant_duration(text) == meant
+    assert guess_duration(text) == meant
 
 
 def test_a_long_text_is_no_duration_at_once() -> None:
-    assert meant_duration("1m " * 50_000 + "!") == ""
+    assert guess_duration("1m " * 50_000 + "!") == ""

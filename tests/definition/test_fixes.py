@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.yaml.fixes import fixed
+from hai_flow.definition.yaml.fixes import apply_fixes
 from tests.definition.test_wrong_files import BASE, CASES
 
 WHOLE = [
@@ -26,7 +26,7 @@ def test_an_edit_removes_its_finding() -> None:
         before = check_workflow(text.encode())
         if any(finding.fix for finding in before):
             mended += 1
-            after = {(each.line, each.message) for each in check_workflow(fixed(text, before).encode())}
+            after = {(each.line, each.message) for each in check_workflow(apply_fixes(text, before).encode())}
             left = [each for each in before if each.fix and (each.line, each.message) in after]
             assert left == [], (text, left)
     assert mended > 40

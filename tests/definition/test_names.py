@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.names.names import LENGTH_MAX, NameKind, corrected, name_fault
+from hai_flow.definition.names.names import LENGTH_MAX, NameKind, name_fault, suggest_name
 from tests.definition.support import compiled, findings, workflow
 
 KINDS: tuple[NameKind, ...] = get_args(NameKind)
@@ -44,14 +44,14 @@ def test_what_a_name_may_be(kind: NameKind, sound: list[str], wrong: list[str]) 
     ],
 )
 def test_the_nearest_right_name(name: str, kind: NameKind, better: str) -> None:
-    assert corrected(name, kind) == better
+    assert suggest_name(name, kind) == better
     assert f"`{better}`" in (name_fault(name, kind) or "")
 
 
 @given(st.text(), st.sampled_from(KINDS))
 def test_every_wrong_name_has_a_right_one(name: str, kind: NameKind) -> None:
-    assert name_fault(corrected(name, kind), kind) is None
-    assert len(corrected(name, kind)) <= LENGTH_MAX
+    assert name_fault(suggest_name(name, kind), kind) is None
+    assert len(suggest_name(name, kind)) <= LENGTH_MAX
 
 
 def test_workflows_tools_models_and_roles_may_have_hyphens() -> None:

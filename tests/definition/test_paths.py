@@ -12,7 +12,7 @@ from hai_flow.definition import paths
 
 ENGINE = Path(paths.__file__).parents[1] / "engine"
 POINTERS = {"patch.py", "answers.py"}  # JSON Pointers have a ~ and a / of their own
-keys = st.text(max_size=6).map(paths.escaped)
+keys = st.text(max_size=6).map(paths.escape)
 names = st.sampled_from(("a", "b", "each", "~finally/c", "1/d"))
 in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
 
@@ -20,8 +20,8 @@ in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
 @example("%")
 @given(st.text(max_size=8))
 def test_an_escaped_key_is_read_again_and_holds_nothing_that_a_path_is_made_of(key: str) -> None:
-    written = paths.escaped(key)
-    assert paths.unescaped(written) == key
+    written = paths.escape(key)
+    assert paths.unescape(written) == key
     assert written
     assert not set(written) & set("/[]")
 
@@ -60,8 +60,8 @@ def test_a_path_is_inside_of_what_it_begins_with_as_a_whole() -> None:
 
 
 def test_only_what_stands_below_a_handler_is_in_one() -> None:
-    assert paths.in_handler("a/~catch/0/b")
-    assert not paths.in_handler("a/b")
+    assert paths.is_in_handler("a/~catch/0/b")
+    assert not paths.is_in_handler("a/b")
 
 
 def test_the_iteration_around_another_is_that_of_the_loop_around_its_loop() -> None:
@@ -72,17 +72,17 @@ def test_the_iteration_around_another_is_that_of_the_loop_around_its_loop() -> N
 
 @given(names, st.integers(1, 999))
 def test_the_key_of_a_call_names_its_function(name: str, number: int) -> None:
-    assert paths.called_by(paths.call_key(name, number)) == name
+    assert paths.function_of_key(paths.call_key(name, number)) == name
 
 
 def test_an_undo_and_what_it_undoes_name_each_other() -> None:
     undo = paths.undo_of("checks/legal/ask")
     assert paths.is_undo(undo)
     assert paths.undone_by(undo) == "checks/legal/ask"
-    assert paths.in_cleanup(undo)
-    assert not paths.in_cleanup("a/~finally/b", "a/~finally/b")
-    assert paths.in_cleanup("a/~finally/b", "a")
-    assert not paths.in_cleanup("a/~finally/b/c", "a/~finally/b")
+    assert paths.is_in_cleanup(undo)
+    assert not paths.is_in_cleanup("a/~finally/b", "a/~finally/b")
+    assert paths.is_in_cleanup("a/~finally/b", "a")
+    assert not paths.is_in_cleanup("a/~finally/b/c", "a/~finally/b")
 
 
 def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
@@ -95,9 +95,9 @@ def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
 
 def test_a_renaming_takes_what_is_inside_with_it_and_keeps_the_keys() -> None:
     moved = {"each[]": "all[]", "each[]/a": "all[]/b"}
-    assert paths.renamed("each[k]/a/~undo", moved) == "all[k]/b/~undo"
-    assert paths.renamed("each[k]/c", moved) == "all[k]/c"
-    assert paths.renamed("other[k]/a", moved) == "other[k]/a"
+    assert paths.rename_path("each[k]/a/~undo", moved) == "all[k]/b/~undo"
+    assert paths.rename_path("each[k]/c", moved) == "all[k]/c"
+    assert paths.rename_path("other[k]/a", moved) == "other[k]/a"
 
 
 def test_no_module_of_the_engine_writes_a_part_of_a_path_itself() -> None:

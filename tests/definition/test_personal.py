@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from hai_flow.definition.children import Child
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.personal.personal import Personal, personal_of
-from hai_flow.definition.personal.pii_marks import EVERY, MASK, at, covers, join, masked, of_schema, part, under
+from hai_flow.definition.personal.pii_marks import (
+    EVERY,
+    MASK,
+    covers,
+    join,
+    mark_at,
+    mark_of_schema,
+    mask_value,
+    part,
+    under,
+)
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.definition.schemas.schemas import JsonSchema, without_marks
 from hai_flow.errors import DefinitionError
@@ -66,7 +76,7 @@ def found(steps: str, children: dict[str, Plan] | None = None) -> Personal:
     ],
 )
 def test_a_schema_says_what_is_personal(schema: Any, mark: Any) -> None:
-    assert of_schema(schema) == mark
+    assert mark_of_schema(schema) == mark
 
 
 def test_pii_is_true_or_false() -> None:
@@ -91,19 +101,22 @@ def test_what_is_personal_by_either_is_masked_by_both(one: Any, other: Any, valu
     assert both == join(other, one)
     assert covers(both, one)
     assert covers(both, other)
-    assert masked(masked(value, one), other) in (masked(value, both), masked(masked(value, both), both))
+    assert mask_value(mask_value(value, one), other) in (
+        mask_value(value, both),
+        mask_value(mask_value(value, both), both),
+    )
 
 
 @given(MARKS, st.lists(st.sampled_from(["a", "b", 0]), max_size=3))
 def test_a_mark_under_a_path_is_found_there(mark: Any, path: list[str | int]) -> None:
-    assert at(under(path, mark), path) == mark
+    assert mark_at(under(path, mark), path) == mark
     assert part(True, "a") is True
 
 
 @given(VALUES)
 def test_all_of_a_value_is_one_mask(value: Any) -> None:
-    assert masked(value, True) == (None if value is None else MASK)
-    assert masked(value, False) == value
+    assert mask_value(value, True) == (None if value is None else MASK)
+    assert mask_value(value, False) == value
 
 
 # --- flow -------------------------------------------------------------------------------------------------------------
@@ -148,7 +161,7 @@ def test_state_carries_marks_also_back_to_an_earlier_step() -> None:
 """)
     assert personal.of("rounds[0]/before").words
     assert personal.of("rounds[1]/listed").words
-    assert masked([{"name": "Erika", "n": 1}], part(personal.state, "list")) == [{"name": MASK, "n": 1}]
+    assert mask_value([{"name": "Erika", "n": 1}], part(personal.state, "list")) == [{"name": MASK, "n": 1}]
 
 
 def test_items_and_outputs_of_loops_keep_their_parts() -> None:
@@ -317,4 +330,4 @@ def test_a_model_is_not_shown_what_is_no_keyword_of_json_schema() -> None:
 
 
 def test_where_something_else_stands_than_the_mark_is_for_all_of_it_is_masked() -> None:
-    assert [masked(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]
+    assert [mask_value(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]

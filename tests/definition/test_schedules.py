@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.names.zones import zone_fault
-from hai_flow.schedule import Timing, crons_of_every, next_after, uneven_steps
+from hai_flow.schedule import Timing, crons_of_every, find_uneven_steps, next_after
 from tests.support.runs import HEAD
 
 
@@ -86,7 +86,7 @@ def test_the_expressions_for_every_so_many_minutes_fire_just_so(minutes: int) ->
     begin = datetime(2026, 3, 1, tzinfo=UTC)
     fires = set()
     for cron in crons:
-        assert not uneven_steps(cron)
+        assert not find_uneven_steps(cron)
         at = next_after(Timing(cron), begin - timedelta(seconds=1))
         while at is not None and at < begin + timedelta(days=2):
             fires.add(at)

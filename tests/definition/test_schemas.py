@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.schemas.schemas import JsonSchema, closed, compile_schema
+from hai_flow.definition.schemas.schemas import JsonSchema, close_schema, compile_schema
 
 
 def faults(raw: Any) -> list[tuple[tuple[str | int, ...], str]]:
@@ -82,8 +82,8 @@ def test_defaults_are_filled_at_every_depth_and_the_value_is_not_changed() -> No
 
 
 def test_input_refuses_unknown_properties_unless_it_says_otherwise() -> None:
-    assert JsonSchema(closed({"type": "object"})).findings({"x": 1})
-    assert not JsonSchema(closed({"type": "object", "additionalProperties": True})).findings({"x": 1})
+    assert JsonSchema(close_schema({"type": "object"})).findings({"x": 1})
+    assert not JsonSchema(close_schema({"type": "object", "additionalProperties": True})).findings({"x": 1})
 
 
 def test_a_pattern_can_not_hang() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hai_flow import shared
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import PythonTool
-from hai_flow.definition.yaml.include_keys import opened, texts_of, used_by, whole
+from hai_flow.definition.yaml.include_keys import split_source, texts_of, used_by, whole
 from hai_flow.graph import draw
 
 FLOW = b"""hai: flow/v1
@@ -54,7 +54,7 @@ def test_another_file_is_another_workflow() -> None:
 def test_what_is_whole_is_not_read_again_and_opens_as_what_it_was_made_of() -> None:
     source = together()
     assert whole(source, {}.__getitem__) == source
-    first, parts = opened(source)
+    first, parts = split_source(source)
     assert (first, [part.text for part in parts]) == (FLOW, [TOOLS, MODELS])
     assert used_by(source) == list(FILES)
     assert texts_of(source, "workflows/refund.flow.yaml") == {
@@ -72,9 +72,9 @@ def test_a_workflow_may_begin_with_a_line_of_hyphens(begin: bytes) -> None:
 def test_a_long_comment_with_the_line_ends_of_windows_is_read_at_once() -> None:
     """Each of its lines could once be read in two ways, and all 2^n were tried: that ends never."""
     comment = b"# whose it is\r\n" * 10_000
-    first, (part,) = opened(comment + FLOW + b"---\r\n" + TOOLS)
+    first, (part,) = split_source(comment + FLOW + b"---\r\n" + TOOLS)
     assert (first, part.text) == (comment + FLOW, TOOLS)
-    assert opened(comment + b"\r\n---\r\n" + FLOW) == (comment + b"\r\n---\r\n" + FLOW, [])
+    assert split_source(comment + b"\r\n---\r\n" + FLOW) == (comment + b"\r\n---\r\n" + FLOW, [])
 
 
 def test_a_workflow_with_files_is_drawn() -> None:
@@ -204,6 +204,6 @@ def test_a_workflow_that_lies_elsewhere_has_its_own_folder(project: Path, monkey
     path = project / "workflows" / "refund.flow.yaml"
     assert shared.with_uses(path, FLOW) == together()
     monkeypatch.chdir(project / "shared")
-    (first, second) = opened(shared.with_uses(path, FLOW))[1]
+    (first, second) = split_source(shared.with_uses(path, FLOW))[1]
     assert "leads out of the project" in first.fault
     assert second.text == MODELS

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.pendings.passing import approval_at, rejected_in
+from hai_flow.engine.pendings.passing import approval_at, find_rejected
 from hai_flow.engine.runs.fork import undone_in
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -345,7 +345,7 @@ def _fork(
         c.Fork(
             run_id=FORK, of=play.run_id, events=tuple(play.events[:at]), answer=c.Answer(answers=answer, by=who),
             undone=undone_in(play.state), following=play.following(at), edits=edits,
-            rejected=tuple(rejected_in(play.state)), acted=play.acted_behind(at),
+            rejected=tuple(find_rejected(play.state)), acted=play.acted_behind(at),
         )
     )  # fmt: skip
     assert other.state.requester == who.id

@@ -12,7 +12,7 @@ from hai_flow.engine.pendings import validate_answers
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
-from hai_flow.wire.questions import shown_as_call
+from hai_flow.wire.questions import renders_as_tool_call
 from tests.support.people import (
     DAY,
     HOUR,
@@ -471,4 +471,4 @@ def test_only_a_question_that_asks_who_started_the_run_is_one_that_their_client_
 ) -> None:
     opened = asked(from_, **more).pending.opened
     profile = Profile(dialect="hai", client_tools=frozenset({"confirmAction"}))
-    assert shown_as_call(profile, opened) == asked_too
+    assert renders_as_tool_call(profile, opened) == asked_too

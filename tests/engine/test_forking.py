@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.runs.fork import demand_left, inherited_from
+from hai_flow.engine.runs.fork import demand_left, inheritance
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
@@ -633,7 +633,7 @@ def test_of_two_forks_at_once_the_first_stop_counts_and_the_other_is_refused() -
     play.leave(there)
     for _ in range(2):  # while it stops, and when it has
         with pytest.raises(Rejected) as refused:
-            play.do(c.Stop(by="user:bob", inherited=inherited_from(play.state), heir=e.Heir(str(OTHER))))
+            play.do(c.Stop(by="user:bob", inherited=inheritance(play.state), heir=e.Heir(str(OTHER))))
         assert (refused.value.status, refused.value.code) == (409, "fork_overtaken")
         assert refused.value.winner == {"run_id": str(FORK)}
         assert play.leave(there).already, "the same one again finds what it did"
@@ -650,7 +650,7 @@ def test_a_fork_of_a_run_that_somebody_stopped_meanwhile_is_refused() -> None:
         play.leave(there)
     assert refused.value.code == "fork_overtaken"
     with pytest.raises(Rejected, match="undoes its work itself"):
-        demand_left(play.state, str(FORK), inherited_from(there))
+        demand_left(play.state, str(FORK), inheritance(there))
 
 
 def test_a_fork_takes_over_no_more_than_was_left_to_it() -> None:
@@ -659,8 +659,8 @@ def test_a_fork_takes_over_no_more_than_was_left_to_it() -> None:
     play.answer("first", values={})
     play.succeed("second")
     play.leave(early)
-    demand_left(play.state, str(FORK), inherited_from(early))
-    for run_id, inherited in ((OTHER, inherited_from(early)), (FORK, e.Inherited(2, early.seq + 3)), (FORK, None)):
+    demand_left(play.state, str(FORK), inheritance(early))
+    for run_id, inherited in ((OTHER, inheritance(early)), (FORK, e.Inherited(2, early.seq + 3)), (FORK, None)):
         with pytest.raises(Rejected) as refused:
             demand_left(play.state, str(run_id), inherited)
         assert refused.value.code == "fork_overtaken"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.plan import FrontendTool, Growing
 from hai_flow.engine import events as e
-from hai_flow.engine.state.ids import shown_call_id
+from hai_flow.engine.state.ids import display_call_id
 from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, grown_before, grown_piece
 from tests.support.runs import RUN, Play
 
@@ -31,7 +31,7 @@ WRITE = TOOLS + f"steps: [{{id: a, call: t.f, {STREAM}, retry: {{max: 1, every: 
 
 
 def id_of(attempt: int = 1) -> str:
-    return shown_call_id(str(RUN), "a", attempt)
+    return display_call_id(str(RUN), "a", attempt)
 
 
 def yielded(play: Play, text: str, attempt: int = 1) -> None:

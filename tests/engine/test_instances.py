@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.paths import filled, keys_of, plan_path
+from hai_flow.definition.paths import keys_of, plan_path, with_keys_or_none
 from hai_flow.definition.plan import ForEach, Iteration, Parallel, Repeat, Switch, Try
 from hai_flow.engine.state.instances import root_of, standing_at
 from tests.support.runs import plan_of
@@ -47,10 +47,10 @@ def test_a_path_of_a_run_is_one_of_the_plan_with_keys_between_its_brackets() -> 
     assert plan_path("a/b") == "a/b"
     assert plan_path("each[x%2Fy]/again[2]/deploy") == "each[]/again[]/deploy"
     assert keys_of("each[x%2Fy]/again[2]/deploy") == ("x%2Fy", "2")
-    assert filled("each[]/again[]/deploy", ("h", "2")) == "each[h]/again[2]/deploy"
-    assert filled("each[]/again[]/deploy", ("h",)) == "each[h]/again[]/deploy"
-    assert filled("a", ("h",)) == "a"
-    assert filled(None, ("h",)) is None
+    assert with_keys_or_none("each[]/again[]/deploy", ("h", "2")) == "each[h]/again[2]/deploy"
+    assert with_keys_or_none("each[]/again[]/deploy", ("h",)) == "each[h]/again[]/deploy"
+    assert with_keys_or_none("a", ("h",)) == "a"
+    assert with_keys_or_none(None, ("h",)) is None
 
 
 def test_all_paths_of_a_step_are_those_of_its_own_iteration() -> None:

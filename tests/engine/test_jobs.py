@@ -18,8 +18,8 @@ from hai_flow.engine.state.jobs import (
     is_working,
     next_due,
     next_ready,
+    open_attempts,
     open_jobs,
-    performed,
     wake_at,
 )
 from hai_flow.engine.state.retry_policy import SUSPECT_AFTER_LOST
@@ -76,10 +76,10 @@ def test_the_step_that_is_known_to_come_next_is_the_one_that_a_search_finds(
 
 def test_child_runs_are_performed_by_nobody() -> None:
     both = state(attempts=Map({"a": 1, "sub": 1}), children=Map({"sub": CHILD}))
-    assert dict(performed(both)) == {"a": 1}
+    assert dict(open_attempts(both)) == {"a": 1}
     assert is_busy(both)
     alone = state(attempts=Map({"sub": 1}), children=Map({"sub": CHILD}))
-    assert not performed(alone)
+    assert not open_attempts(alone)
     assert not is_busy(alone)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.paths import renamed
+from hai_flow.definition.paths import rename_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -145,7 +145,7 @@ def test_a_step_that_is_called_otherwise_goes_by_its_new_name_everywhere() -> No
 )
 def test_the_longest_renaming_of_a_path_holds_and_keys_stay(path: str, now: str) -> None:
     paths = {"each": "all", "each[]/old": "all[]/new", "each[]/x/inner": "all[]/x/inside"}
-    assert renamed(path, paths) == now
+    assert rename_path(path, paths) == now
 
 
 def test_what_is_known_by_its_path_out_there_can_not_be_renamed() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.votes import Differs, Rules, asks, combined, rules_of, written
+from hai_flow.engine.pendings.votes import Differs, Rules, asks, combine_values, rules_of, to_json
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import PendingState
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy, who
@@ -157,14 +157,14 @@ def test_whoever_falls_under_one_of_several_exclusions_may_not_vote() -> None:
 @pytest.mark.parametrize("rule", ["min", "max"])
 def test_values_that_can_not_be_ordered_have_no_extreme(rule: str) -> None:
     with pytest.raises(Differs, match=f"n is combined by {rule}: expected values that can be ordered"):
-        combined(Rules(combine={"n": rule}), {}, [{"n": 1}, {"n": "x"}])
+        combine_values(Rules(combine={"n": rule}), {}, [{"n": 1}, {"n": "x"}])
 
 
 def test_what_only_some_have_given_is_combined_of_those() -> None:
     given = [{"a": 1, "b": True}, {"b": False, "c": "x"}, {}]
     rules = Rules(combine={"a": "list", "b": "all", "c": "last"})
-    assert combined(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
-    assert combined(rules, None, given) is None
+    assert combine_values(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
+    assert combine_values(rules, None, given) is None
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -180,6 +180,6 @@ def test_the_rules_of_a_question_tell_whether_somebody_else_is_asked(listed: boo
 
 
 def test_somebody_whose_role_the_workflow_lists_is_asked_whatever_roles_they_bring() -> None:
-    rules = written(Rules(from_=("role:boss",), people={"user:ann": ("role:boss",)}))
+    rules = to_json(Rules(from_=("role:boss",), people={"user:ann": ("role:boss",)}))
     assert asks(rules, who("ann"))
     assert not asks(rules, who("eve", "boss"))

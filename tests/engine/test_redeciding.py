@@ -15,7 +15,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.runs.replay import decided_again
+from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
@@ -41,7 +41,7 @@ def commits() -> Iterator[tuple[str, Plan, RunState, list[e.AnyEvent], Bounds]]:
 def test_nearly_every_decision_is_made_again_and_no_other_is_taken_for_a_fault() -> None:
     same, other = Counter[str](), Counter[str]()
     for name, plan, state, events, limits in commits():
-        again = decided_again(plan, state, events, limits=limits)
+        again = decide_again(plan, state, events, limits=limits)
         (same if again.left is None else other)[name] += 1
         assert not again.surely, f"{name} gave {again.left} at event {state.seq}"
     assert not other.keys() & ALWAYS, {name: other[name] for name in other.keys() & ALWAYS}
@@ -60,7 +60,7 @@ def test_a_consequence_that_was_changed_is_not_decided_again() -> None:
                 [*events[: number + 1], event, *events[number + 1 :]],
             ):
                 if wrong:
-                    found[str(decided_again(plan, state, wrong, limits=limits).left is None)] += 1
+                    found[str(decide_again(plan, state, wrong, limits=limits).left is None)] += 1
     assert found["False"] > 500
     assert found["True"] == 0
 
@@ -74,7 +74,7 @@ def test_what_several_people_answer_in_one_commit_are_commands_of_their_own() ->
     before, said = play.state, len(play.log)
     for who, decision in (("dan", "reject"), ("bob", "approve"), ("eve", "approve")):
         play.answer("gate", by=f"user:{who}", decision=decision)
-    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
     assert again.left is None, again
     assert again.commands == ("Answer",) * 3
 
@@ -89,7 +89,7 @@ def test_two_answers_of_one_person_in_one_commit_may_be_two_commands() -> None:
     before, said = play.state, len(play.log)
     for path in ("parallel#1/one/first", "parallel#1/two/second"):
         play.answer(path, by="user:bob", values={"n": 1})
-    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
     assert again.left is None, again
     assert again.commands == ("Answer",) * 2
 
@@ -113,7 +113,7 @@ def test_what_became_of_a_call_in_doubt_is_decided_again(settled: Callable[[Play
     play.lose("once")
     before, said = play.state, len(play.log)
     settled(play)
-    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
     assert again.left is None, again
 
 
@@ -122,7 +122,7 @@ def test_a_streamed_piece_out_of_order_is_left_to_who_folds_the_log() -> None:
     for _, plan, state, events, limits in commits():
         if isinstance(events[0], e.MessageChunk):
             wrong = [msgspec.structs.replace(events[0], n=events[0].n + 7), *events[1:]]
-            again = decided_again(plan, state, wrong, limits=limits)
+            again = decide_again(plan, state, wrong, limits=limits)
             assert (again.left, again.surely) == (wrong[0], False)
             found += 1
     assert found
@@ -142,8 +142,8 @@ def test_who_decides_need_not_have_seen_what_was_streamed_meanwhile() -> None:
     events = [event for each in play.log[said:] for event in each]
     assert any(isinstance(each, e.TimerSet) for each in events)
     later = msgspec.structs.replace(before, at=max(each.at for each in events) + 7)
-    assert decided_again(play.plan, later, events).left is not None
-    assert decided_again(play.plan, later, events, known_at=before.at).left is None
+    assert decide_again(play.plan, later, events).left is not None
+    assert decide_again(play.plan, later, events, known_at=before.at).left is None
 
 
 def test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came() -> None:
@@ -162,4 +162,4 @@ def test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came() ->
     play.do(c.StepSucceeded(path="both/told/told", attempt=1, output={"status": 200}, ended_at=ended))
     events = [event for each in play.log[said:] for event in each]
     assert isinstance(events[0], e.StepFinished)
-    assert decided_again(play.plan, before, events).left is None
+    assert decide_again(play.plan, before, events).left is None

@@ -11,16 +11,16 @@ from hai_flow.engine.pendings.selectors import (
     NotASelector,
     World,
     acting_as,
-    barred,
     could_match,
-    enumerated,
-    held,
-    matched,
+    excluding_selectors,
+    expand_selectors,
+    matching_selectors,
     people_of,
     person_of,
-    represented,
+    principal_selectors,
     selectors_of,
     surely_matches,
+    voting_person,
 )
 
 WORLD = World("user:req", {"board": ("user:ann", "user:bob"), "money": ("user:joe", "group:finance")})
@@ -110,43 +110,43 @@ def test_whoever_is_not_exactly_one_user_is_nobody(text: str) -> None:
 
 def test_everybody_who_is_asked_can_be_named_without_the_run() -> None:
     selectors = ["requester", "role:money", "role:board", "role:boss", "group:x", "anyone", "user:ann"]
-    assert enumerated(selectors, WORLD) == (
+    assert expand_selectors(selectors, WORLD) == (
         "user:req", "user:joe", "group:finance", "user:ann", "user:bob", "role:boss", "group:x", "anyone",
     )  # fmt: skip
 
 
 def test_a_group_or_a_person_with_the_name_of_a_role_is_not_the_role() -> None:
-    assert enumerated(["group:money", "user:money"], WORLD) == ("group:money", "user:money")
+    assert expand_selectors(["group:money", "user:money"], WORLD) == ("group:money", "user:money")
 
 
 def test_a_delegate_to_whom_nothing_was_lent_brings_what_they_have() -> None:
     acting = Principal("user:joe", ("boss",), ("x",), "user:ann")
-    assert represented(acting) == Principal("user:ann", ("boss",), ("x",))
+    assert voting_person(acting) == Principal("user:ann", ("boss",), ("x",))
     assert (person_of(acting), person_of(Principal("user:joe"))) == ("user:ann", "user:joe")
 
 
 def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:
     who = Principal("user:joe", ("boss",), ("x",))
-    assert held(who) == ("user:joe", "role:boss", "group:x", "anyone")
+    assert principal_selectors(who) == ("user:joe", "role:boss", "group:x", "anyone")
     for selectors in (["role:money"], ["role:boss"], ["group:x"], ["anyone"], ["requester"], ["role:board"]):
-        asked = bool(matched(selectors, who, WORLD))
-        assert asked == bool(set(enumerated(selectors, WORLD)) & set(held(who))), selectors
+        asked = bool(matching_selectors(selectors, who, WORLD))
+        assert asked == bool(set(expand_selectors(selectors, WORLD)) & set(principal_selectors(who))), selectors
 
 
 LENT = Principal("user:bob", ("clerk",), ("b",), on_behalf_of="user:ann", lent_roles=("boss",), lent_groups=("a",))
 
 
 def test_a_delegate_is_asked_as_the_other_and_only_as_the_other() -> None:
-    assert held(LENT) == ("user:ann", "role:boss", "group:a", "anyone")
+    assert principal_selectors(LENT) == ("user:ann", "role:boss", "group:a", "anyone")
     asked = ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"]
-    assert matched(asked, LENT, World("user:req", {})) == ("user:ann", "role:boss", "group:a")
+    assert matching_selectors(asked, LENT, World("user:req", {})) == ("user:ann", "role:boss", "group:a")
 
 
 @pytest.mark.parametrize("selector", ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"])
 def test_what_keeps_out_a_delegate_or_the_other_keeps_the_vote_out(selector: str) -> None:
-    assert barred([selector], LENT, World("user:req", {})) == (selector,)
+    assert excluding_selectors([selector], LENT, World("user:req", {})) == (selector,)
 
 
 @pytest.mark.parametrize("requester", ["user:ann", "user:bob"])
 def test_neither_a_delegate_nor_the_other_may_have_started_the_run(requester: str) -> None:
-    assert barred(["requester"], LENT, World(requester, {})) == ("requester",)
+    assert excluding_selectors(["requester"], LENT, World(requester, {})) == ("requester",)

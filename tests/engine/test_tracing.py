@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState, TurnState
-from hai_flow.engine.state.tracing import Place, attempt_place, place_of, step_place, traced, turn_place
+from hai_flow.engine.state.tracing import Place, attempt_place, is_traced, place_of, step_place, turn_place
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef")
@@ -74,9 +74,9 @@ def test_every_process_finds_the_same_ids() -> None:
 
 def test_a_run_without_a_trace_has_no_place_and_one_that_is_not_recorded_says_so() -> None:
     assert turn_place(run(None), 1) is step_place(run(None), "s", 1) is attempt_place(run(None), "s", 1) is None
-    assert not traced(run(None))
+    assert not is_traced(run(None))
     quiet = CALLER[:-1] + "0"
-    assert not traced(run(quiet))
+    assert not is_traced(run(quiet))
     place = turn_place(run(quiet), 2)
     assert place is not None
     assert not place.sampled

@@ -19,7 +19,7 @@ from hai_flow.definition.plan import Tool
 from hai_flow.errors import OutcomeLost
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.mcp_messages import read as read_message
-from hai_flow.steps.mcp_schemas import compiled, read_schema, read_tool
+from hai_flow.steps.mcp_schemas import compile_schema, read_schema, read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call, failure, runner_of, step_of
@@ -279,7 +279,7 @@ async def test_a_tool_that_is_described_oddly_does_no_harm_to_the_others(tool: A
         offered = await runner.offered("t", declared_tool(declared), from_disk=True)
         assert "t.ok" in {each.name for each in offered}
         for each in offered:
-            compiled(each.parameters)
+            compile_schema(each.parameters)
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda each: json.dumps(each)[:60])
@@ -343,7 +343,9 @@ async def test_a_function_that_is_listed_twice_in_the_same_words_is_one() -> Non
     ],
 )
 def test_a_schema_of_another_time_means_what_it_meant(old: Any, fits: Any, does_not: Any) -> None:
-    schema = compiled({"properties": {"v": old}, **{key: each for key, each in old.items() if key == "definitions"}})
+    schema = compile_schema(
+        {"properties": {"v": old}, **{key: each for key, each in old.items() if key == "definitions"}}
+    )
     assert schema.findings({"v": fits}) == []
     if does_not is not ...:
         assert schema.findings({"v": does_not}) != []

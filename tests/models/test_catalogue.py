@@ -163,7 +163,7 @@ async def test_a_package_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> Non
 
     offered = EntryPoint("parrot", f"{__name__}:Parrot", "hai_flow.models")
     broken = EntryPoint("broken", "no.such.module:X", "hai_flow.models")
-    monkeypatch.setattr(plugins, "offered", lambda group: [offered, broken])
+    monkeypatch.setattr(plugins, "list_offers", lambda group: [offered, broken])
     providers = Providers()
     where = catalogue(offered=providers.offered)
     (found,) = asked("{m: {provider: parrot, model: grey}}", where=where)

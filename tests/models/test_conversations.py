@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.models.conversation import EMPTY_MESSAGE, EMPTY_RESULT, arranged
+from hai_flow.models.conversation import EMPTY_MESSAGE, EMPTY_RESULT, arrange
 from hai_flow.models.presets import PRESETS
 from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.vocabulary import Call, Message, Tool
@@ -17,7 +17,7 @@ CALL = Call("c", "add", "{}")
 
 
 def told(messages: list[Message], *, alternate: bool = True) -> list[tuple[str, Any]]:
-    return [(each.role, each.content) for each in arranged(messages, alternate=alternate)]
+    return [(each.role, each.content) for each in arrange(messages, alternate=alternate)]
 
 
 def test_no_message_without_content_is_sent() -> None:
@@ -67,7 +67,7 @@ def test_results_and_calls_stand_for_themselves() -> None:
         Message("tool", "1", call_id="c"),
         Message("tool", "2", call_id="c"),
     ]
-    assert arranged(given, alternate=True) == given
+    assert arrange(given, alternate=True) == given
 
 
 def test_an_answer_that_was_dropped_lets_its_neighbours_meet() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.models.asking import ask, in_time
+from hai_flow.models.asking import ask, limit_time
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import (
@@ -531,6 +531,6 @@ async def test_a_stream_of_another_shape_is_an_answer_that_broke_off() -> None:
         raise AttributeError("'int' object has no attribute 'get'")
 
     with pytest.raises(StepError) as error:
-        async for _ in in_time(shapeless(), Endpoint("m", "openai", "m")):
+        async for _ in limit_time(shapeless(), Endpoint("m", "openai", "m")):
             pass
     assert error.value.code == "llm.truncated"

@@ -40,8 +40,8 @@ races = Room("hai_flow/engine/blocks/parallel.py")
 races.bug(
     "a branch that ended while its race was cut off has not won",
     (
-        "    _end_those_over(draft, step)\n    won = _won(draft, step)\n    return",
-        "    won = _won(draft, step)\n    return",
+        "    _end_those_over(draft, step)\n    won = _winners(draft, step)\n    return",
+        "    won = _winners(draft, step)\n    return",
     ),
     by="tests/engine/test_retry.py",
 )
@@ -75,7 +75,9 @@ secrets.bug(
 
 basic = Room("hai_flow/steps/http.py", "tests/steps/test_http.py")
 basic.bug("user and password are not hidden as one", ('remember_in_attempt(f"{user}:{password}")', "pass"))
-basic.bug("an error is cut before it is hidden", ('hidden(response["text"][:HIDDEN_CHARS_MAX])', 'response["text"]'))
+basic.bug(
+    "an error is cut before it is hidden", ('hide_secrets(response["text"][:HIDDEN_CHARS_MAX])', 'response["text"]')
+)
 
 connections = Room("hai_flow/steps/mcp_connections.py", _MCP)
 connections.bug(

@@ -26,7 +26,7 @@ ids.bug(
 )
 ids.bug(
     "the cells of today say where a name lives",
-    ("return drawn(name, self.anchors)", "return drawn(name, self.cells)"),
+    ("return draw_cell(name, self.anchors)", "return draw_cell(name, self.cells)"),
     by="tests/test_cell_ids.py::test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did",
 )
 
@@ -64,7 +64,7 @@ placing.bug(
 )
 placing.bug(
     "a start under a key is looked for under another name",
-    ("thread_id = str(placed(id, anchor))", "thread_id = name"),
+    ("thread_id = str(place_id(id, anchor))", "thread_id = name"),
     by=f"{_LARGE}::test_a_start_under_a_key_finds_its_first_run_also_after_a_cell_was_added",
 )
 placing.bug(

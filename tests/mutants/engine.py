@@ -66,7 +66,10 @@ schemas.bug(
 widening = Room("hai_flow/definition/expressions/cel_widening.py", "tests/definition/test_expressions.py")
 widening.bug(
     "whole numbers of a literal list count as data",
-    ('                return f"list:{self._shared(tree.elements, bound)}"\n', '                return "list:dyn"\n'),
+    (
+        '                return f"list:{self._common_kind(tree.elements, bound)}"\n',
+        '                return "list:dyn"\n',
+    ),
 )
 schedules = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")
 schedules.bug(
@@ -84,7 +87,7 @@ secret.bug(
 cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(
     "a loop copies its list for each item that it adds",
-    ("            value = self._in_parts(data, sizes)\n", "            value = None\n"),
+    ("            value = self._run_in_parts(data, sizes)\n", "            value = None\n"),
 )
 cel.bug(
     "a program that takes its budget up is begun again",
@@ -109,7 +112,7 @@ admission.bug(
 admission.bug(
     "somebody votes twice",
     (
-        "    spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))\n",
+        "    spent = votes.voters(pending.votes).intersection(votes.ids_of_voter(by))\n",
         "    spent: set[str] = set()\n",
     ),
 )
@@ -248,8 +251,8 @@ answers.bug(
 answers.bug(
     "what is not understood approves",
     (
-        '    raise refused(opened, "expected yes, no, {approved}',
-        '    return {"decision": "approve"}\n    raise refused(opened, "expected yes, no, {approved}',
+        '    raise answer_refusal(opened, "expected yes, no, {approved}',
+        '    return {"decision": "approve"}\n    raise answer_refusal(opened, "expected yes, no, {approved}',
     ),
 )
 answers.bug("a rejection may edit", ("if edits is not None and decision != votes.APPROVE:", "if False:"))
@@ -283,7 +286,7 @@ undo_scopes.bug(
 )
 undo_scopes.bug(
     "an error undoes what a `finally` has done",
-    ("(is_inside(path, scope) and not in_cleanup(path, scope))", "is_inside(path, scope)"),
+    ("(is_inside(path, scope) and not is_in_cleanup(path, scope))", "is_inside(path, scope)"),
 )
 failing = Room("hai_flow/engine/completion/fail.py", *_ENDS)
 failing.bug(
@@ -396,11 +399,11 @@ forked_twice.bug("one approval pays in two runs", ("    if place is not None and
 
 skipped = Room("hai_flow/engine/steps/skipping.py", f"{_T}skipping.py")
 skipped.bug("who skips an `approve` may say yes", ("command.output is not None:", "False:"))
-skipped.bug("a step is skipped that is being performed", ("if path in performed(draft.state):", "if False:"))
+skipped.bug("a step is skipped that is being performed", ("if path in open_attempts(draft.state):", "if False:"))
 skipped.bug(
     "a step that is skipped leaves its `finally` out", ("if was_open and step.finally_ is not None:", "if False:")
 )
-skipped.bug("what cleans up is skipped", ("    if in_cleanup(step.path):\n", "    if False:\n"))
+skipped.bug("what cleans up is skipped", ("    if is_in_cleanup(step.path):\n", "    if False:\n"))
 
 passing = Room("hai_flow/engine/pendings/passing.py", f"{_T}passing.py")
 passing.bug("what was rejected is skipped", ("    if said_no is not None:\n", "    if False:\n"))
@@ -432,7 +435,7 @@ passing.bug(
 
 guarding = Room("hai_flow/definition/checks/guarding.py", f"{_T}guarding.py")
 guarding.bug(
-    "a condition in front of a question is none", ("return [written(step.condition), step", "return [None, step")
+    "a condition in front of a question is none", ("return [to_plain(step.condition), step", "return [None, step")
 )
 guarding.bug(
     "a block around a question is as any other",
@@ -560,8 +563,8 @@ clock.bug(
 clock.bug(
     "an attempt that is in flight keeps time from passing",
     (
-        "any(attempts.get(path) != attempt for path, attempt in performed(draft.state).items())",
-        "bool(performed(draft.state))",
+        "any(attempts.get(path) != attempt for path, attempt in open_attempts(draft.state).items())",
+        "bool(open_attempts(draft.state))",
     ),
     by=f"{_T}jump.py",
 )
@@ -658,8 +661,8 @@ children.bug(
     "a parent does not hear that its child has ended",
     ("    if state.ended and not (before.ended and", "    if False and not (before.ended and"),
 )
-children.bug("a stop stops the children that clean up", ('if what != "stop" or not in_cleanup(path):', "if True:"))
-children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.worked_at(draft.now))", "timeout"))
+children.bug("a stop stops the children that clean up", ('if what != "stop" or not is_in_cleanup(path):', "if True:"))
+children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.working_time(draft.now))", "timeout"))
 children.bug(
     "a child that ran out of time was stopped", ("    elif command.reason == TIMED_OUT:\n", "    elif False:\n")
 )
@@ -784,14 +787,14 @@ budget.bug(
 budget.bug(
     "the first of several children gets all that is left",
     (
-        "shares, reserved = 1 + _others_without(draft, step.path), _reserved(draft)",
-        "shares, reserved = 1, _reserved(draft)",
+        "shares, reserved = 1 + _others_without(draft, step.path), _reserve(draft)",
+        "shares, reserved = 1, _reserve(draft)",
     ),
     by=f"{_T}allowances.py",
 )
 children.bug(
     "a child that its step has given up is never settled",
-    ("    given_up = _given_up(draft, command)\n", "    given_up = None\n"),
+    ("    given_up = _abandoned_child(draft, command)\n", "    given_up = None\n"),
     by=f"{_T}allowances.py",
 )
 budget.bug("an agent's results cost no tokens", (" + sum(len(result) for _, result in exchange.results)", ""))

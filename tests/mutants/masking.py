@@ -13,13 +13,13 @@ _WHOLE: Final = "tests/wire/test_personal.py::test_of_a_run_that_is_personal_as_
 marks = Room("hai_flow/definition/personal/pii_marks.py", "tests/definition/test_personal.py")
 marks.bug(
     "a mark inside of a list is not followed",
-    ("return [masked(item, part(mark, 0)) for item in value]", "return list(value)"),
+    ("return [mask_value(item, part(mark, 0)) for item in value]", "return list(value)"),
 )
 marks.bug(
     "where something else stands than the mark is for it is shown",
     (
-        "        return [masked(item, part(mark, 0)) for item in value]\n    return MASK",
-        "        return [masked(item, part(mark, 0)) for item in value]\n    return value",
+        "        return [mask_value(item, part(mark, 0)) for item in value]\n    return MASK",
+        "        return [mask_value(item, part(mark, 0)) for item in value]\n    return value",
     ),
 )
 marks.bug("a schema's references are not followed", ("if isinstance(reference, str):", "if reference == ():"))
@@ -30,13 +30,13 @@ wire = Room("hai_flow/wire/personal.py", _WHOLE)
 wire.bug(
     "the input of a run's start is shown",
     (
-        "            event,\n            input=masked_object(event.input, personal.input),\n            state=",
+        "            event,\n            input=mask_object(event.input, personal.input),\n            state=",
         "            event,\n            state=",
     ),
 )
 wire.bug(
     "the output of a run's end is shown",
-    ("return replace(event, output=masked(event.output, personal.output))", "return event"),
+    ("return replace(event, output=mask_value(event.output, personal.output))", "return event"),
 )
 wire.bug(
     "the error of a run's end is shown",
@@ -45,7 +45,7 @@ wire.bug(
 wire.bug(
     "a patch of the state shows what it changes",
     (
-        "        if not any(at(personal.state, (name,)) for name in names):\n            return event\n",
+        "        if not any(mark_at(personal.state, (name,)) for name in names):\n            return event\n",
         "        return event\n",
     ),
 )

@@ -170,9 +170,11 @@ queue.bug(
     "a full queue refuses what it has already",
     (
         "        return await find(connection, message.tenant, message.run_id)\n",
-        "        line = await of_thread(connection, message.tenant, message.thread_id)\n"
-        "        found = await find(connection, message.tenant, message.run_id)\n"
-        "        return None if len(line) >= WAITING_MAX and line[-1] != found else found\n",
+        (
+            "        line = await list_of_thread(connection, message.tenant, message.thread_id)\n"
+            "        found = await find(connection, message.tenant, message.run_id)\n"
+            "        return None if len(line) >= WAITING_MAX and line[-1] != found else found\n"
+        ),
     ),
     by=f"{_QUEUE}::test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new",
 )
@@ -257,7 +259,7 @@ questions.bug(
 telling = Room("hai_flow/runtime/commit/hints.py", _INBOX)
 telling.bug(
     "hints name no tenants, so that open lists wait for the poll",
-    ("[*sorted(self._words), *hints.of_tenants(self._tenants)]", "sorted(self._words)"),
+    ("[*sorted(self._words), *hints.tenant_payloads(self._tenants)]", "sorted(self._words)"),
     by=_OTHERS,
 )
 

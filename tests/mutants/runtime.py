@@ -471,7 +471,7 @@ committer = Room("hai_flow/runtime/commit/committer.py", _COMMITTER)
 committer.bug(
     "a stop forgets what was asked before it",
     (
-        "                await self.queues.emptied()\n        except TimeoutError:",
+        "                await self.queues.wait_empty()\n        except TimeoutError:",
         "                pass\n        except TimeoutError:",
     ),
     by="tests/runtime/test_promises.py::test_what_was_asked_before_a_stop_is_committed_and_answered",
@@ -866,7 +866,7 @@ worker.bug(
 worker.bug(
     "a stop cancels what cleans up",
     (
-        "            if task is None or task.cancelling() or in_cleanup(path):\n",
+        "            if task is None or task.cancelling() or is_in_cleanup(path):\n",
         "            if task is None or task.cancelling():\n",
     ),
     by="tests/runtime/test_performing.py::test_a_stop_leaves_alone_what_cleans_up",
@@ -874,8 +874,8 @@ worker.bug(
 worker.bug(
     "a stop tears an attempt out of its own cleaning up",
     (
-        "            if task is None or task.cancelling() or in_cleanup(path):\n",
-        "            if task is None or in_cleanup(path):\n",
+        "            if task is None or task.cancelling() or is_in_cleanup(path):\n",
+        "            if task is None or is_in_cleanup(path):\n",
     ),
     by="tests/runtime/test_performing.py::test_a_stop_tells_an_effect_once_and_lets_it_tidy_up",
 )
@@ -936,7 +936,7 @@ performing = Room("hai_flow/runtime/worker/attempt.py", _WORKER)
 performing.bug(
     "an effect that raises hangs its run",
     (
-        '            return self._failed(StepError(f"{type(error).__name__}: {error}"), error)',
+        '            return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)',
         "            raise",
     ),
     by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hai_flow import signs
 from hai_flow.notify.channels import Email
 from hai_flow.notify.letters import Told, chat, letter
-from hai_flow.notify.sending import email_of, signed
+from hai_flow.notify.sending import email_of, sign_webhook
 from hai_flow.wire.webhook import Call, is_genuine
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -76,7 +76,7 @@ def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, m
 
 def test_signatures_are_those_of_standard_webhooks() -> None:
     secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"a": 1}'
-    call = Call(signed(secret, "msg_1", NOON, body), body)
+    call = Call(sign_webhook(secret, "msg_1", NOON, body), body)
     now = int(NOON.timestamp() * 1000)
     assert is_genuine(call, "standard", "", secret, now)
     assert not is_genuine(Call(call.headers, b'{"a": 2}'), "standard", "", secret, now)

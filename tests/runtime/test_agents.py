@@ -210,7 +210,7 @@ async def test_pictures_in_an_answer_are_files_of_the_run_shown_with_it_and_name
         state = await ended(runtime, (await start(runtime, flow)).run_id)
     one, two = state.output
     assert [(part["type"], part["source"]["mimeType"]) for part in (one, two)] == [("image", "image/png")] * 2
-    files = runtime.files.of_run(LOCAL_TENANT, UUID(state.run_id))
+    files = runtime.files.run_files(LOCAL_TENANT, UUID(state.run_id))
     assert [(await files.read(part["source"]["value"], 100)).body for part in (one, two)] == [b"one", b"two"]
     shown = [json.loads(message.content) for message in state.messages.values() if message.kind == "data"]
     assert sorted(each["data"]["source"]["value"] for each in shown) == sorted(

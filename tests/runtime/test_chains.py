@@ -131,7 +131,7 @@ async def test_who_does_not_know_which_ends_are_wanted_tells_of_all(
     async def away(*_: Any, **__: Any) -> Any:
         raise ConnectionError("the database is away")
 
-    monkeypatch.setattr(triggers, "watched_workflows", away)
+    monkeypatch.setattr(triggers, "workflows_with_end_triggers", away)
     monkeypatch.setattr(pulse, "due_work", away)
     other = await make(performs=True)
     await begin(other, plan)

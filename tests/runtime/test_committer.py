@@ -448,9 +448,9 @@ async def test_chunks_that_others_wrote_in_between_are_folded_before_a_decision(
     assert ours is not None
     assert theirs is not None
     a.committer.stream(ours, [Chunk("msg_1", "wait", 1, 0, "said meanwhile")])
-    await a.committer.settled([ours])
+    await a.committer.wait_committed([ours])
     await submit(b, run_id, c.Pause(by="user:local"))
-    await b.committer.settled([theirs])
+    await b.committer.wait_committed([theirs])
     assert "msg_1" in theirs.state.messages
     assert theirs.state == await state_of(a, run_id)
 
@@ -644,7 +644,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
     await submit(b, run_id, c.Terminate(by="user:local"))
     hot.mine = True  # as in a process that was stopped and has not been told yet
     a.committer.stream(hot, [Chunk("msg_late", "wait", 1, 0, "late")])
-    await a.committer.settled([hot])
+    await a.committer.wait_committed([hot])
     assert not any(isinstance(event, e.MessageChunk) for event in await log_of(eye, run_id))
 
 
@@ -689,7 +689,7 @@ async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
     cold = b.committer.peek(run_id)
     assert hot is not None
     assert cold is not None
-    await b.committer.settled([cold])
+    await b.committer.wait_committed([cold])
     assert (cold.state, cold.version, cold.tenant) == (hot.state, hot.version, hot.tenant)
 
 
@@ -741,7 +741,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
     other.committer.refresh(run_id)
     cold = other.committer.peek(run_id)
     assert cold is not None
-    await other.committer.settled([cold])
+    await other.committer.wait_committed([cold])
     assert size < cold.bytes < 2 * size + 2 * snapshots.SNAPSHOT_BYTES_MIN
 
 
@@ -779,7 +779,7 @@ async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a
     assert a_hot is not None
     assert b_hot is not None
     a.committer.refresh(long)
-    await a.committer.settled([a_hot])
+    await a.committer.wait_committed([a_hot])
     assert a_hot.state == b_hot.state
     assert b_hot.state.seq == await eye.fetchval("SELECT seq FROM runs WHERE id = $1", long)
     await eye.execute("UPDATE snapshots SET abi = 0")

@@ -14,7 +14,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.batches import BatchEntry
-from hai_flow.runtime.commit.decider import Decider, completed
+from hai_flow.runtime.commit.decider import Decider, complete_entry
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Birth
 from hai_flow.runtime.runtime import LOCAL_TENANT
@@ -95,5 +95,5 @@ def test_a_plain_row_is_what_the_filled_in_row_would_be(acts: list[Callable[[Pla
             continue
         entry = entry_of(run, before)
         row = decider()._row(entry)
-        whole = completed(row, entry, rows_of(entry.events, run.state, run.plan.roles))
+        whole = complete_entry(row, entry, rows_of(entry.events, run.state, run.plan.roles))
         assert told(row) == told(whole)

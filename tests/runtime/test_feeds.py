@@ -67,11 +67,11 @@ async def test_a_feed_takes_only_what_begins_right_behind_its_head(make: Make, e
     feed, hot, head = runtime.fanout._feeds[run_id], runtime.committer.peek(run_id), mine.seq
     assert hot is not None
     events = await log_of(eye, run_id)
-    runtime.fanout.committed(hot, head + 2, events[-1:])  # what is between was committed by somebody else
+    runtime.fanout.publish_commit(hot, head + 2, events[-1:])  # what is between was committed by somebody else
     assert (feed.head, seqs(mine)) == (head, [])
-    runtime.fanout.committed(hot, 1, events)  # all of it again, as a load finds it
+    runtime.fanout.publish_commit(hot, 1, events)  # all of it again, as a load finds it
     assert (feed.head, seqs(mine)) == (head, [])
-    runtime.fanout.committed(hot, head, [events[-1], events[-1]])  # one of them is known
+    runtime.fanout.publish_commit(hot, head, [events[-1], events[-1]])  # one of them is known
     assert (feed.head, seqs(mine)) == (head + 1, [head + 1])
 
 
@@ -82,9 +82,9 @@ async def test_what_is_committed_while_the_first_follower_reads_is_shown_behind_
     run_id = (await start(runtime, ASKING)).run_id
     hot, events = runtime.committer.peek(run_id), await log_of(eye, run_id)
     assert hot is not None
-    with runtime.fanout._attached(run_id) as feed:
-        runtime.fanout.committed(hot, 3, events[2:4])
-        runtime.fanout.committed(hot, 5, events[4:])
+    with runtime.fanout._attach(run_id) as feed:
+        runtime.fanout.publish_commit(hot, 3, events[2:4])
+        runtime.fanout.publish_commit(hot, 5, events[4:])
         assert feed.head is None
         runtime.fanout._join(feed, 3)
         assert feed.head == len(events)
@@ -112,7 +112,7 @@ async def test_a_ring_keeps_at_least_what_it_took_in_last(make: Make) -> None:
     mine = await place(runtime, run_id)
     hot = runtime.committer.peek(run_id)
     assert hot is not None
-    runtime.fanout.committed(hot, mine.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
+    runtime.fanout.publish_commit(hot, mine.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
     assert seqs(mine) == [hot.state.seq + 1]
 
 
@@ -130,10 +130,10 @@ async def test_news_that_come_while_places_are_told_are_told_of_as_well(make: Ma
         told += 1
         if told < 3:
             news = [e.RunPaused(at=hot.state.at, turn=1, by="user:local")]
-            runtime.fanout.committed(hot, hot.state.seq + 1 + told, news)
+            runtime.fanout.publish_commit(hot, hot.state.seq + 1 + told, news)
 
     mine.notify = tell
-    runtime.fanout.committed(hot, hot.state.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
+    runtime.fanout.publish_commit(hot, hot.state.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
     await until(lambda: told == 3, every=0)
     assert [len(seqs(each)) for each in (mine, *beside)] == [3] * (1 + others)
 
@@ -303,7 +303,7 @@ async def test_few_followers_of_the_first_run_in_a_turn_are_told_at_once_and_tho
     turn = [(runtime.committer.peek(run_id), await log_of(eye, run_id)) for run_id in run_ids]
     for hot, events in turn:
         assert hot is not None
-        runtime.fanout.committed(hot, len(events) + 1, events[-1:])
+        runtime.fanout.publish_commit(hot, len(events) + 1, events[-1:])
     assert told == run_ids[:1]
     await until(lambda: told == run_ids)
 
@@ -317,6 +317,6 @@ async def test_a_run_with_many_followers_keeps_nobody_waiting(make: Make, eye: C
         each.notify = lambda number=number: told.append(number)
     hot, events = runtime.committer.peek(run_id), await log_of(eye, run_id)
     assert hot is not None
-    runtime.fanout.committed(hot, len(events) + 1, events[-1:])
+    runtime.fanout.publish_commit(hot, len(events) + 1, events[-1:])
     assert told == []
     await until(lambda: told == list(range(len(places))))

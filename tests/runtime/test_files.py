@@ -16,7 +16,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.steps.files import put_in, taken_out
+from hai_flow.steps.files import extract_files, put_in
 from hai_flow.store.messaging import message_queue
 from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
@@ -190,19 +190,19 @@ async def test_an_event_gives_its_files_to_those_that_take_it(make: Make, eye: C
 async def test_bytes_among_the_parts_of_an_output_become_files_of_the_run(make: Make) -> None:
     runtime = await runtime_of(make)
     run_id = (await start(runtime, "steps: [{say: hi}]\n")).run_id
-    files = runtime.files.of_run(LOCAL_TENANT, run_id)
+    files = runtime.files.run_files(LOCAL_TENANT, run_id)
     data = {"type": "data", "value": "aGk=", "mimeType": "image/png", "filename": "x.png"}
     text = {"type": "text", "text": "See"}
-    text_again, image = await put_in(*taken_out([text, {"type": "image", "source": data}], 2), files)
+    text_again, image = await put_in(*extract_files([text, {"type": "image", "source": data}], 2), files)
     assert text_again == text
     assert (image["type"], image["metadata"]) == ("image", {"filename": "x.png"})
     assert await held(runtime, image["source"]["value"], "user:bob") == ("x.png", "image/png", b"hi")
-    assert await put_in(*taken_out({"n": 1}, 0), files) == {"n": 1}
+    assert await put_in(*extract_files({"n": 1}, 0), files) == {"n": 1}
     for value in ("a b", 5):  # what only looks like bytes stays: it was performed
         odd = [{"type": "image", "source": {**data, "value": value}}]
-        assert taken_out(odd, 9) == (odd, {})
+        assert extract_files(odd, 9) == (odd, {})
     with pytest.raises(StepError, match="more than 1 bytes"):
-        taken_out([{"type": "image", "source": data}], 1)
+        extract_files([{"type": "image", "source": data}], 1)
 
 
 async def test_what_a_file_held_goes_with_it_when_it_is_cleared_away(make: Make, eye: Connection) -> None:

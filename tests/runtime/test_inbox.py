@@ -94,7 +94,7 @@ async def test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_o
     runtime = await make()
     committing = await make() if elsewhere else runtime
     ours, theirs = asyncio.Event(), asyncio.Event()
-    with runtime.inbox.watched(LOCAL_TENANT, ours), runtime.inbox.watched(uuid4(), theirs):
+    with runtime.inbox.watch(LOCAL_TENANT, ours), runtime.inbox.watch(uuid4(), theirs):
         await until(lambda: not runtime.carrier.fault)
         runtime.inbox.hint(EVERYTHING)
         assert ours.is_set()
@@ -110,7 +110,7 @@ async def test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_o
 
 def test_the_payloads_of_tenants_say_all_of_them_and_no_other_payload_does() -> None:
     tenants = {uuid4() for _ in range(500)}
-    payloads = hints.of_tenants(tenants)
+    payloads = hints.tenant_payloads(tenants)
     assert max(map(len, payloads)) < 8000, "NOTIFY takes no more"
     assert set().union(*(hints.tenants_of(each) or () for each in payloads)) == tenants
     assert [hints.tenants_of(each) for each in ("*", "due", "due:q", str(uuid4()), "tenants:", "tenants:x")] == [

@@ -247,7 +247,7 @@ async def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobod
     connection = OneConnection("the server", never)
     for calls in (0, 2):
         connection._sittings = [Sitting(()) for _ in range(calls)]
-        refused = await connection._asked(None)
+        refused = await connection._answer_question(None)
         assert isinstance(refused, ErrorData)
         assert f"there are {calls}" in refused.message
 

@@ -120,7 +120,7 @@ async def test_a_stop_tells_an_effect_once_and_lets_it_tidy_up(make: Make) -> No
     hot = runtime.committer.peek(run_id)
     assert hot is not None
     runtime.committer.refresh(run_id)
-    await runtime.committer.settled([hot])
+    await runtime.committer.wait_committed([hot])
     effects.gate.set()
     await until(lambda: is_now(runtime, run_id, "stopped"))
     assert (await state_of(runtime, run_id)).steps["work"].output == "tidied up"

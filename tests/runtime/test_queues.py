@@ -12,7 +12,7 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime.base.queue_selection import Served, served
+from hai_flow.runtime.base.queue_selection import Served, parse_queues
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
@@ -38,18 +38,18 @@ LONG = {"poll_seconds": 30.0}  # only a hint makes somebody look
     ],
 )
 def test_what_is_served(given: list[str], names: Sequence[str], every: bool, places: dict[str, int]) -> None:
-    assert served(given) == Served(tuple(names), every, places)
+    assert parse_queues(given) == Served(tuple(names), every, places)
 
 
 @pytest.mark.parametrize("wrong", ["", "Gpu", "gpu=0", "gpu=", "gpu=x", "*=3", "a b", "gpu=10001", "x" * 64])
 def test_what_can_t_be_served_is_a_sentence(wrong: str) -> None:
     with pytest.raises(ValueError, match="expected the name of a queue"):
-        served([wrong])
+        parse_queues([wrong])
 
 
 def test_too_many_queues_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 1,000 queues, found 2,000; serve every queue"):
-        served([f"q{number}" for number in range(2000)])
+        parse_queues([f"q{number}" for number in range(2000)])
 
 
 def test_the_settings_say_where_the_mistake_is() -> None:

@@ -401,8 +401,8 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_prefix_is_ours_and_the_rest_of_the_address_is_not() -> None:
-    assert Place.of("redis://h:1/0?prefix=a&db=2") == Place("redis://h:1/0?db=2", "a")
-    assert Place.of("rediss://u:p@h:1/0") == Place("rediss://u:p@h:1/0", "hai-flow")
+    assert Place.parse("redis://h:1/0?prefix=a&db=2") == Place("redis://h:1/0?db=2", "a")
+    assert Place.parse("rediss://u:p@h:1/0") == Place("rediss://u:p@h:1/0", "hai-flow")
     with pytest.raises(SettingsError, match="can't read the address") as refused:
         redis_hints.connect("redis://:secret@h:1/0?socket_timeout=many")
     assert "secret" not in str(refused.value)

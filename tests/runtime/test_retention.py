@@ -58,7 +58,7 @@ def test_merged_commits_come_apart_byte_for_byte(batches: list[list[Any]]) -> No
             {"first_seq": seq + 1, "last_seq": seq + len(batch), "version": version, "at": at, "events": events}
         )
         seq += len(batch)
-    events, parts = log_compaction.merged(rows)
+    events, parts = log_compaction.merge_commits(rows)
     assert len(json.loads(events)) == seq
     row = rows[-1] | {"first_seq": 1, "events": events, "parts": parts}
     assert list(log_compaction.commits_of(row)) == [each | {"parts": None} for each in rows]

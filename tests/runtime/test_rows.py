@@ -114,7 +114,7 @@ def queued_messages(stage: Stage) -> Round:
     async def advance(tenant: UUID, thread: str) -> None:
         await stage.deal_with(thread)
 
-    stage.patch.setattr(queue, "stalled_threads", stalled)
+    stage.patch.setattr(queue, "find_stalled_threads", stalled)
     stage.patch.setattr(stage.runtime.messages, "advance", advance)
     return lambda: stage.runtime.messages._advance_stalled(None)
 
@@ -139,7 +139,7 @@ def waiting_keys(stage: Stage) -> Round:
     async def stalled(*_: Any) -> Any:
         return [(LOCAL_TENANT, "bad"), (LOCAL_TENANT, "good")], Page(2, 2, None)
 
-    stage.patch.setattr(concurrency_slots, "stalled_keys", stalled)
+    stage.patch.setattr(concurrency_slots, "find_stalled_keys", stalled)
     _keys(stage)
     return lambda: stage.runtime.slots._admit_stalled(None)
 

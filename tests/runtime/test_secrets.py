@@ -55,7 +55,7 @@ async def test_what_a_tool_tells_of_a_secret_is_in_no_sink(
             await until(lambda: is_now(runtime, run_id, "finished", "failed"))
             state: Any = await state_of(runtime, run_id)
             assert state.status == "finished", state.error
-            files = runtime.files.of_run(LOCAL_TENANT, run_id)
+            files = runtime.files.run_files(LOCAL_TENANT, run_id)
             await files.put(b"x", name=f"{CANARY}.txt")
             typed = (await start(runtime, FLOW, input={"typed": CANARY})).run_id
             await until(lambda: is_now(runtime, typed, "finished", "failed"))

@@ -25,7 +25,7 @@ CHILD = b"hai: flow/v1\nname: child\nversion: 1\n" + ASKING.encode()
 async def seen(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Counter[str]]:
     """A runtime, and how often a start came by each of the extras."""
     runtime, seen = await make(), Counter[str]()
-    pins, seated, kept = runtime.starts._find_pins, Slots.seated, Keeping.kept
+    pins, seated, kept = runtime.starts._find_pins, Slots.reserve_slot, Keeping.with_thread_state
 
     async def find(*given: Any) -> Any:
         seen["pins"] += 1
@@ -41,8 +41,8 @@ async def seen(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Co
         return count
 
     monkeypatch.setattr(runtime.starts, "_find_pins", find)
-    monkeypatch.setattr(Slots, "seated", counted("seated", seated))
-    monkeypatch.setattr(Keeping, "kept", counted("kept", kept))
+    monkeypatch.setattr(Slots, "reserve_slot", counted("seated", seated))
+    monkeypatch.setattr(Keeping, "with_thread_state", counted("kept", kept))
     return runtime, seen
 
 

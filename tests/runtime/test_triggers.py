@@ -18,7 +18,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
-from hai_flow.runtime.runs.starts import derived_id
+from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import signals, triggers
@@ -396,7 +396,7 @@ async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_
     """Both have found the path free before either has taken it."""
     one, other = await make(), await make()
     hook = '  - webhook: {path: pay, secret: "${{ secrets.PAY }}"}\n'
-    real, checked, is_checked = workflows.publish_workflow, Catalog._checked, asyncio.Event()
+    real, checked, is_checked = workflows.publish_workflow, Catalog._check, asyncio.Event()
 
     async def check(self: Catalog, *given: Any, **more: Any) -> Any:
         found = await checked(self, *given, **more)
@@ -408,7 +408,7 @@ async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_
         await is_checked.wait()
         return await real(*given, **more)
 
-    monkeypatch.setattr(Catalog, "_checked", check)
+    monkeypatch.setattr(Catalog, "_check", check)
     monkeypatch.setattr(workflows, "publish_workflow", store)
     publishing = [publish(runtime, hook, name=name) for runtime, name in ((one, "first"), (other, "second"))]
     done = await asyncio.gather(*publishing, return_exceptions=True)
@@ -606,7 +606,7 @@ async def test_fifty_schedules_at_one_hertz_over_four_processes_of_which_one_die
 
 
 def run_of(schedule_id: UUID, instant: datetime) -> UUID:
-    return derived_id("schedule", str(schedule_id), str(instants.milliseconds(instant)))
+    return derive_id("schedule", str(schedule_id), str(instants.milliseconds(instant)))
 
 
 async def all_registered(eye: Connection) -> bool:

@@ -22,7 +22,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.engine.state.state import RunState, Timer
 from hai_flow.runtime.ops.run_checks import RULES, Check, Violation
-from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
+from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, fold_and_check, verify
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.runs import run_bundle as evidence
 from hai_flow.store.runs.run_bundle import Evidence, Kin
@@ -169,11 +169,11 @@ class Exhibit:
                 break
             check.plan = self.plan
             if self.plan is None:
-                check.no_workflow(self.run["workflow"], "it is not in the database")
+                check.report_missing_workflow(self.run["workflow"], "it is not in the database")
             check.feed(commit)
             if check.broken:
                 break
-        check.lost(set(self.lost))
+        check.report_missing_files(set(self.lost))
         check.state = self.folded(check.state)
         return check.end()
 
@@ -241,7 +241,7 @@ async def exhibit(eye: Connection, run_id: UUID) -> Exhibit:
     log = [dict(row) async for row in evidence.log_rows(eye, run_id)]
     plan = await Plans(eye).find(LOCAL_TENANT, found.run["workflow"])
     assert isinstance(plan, Plan)
-    assert (await checked(eye, found, Plans(eye))).end() == []
+    assert (await fold_and_check(eye, found, Plans(eye))).end() == []
     return Exhibit(found, log, plan)
 
 

@@ -161,13 +161,13 @@ def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_forgets_the_siblings(patch: pytest.MonkeyPatch) -> None:
-    resumed = retry.resumed
+    resumed = retry.retry_frontier
 
     def forgetful(draft: Any, redo: Any) -> Any:
         frontier = resumed(draft, redo)
         return retry.Frontier(frontier.reopened, frontier.ready[:1], frontier.branches)
 
-    patch.setattr(retry, "resumed", forgetful)
+    patch.setattr(retry, "retry_frontier", forgetful)
 
 
 def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def a_run_that_is_left_undoes_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_fork_asks_under_the_old_ids(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fork, "_said", lambda id, old, new: id)
+    patch.setattr(fork, "_renamed_id", lambda id, old, new: id)
 
 
 MUTANTS: tuple[Mutant, ...] = (

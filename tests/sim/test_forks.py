@@ -19,7 +19,7 @@ from hai_flow.engine.state.jobs import Continue, open_jobs
 from hai_flow.engine.state.snapshot import decode_state, encode_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import numbered
+from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.log import LOG
@@ -182,5 +182,6 @@ def shown(dialect: Dialect, start: RunState, events: Sequence[e.Event]) -> list[
     encoder = dialect.encoder(Profile(dialect=dialect.name), start)
     run_id = UUID(start.run_id)
     return [
-        numbered(dialect, encoder.encode(event), seq, run_id).data for seq, event in enumerate(events, start.seq + 1)
+        item_of_event(dialect, encoder.encode(event), seq, run_id).data
+        for seq, event in enumerate(events, start.seq + 1)
     ]

@@ -23,7 +23,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.pendings.unknown_outcome import doubt_of
-from hai_flow.engine.runs.fork import inherited_from, obstacle
+from hai_flow.engine.runs.fork import inheritance, obstacle
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.instances import standing_at
 from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
@@ -384,7 +384,7 @@ class Simulation:
             return False
         self.come_to_rest()
         self.faults = faults
-        inherited = inherited_from(there)
+        inherited = inheritance(there)
         assert inherited is not None
         for event in (event for batch in play.log[before:] for event in batch):
             if isinstance(event, e.StepUndone):

@@ -18,7 +18,7 @@ from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpRunner
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt
-from hai_flow.steps.secrets import Secrets, Source, hidden
+from hai_flow.steps.secrets import Secrets, Source, hide_secrets
 from tests.support.service import Received, Reply, Service
 
 HERE = ("127.0.0.1", "*.test")
@@ -235,8 +235,8 @@ async def test_user_and_password_are_hidden_as_one_in_what_a_service_repeats() -
     async with Service(lambda received: says({"a": received.headers["authorization"]})(received)) as service:
         response = await perform({"get": service.url(), **auth}, secrets=BOUND)
     assert response["json"]["a"] == f"Basic {written}"
-    assert hidden(response["json"]) == {"a": "Basic [secret]"}
-    assert "[secret]" in hidden(b64encode(b"another:canary-123456").decode()), "wherever it begins"
+    assert hide_secrets(response["json"]) == {"a": "Basic [secret]"}
+    assert "[secret]" in hide_secrets(b64encode(b"another:canary-123456").decode()), "wherever it begins"
 
 
 async def test_a_secret_that_the_cut_of_an_error_goes_through_is_hidden_whole() -> None:

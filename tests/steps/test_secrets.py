@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hai_flow.errors import StepError
 from hai_flow.steps import secrets as steps_secrets
 from hai_flow.steps.hiding import HIDDEN, Hider
-from hai_flow.steps.secrets import Secrets, Source, Use, hidden, remember, remember_in_attempt
+from hai_flow.steps.secrets import Secrets, Source, Use, hide_secrets, remember, remember_in_attempt
 from hai_flow.steps.secrets_file import read_secrets
 
 DISK = Use("any.host", "w", from_disk=True)
@@ -98,11 +98,11 @@ async def test_a_secret_is_bound_to_the_workflows_of_its_tenants() -> None:
 
 async def test_what_was_resolved_is_hidden_wherever_it_turns_up() -> None:
     secrets = Secrets({"S": "canary-1", "SHORT": "ab"})
-    assert hidden({"a": "canary-1"}) == {"a": "canary-1"}, "nobody has used it yet"
+    assert hide_secrets({"a": "canary-1"}) == {"a": "canary-1"}, "nobody has used it yet"
     await secrets.value("S", DISK)
     await secrets.value("SHORT", DISK)
     value = {"a": ["x canary-1 y", 1, None], "canary-1": "ab"}
-    assert hidden(value) == {"a": [f"x {HIDDEN} y", 1, None], HIDDEN: "ab"}
+    assert hide_secrets(value) == {"a": [f"x {HIDDEN} y", 1, None], HIDDEN: "ab"}
 
 
 def test_a_file_of_secrets_is_read_and_its_mistakes_have_a_place() -> None:
@@ -156,7 +156,7 @@ async def test_a_secret_may_be_for_some_tools_alone() -> None:
 
 def test_other_forms_of_a_secret_are_hidden_too() -> None:
     remember("geheim/ +1")
-    assert hidden("a?k=geheim%2F%20%2B1 Z2VoZWltLyArMQ== geheim/ +1") == "a?k=[secret] [secret]== [secret]"
+    assert hide_secrets("a?k=geheim%2F%20%2B1 Z2VoZWltLyArMQ== geheim/ +1") == "a?k=[secret] [secret]== [secret]"
 
 
 @pytest.mark.parametrize("others", [0, 200])
@@ -204,12 +204,12 @@ async def test_what_an_attempt_alone_hides_pushes_no_secret_out_and_ends_with_it
 
     async def attempt(token: str) -> tuple[str, str]:
         remember_in_attempt(token)
-        return hidden(f"sk-live-0123456789abcdef {token}"), hidden(tokens[0])
+        return hide_secrets(f"sk-live-0123456789abcdef {token}"), hide_secrets(tokens[0])
 
     reports = [await asyncio.create_task(attempt(token)) for token in tokens]
     assert {own for own, _ in reports} == {f"{HIDDEN} {HIDDEN}"}
     assert {others for _, others in reports[1:]} == {tokens[0]}
-    assert hidden(tokens[0]) == tokens[0]
+    assert hide_secrets(tokens[0]) == tokens[0]
 
 
 def test_a_thousand_secrets_are_sought_in_one_pass() -> None:

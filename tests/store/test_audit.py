@@ -484,7 +484,7 @@ async def test_verify_finds_nothing_wrong_while_somebody_is_forgotten(
 ) -> None:
     """Their details are erased between the page that accounts for erasures and the one with the details."""
     await written(db, 3)
-    erased = audit.erased
+    erased = audit.read_erased
 
     async def forgotten_meanwhile(connection: Any, tenant: UUID) -> Any:
         accounted = await erased(connection, tenant)
@@ -492,7 +492,7 @@ async def test_verify_finds_nothing_wrong_while_somebody_is_forgotten(
         await audit.seal(db.api)
         return accounted
 
-    monkeypatch.setattr(audit, "erased", forgotten_meanwhile)
+    monkeypatch.setattr(audit, "read_erased", forgotten_meanwhile)
     assert await found(db) == []
-    monkeypatch.setattr(audit, "erased", erased)
+    monkeypatch.setattr(audit, "read_erased", erased)
     assert await found(db) == []

@@ -67,7 +67,9 @@ async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_t
         await holder.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", first)
         sent = asyncio.create_task(commit(db, *(decision(run_id, 1) for run_id in (*reversed(others), first))))
         await until(lambda: somebody_waits(db))
-        assert await logs.locked_runs(db.api, [first, *others]) == {first}, "it waits before it holds any of the others"
+        assert await logs.find_locked_runs(db.api, [first, *others]) == {first}, (
+            "it waits before it holds any of the others"
+        )
     assert None not in await sent
 
 
@@ -532,9 +534,9 @@ async def test_keys_that_nobody_serves_are_found_page_by_page(db: Database, monk
         await concurrency_slots.wait_for_slot(db.api, TENANT, f"w:{number // 2}", each.run_id, 1, now())
     await concurrency_slots.take_slot(db.api, TENANT, "w:1", 1, waiting[2].run_id)
     await concurrency_slots.seat_waiters(db.api, TENANT, "w:1")
-    first, page = await concurrency_slots.stalled_keys(db.api)
+    first, page = await concurrency_slots.find_stalled_keys(db.api)
     assert (first, page.seen, page.found) == ([(TENANT, "w:0")], 2, 1)
-    assert (await concurrency_slots.stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
+    assert (await concurrency_slots.find_stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
 
 
 # --- sweeps ---------------------------------------------------------------------------------------------------------

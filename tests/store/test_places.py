@@ -30,7 +30,7 @@ async def point(db: Database, cell: int, tenant: UUID = TENANT) -> int | None:
 
 
 async def known(db: Database) -> tuple[bool, int | None]:
-    return await thread_locations.known(db.api, TENANT, THREAD)
+    return await thread_locations.locate(db.api, TENANT, THREAD)
 
 
 async def test_of_all_who_point_the_first_is_right(db: Database) -> None:
@@ -72,10 +72,10 @@ async def test_nothing_begins_in_a_cell_that_points_elsewhere(db: Database) -> N
 
 @given(st.integers(0, CELLS_MAX), st.integers(0, 2**128 - 1), st.sampled_from([4, 6, 7, 8]))
 def test_a_pointer_is_taken_for_no_run(cell: int, bits: int, version: int) -> None:
-    assert thread_locations.pointed_to(thread_locations.pointer_to(cell)) == cell
-    assert thread_locations.pointed_to(uuids.uuid_of(bits, version)) is None
+    assert thread_locations.cell_pointed_to(thread_locations.pointer_to(cell)) == cell
+    assert thread_locations.cell_pointed_to(uuids.uuid_of(bits, version)) is None
 
 
 @pytest.mark.parametrize("id", [UUID(int=0), UUID(int=2**128 - 1)])
 def test_ids_at_the_ends_are_no_pointers(id: UUID) -> None:
-    assert thread_locations.pointed_to(id) is None
+    assert thread_locations.cell_pointed_to(id) is None

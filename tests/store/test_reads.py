@@ -145,7 +145,7 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert last.id == entries[1].run_id
     assert await threads.last_run(db.api, TENANT, "nothing") is None
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["m00", "m01", "m10", "m11"]
-    assert await threads.unseen(db.api, TENANT, "t", ["m00", "x", "new"]) == {"x", "new"}
+    assert await threads.find_unseen(db.api, TENANT, "t", ["m00", "x", "new"]) == {"x", "new"}
     turn = threads.Turn(entries[1].run_id, 1, "w1", b"sha", 1, 2)
     assert await threads.turn_of_wire_run(db.api, TENANT, "t", "w1") == turn
     assert await threads.turn_of_wire_run(db.api, STRANGER, "t", "w1") is None
@@ -188,17 +188,17 @@ async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_sa
                 (Named("", None), Named("w"), None),
             ):
                 given = (tenant, thread, wire_run_id, body_sha, ["m1", "m2"])
-                known = await post_context.known_of(db.api, *given, wanted=wanted, default=default)
+                known = await post_context.load_context(db.api, *given, wanted=wanted, default=default)
                 assert known.last == last
                 assert known.turn == await threads.turn_of_wire_run(db.api, *given[:4])
-                assert {"m1", "m2"} - known.seen == await threads.unseen(db.api, tenant, thread, ["m1", "m2"])
+                assert {"m1", "m2"} - known.seen == await threads.find_unseen(db.api, tenant, thread, ["m1", "m2"])
                 found = None
                 if meant is not None and meant.version is not None:
                     found = await workflows.workflow_version(db.api, tenant, meant.name, meant.version)
                 elif meant is not None:
                     found = await workflows.latest_workflow(db.api, tenant, meant.name)
                 assert (known.workflow and known.workflow.sha256) == (found and found.sha256)
-    assert (await post_context.known_of(db.api, *given, wanted=None, default=None)).seen == set()
+    assert (await post_context.load_context(db.api, *given, wanted=None, default=None)).seen == set()
 
 
 async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(db: Database) -> None:
@@ -234,9 +234,9 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     assert await shown() == "abcxg"
     assert await threads.line(db.api, TENANT, "t", back.run_id) == [first.run_id, second.run_id, back.run_id]
     assert await threads.message_ids(db.api, TENANT, "t", second.run_id) == [(m, "user") for m in "abcx"]
-    assert await threads.unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
-    assert await threads.unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
-    assert await threads.unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
+    assert await threads.find_unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
+    assert await threads.find_unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
+    assert await threads.find_unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
     row = await run_lists.get_run(db.api, TENANT, fork.run_id)
     assert row is not None
     assert (row.branch_of, row.follows, row.copied) == (first.run_id, None, 1)
@@ -350,8 +350,8 @@ async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: D
             "place": lambda c: threads.newest_positions(c, [(TENANT, thread)]),
             "turn": lambda c: threads.turn_of_wire_run(c, TENANT, thread, "none"),
             "line": lambda c: threads.line(c, TENANT, thread, last.id, 2),
-            "unseen": lambda c: threads.unseen(c, TENANT, thread, ["new", ids[-1]]),
-            "unseen behind": lambda c: threads.unseen(c, TENANT, thread, ["new", ids[-9]], behind=(last.id, 1)),
+            "unseen": lambda c: threads.find_unseen(c, TENANT, thread, ["new", ids[-1]]),
+            "unseen behind": lambda c: threads.find_unseen(c, TENANT, thread, ["new", ids[-9]], behind=(last.id, 1)),
             "history": lambda c: threads.message_ids(c, TENANT, thread, last.id),
             "snapshot": lambda c: threads.transcript(c, TENANT, thread, before=last.id, window=threads.WINDOW),
         }.items():
@@ -403,7 +403,7 @@ async def test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread(db:
     assert (await threads.newest_positions(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == ids[-1]
     assert await threads.line(db.api, TENANT, "t", ids[-1]) == ids
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["a", "b", "c"]
-    assert await threads.unseen(db.api, TENANT, "t", ["a", "c"], behind=(ids[1], 1)) == {"c"}
+    assert await threads.find_unseen(db.api, TENANT, "t", ["a", "c"], behind=(ids[1], 1)) == {"c"}
     turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w")
     assert turn is not None
     assert turn.run_id == ids[-1]

@@ -146,8 +146,8 @@ async def test_older_signals_of_a_type_that_nobody_has_offered_yet_are_found(db:
     last = await keep(db, "s5")
     await signals.settle_signal(db.api, second)
     await signals.put_off_signal(db.api, third, ["somebody"], AT_ONCE)
-    assert await signals.unsettled_before(db.api, last) == [first]
-    assert await signals.unsettled_before(db.api, first) == []
+    assert await signals.find_unsettled_before(db.api, last) == [first]
+    assert await signals.find_unsettled_before(db.api, first) == []
 
 
 async def test_signals_of_a_type_become_visible_in_the_order_of_their_places(db: Database) -> None:

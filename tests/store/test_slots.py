@@ -75,7 +75,7 @@ async def test_a_slot_that_is_given_back_is_promised_to_the_next_at_once(db: Dat
 
 
 async def test_who_asks_for_a_key_waits_until_who_asked_before_is_done(db: Database) -> None:
-    async with concurrency_slots._locked(db.api, TENANT, KEY) as before:
+    async with concurrency_slots._lock_key(db.api, TENANT, KEY) as before:
         asking = asyncio.create_task(concurrency_slots.take_slot(db.api, TENANT, KEY, 1, uuid4()))
         waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
         await until(lambda: before.fetchval(waits))

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.paths import filled, in_cleanup, is_inside, keys_of, plan_path
+from hai_flow.definition.paths import is_in_cleanup, is_inside, keys_of, plan_path, with_keys_or_none
 from hai_flow.definition.plan import AgentCalls, ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -20,7 +20,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.pendings.deciders import may_decide
-from hai_flow.engine.runs.fork import acted_in, inherited_from, undone_in
+from hai_flow.engine.runs.fork import first_effects, inheritance, undone_in
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.instances import standing_at
@@ -193,7 +193,7 @@ class Play:
 
     def acted_behind(self, seq: int) -> tuple[str, ...]:
         """The steps that have begun to change the world behind the event `seq`."""
-        acted = acted_in(self.plan, enumerate(self.events, 1))
+        acted = first_effects(self.plan, enumerate(self.events, 1))
         return tuple(sorted(path for path, last in acted.items() if last > seq))
 
     def state_at(self, seq: int) -> RunState:
@@ -217,7 +217,7 @@ class Play:
     def leave(self, there: RunState, heir: UUID = FORK) -> Decision:
         """Stop the run, for the fork `heir` goes on from `there`."""
         self._book.spared = True
-        return self.do(c.Stop(by="user:ann", inherited=inherited_from(there), heir=e.Heir(str(heir))))
+        return self.do(c.Stop(by="user:ann", inherited=inheritance(there), heir=e.Heir(str(heir))))
 
     def take_back(self, heir: UUID = FORK) -> Decision:
         """The fork for which the run was stopped does not begin. From now on everything has to be cleaned up."""
@@ -389,7 +389,7 @@ class Book:
                 assert not state.open_messages, "a message is open at the end of its turn"
                 assert not any(call.open for call in state.tool_calls.values())
             case e.StepStarted() | e.AttemptStarted():
-                cleaning = state.status == "stopping" and in_cleanup(event.path)
+                cleaning = state.status == "stopping" and is_in_cleanup(event.path)
                 assert state.status == "running" or cleaning, f"{event.path} begins in a run that is {state.status}"
                 assert event.path in state.ready, f"{event.path} begins, but was not ready"
                 self._check_turn_has_come(state, event.path)
@@ -457,7 +457,7 @@ class Book:
         owner = scope = path.removesuffix("/~undo")
         while scope and not (scope in state.steps and state.steps[scope].handler == "~undo"):
             scope = standing_at(self.plan, scope).parent
-        left = [p for p in state.undoables if is_inside(p, scope) and not in_cleanup(p[len(scope) :])]
+        left = [p for p in state.undoables if is_inside(p, scope) and not is_in_cleanup(p[len(scope) :])]
         newer = [p for p in left if self.order[p] > self.order[owner]]
         assert not newer, f"{owner} is undone before {newer}, which finished later"
 
@@ -478,7 +478,7 @@ class Book:
         if self.spared:
             return
         assert not self.owed, f"the finally of {self.owed} has not run"
-        left = [path for path in state.undoables if not in_cleanup(path)]
+        left = [path for path in state.undoables if not is_in_cleanup(path)]
         assert not undone or not left, f"{left} are not undone"
 
     def _check_undo_told(self, state: RunState, event: e.RunFailed | e.RunFinished) -> None:
@@ -489,7 +489,7 @@ class Book:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
         step = standing_at(self.plan, path)
         before = self.before.get(plan_path(path))
-        previous = None if before is None else filled(before.path, keys_of(path))
+        previous = None if before is None else with_keys_or_none(before.path, keys_of(path))
         assert previous is None or is_done(state, previous), f"{path} begins before {previous} is done"
         around = state.steps.get(step.parent)
         if step.body == "~undo":

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from hai_flow.telemetry.exposition import written
+from hai_flow.telemetry.exposition import render_families
 from hai_flow.telemetry.instruments import Family
 
 
@@ -35,4 +35,4 @@ class Scrape:
 
 
 def scraped(families: Iterable[Family]) -> Scrape:
-    return Scrape(written(families).decode())
+    return Scrape(render_families(families).decode())

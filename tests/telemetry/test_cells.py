@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import httpx2
 
-from hai_flow.cells import placed
+from hai_flow.cells import place_id
 from hai_flow.engine import commands as c
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.runtime import Runtime
@@ -34,16 +34,16 @@ async def test_the_numbers_of_each_cell_are_shown_with_its_name_and_one_that_is_
         tenant = await settle(database_url, "far", [north])
         watching = Watching(settings)
         home = Runtime(database_url, settings, performs=False, observers=watching.observers)
-        cells = Cells(home, [north, GONE], observers=watching.of_cell)
+        cells = Cells(home, [north, GONE], observers=watching.observers_of)
         async with (
-            watching.shown(home, cells) as place,
+            watching.serve(home, cells) as place,
             httpx2.AsyncClient(base_url=place or "", timeout=60) as client,
             cells.lifespan(),
         ):
             await until(lambda: north.name not in cells.away, 30)
             there = cells.at(1)
             _, plan = await there.catalog.publish(tenant, ASKING)
-            run_id = placed(uuid4(), 1)
+            run_id = place_id(uuid4(), 1)
             start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
             await there.starts.start(tenant, plan, start)
 
@@ -71,8 +71,8 @@ async def test_a_process_with_one_cell_shows_what_it_always_has(database_url: st
     settings = Settings(metrics="127.0.0.1:0")
     watching = Watching(settings)
     home = Runtime(database_url, settings, performs=False, observers=watching.observers)
-    cells = Cells(home, observers=watching.of_cell)
-    async with watching.shown(home, cells) as place, httpx2.AsyncClient(base_url=place or "", timeout=60) as client:
+    cells = Cells(home, observers=watching.observers_of)
+    async with watching.serve(home, cells) as place, httpx2.AsyncClient(base_url=place or "", timeout=60) as client:
         async with cells.lifespan():
             assert watching.metrics is not None
             watching.metrics.attach(home)  # as of a cell whose start failed and is tried again
@@ -84,10 +84,10 @@ async def test_a_process_with_one_cell_shows_what_it_always_has(database_url: st
 
 def test_no_more_than_a_number_of_cells_is_watched_each_with_few_series() -> None:
     watching = Watching(Settings(metrics="127.0.0.1:0"))
-    watched = [watching.of_cell(cell(number, f"postgresql://h/{number}")) for number in range(1, CELLS_MAX + 3)]
+    watched = [watching.observers_of(cell(number, f"postgresql://h/{number}")) for number in range(1, CELLS_MAX + 3)]
     assert [bool(each) for each in watched] == [True] * CELLS_MAX + [False] * 2
     (metrics, _) = watched[0]
     for number in range(CELL_SERIES_MAX + 10):
         metrics.runs_started.add(1, (f"w{number}",))  # type: ignore[attr-defined]
     assert len(metrics.runs_started.series) == CELL_SERIES_MAX + 1  # type: ignore[attr-defined]
-    assert Watching(Settings()).of_cell(GONE) == ()
+    assert Watching(Settings()).observers_of(GONE) == ()

@@ -34,7 +34,7 @@ async def shown(
     )
     watching = Watching(wanted)
     runtime = Runtime(url, wanted, performs=performs, deadlines=deadlines, observers=watching.observers)
-    async with watching.shown(runtime) as place, httpx2.AsyncClient(base_url=place or "", timeout=60) as client:
+    async with watching.serve(runtime) as place, httpx2.AsyncClient(base_url=place or "", timeout=60) as client:
         yield runtime, client
 
 
@@ -143,7 +143,7 @@ async def test_a_port_that_is_taken_is_told(database_url: str) -> None:
     async with shown(database_url) as (_, client):
         taken = Watching(Settings(metrics=f"127.0.0.1:{client.base_url.port}"))
         with pytest.raises(HaiFlowError, match="for metrics"):
-            async with taken.shown(Runtime(database_url, Settings(), performs=False)):
+            async with taken.serve(Runtime(database_url, Settings(), performs=False)):
                 pass
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hai_flow.telemetry import loop_watch
-from hai_flow.telemetry.exposition import written
+from hai_flow.telemetry.exposition import render_families
 from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics
 from tests.support.stalls import stalls_measured
@@ -29,7 +29,7 @@ async def test_a_standstill_of_the_loop_is_measured_and_shown() -> None:
     work(0.3)
     await until(lambda: watch.longest >= 0.2)
     await watch.stop()
-    shown = written(metrics.collect()).decode()
+    shown = render_families(metrics.collect()).decode()
     (line,) = (each for each in shown.splitlines() if each.startswith("hai_flow_loop_stall_seconds "))
     assert float(line.split()[1]) >= 0.2
 

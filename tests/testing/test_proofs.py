@@ -212,7 +212,7 @@ def test_coverage_names_what_no_case_takes(tmp_path: Path) -> None:
     coverage = Coverage(document.plan)
     for case in document.cases:
         document.run(case, coverage)
-    told = [each.text for each in coverage.missed()]
+    told = [each.text for each in coverage.find_gaps()]
     assert told == [
         "`reject` is never the answer at `all[]/look`",
         "`approve` is never the answer at `all[]/pay`",

@@ -209,7 +209,7 @@ def test_any_turn_is_a_well_formed_response_from_wherever_one_follows(story: Sto
     if not frames[-1].terminal:
         frames += encoder.farewell("bye")
     numbers = Sequence()
-    stream = b"".join(sse.event_bytes(agent_api.numbered(frame, numbers.next())) for frame in frames)
+    stream = b"".join(sse.event_bytes(agent_api.frame_with_number(frame, numbers.next())) for frame in frames)
     assert lint_agent_api(stream, whole=True) == []
     response = json.loads(frames[-1].data)
     if response["status"] == "incomplete":

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agui import AGUI, AguiEncoder
-from hai_flow.wire.agui_protobuf import CONTENT_TYPE, encoded
+from hai_flow.wire.agui_protobuf import CONTENT_TYPE, encode_event
 from tests.support.wire_lint import AGUI_SENT
 from tests.wire.stories import RUN, stories
 from tests.wire.test_agui_properties import PROFILES, encode
@@ -23,7 +23,7 @@ CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("agui_protobuf
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["event"]["type"])
 def test_the_bytes_are_those_of_the_protocols_own_encoder(case):
-    assert encoded(case["event"]).hex() == case["hex"]
+    assert encode_event(case["event"]).hex() == case["hex"]
 
 
 def test_every_type_that_we_send_is_compared():
@@ -37,9 +37,9 @@ def test_every_frame_can_be_written_behind_its_length(story, profile):
     assert binary.framing.content_type == CONTENT_TYPE
     frames = encode(AguiEncoder(profile, RunState(RUN)), story.events)
     frames += AguiEncoder(profile, story.state).preface("asker", ())
-    stream = binary.unnumbered(frames)
+    stream = binary.render_unnumbered(frames)
     for frame in frames:
         (length,) = struct.unpack(">I", stream[:4])
-        assert stream[4 : 4 + length] == encoded(json.loads(frame.data))
+        assert stream[4 : 4 + length] == encode_event(json.loads(frame.data))
         stream = stream[4 + length :]
     assert stream == b""

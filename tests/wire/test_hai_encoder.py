@@ -10,7 +10,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.dialect import readdressed
+from hai_flow.wire.dialect import readdress
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.hai import HaiEncoder, document
 from hai_flow.wire.transcript import entries_of
@@ -416,11 +416,11 @@ def test_who_attaches_to_a_run_that_is_over_learns_how_it_ended(end):
 
 def test_the_end_of_a_turn_can_name_the_run_id_of_who_attached():
     last = encode(Story().start().end_turn(), PLAIN)[-1]
-    ours = readdressed(last, "asker")
+    ours = readdress(last, "asker")
     assert json.loads(ours.data) == {**json.loads(last.data), "runId": "asker"}
     assert (ours.name, ours.terminal) == (last.name, True)
     error = encode(Story().start().fail(), PLAIN)[-1]
-    assert readdressed(error, "asker") == error
+    assert readdress(error, "asker") == error
 
 
 def test_an_unknown_thread_is_empty():

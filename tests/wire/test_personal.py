@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hai_flow.definition.personal.personal import WHOLE, Personal
-from hai_flow.definition.personal.pii_marks import MASK, masked
+from hai_flow.definition.personal.pii_marks import MASK, mask_value
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
@@ -165,7 +165,7 @@ def test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole() -> None:
 
 def test_a_mask_keeps_the_shape_and_null() -> None:
     value = {"a": {"b": [1, None, "x"], "c": "y"}, "d": None, "e": 5}
-    assert masked(value, {"a": {"b": {"*": True}}, "d": True, "e": True}) == {
+    assert mask_value(value, {"a": {"b": {"*": True}}, "d": True, "e": True}) == {
         "a": {"b": [MASK, None, MASK], "c": "y"}, "d": None, "e": MASK,
     }  # fmt: skip
-    assert masked("a text where an object should be", {"a": True}) == MASK
+    assert mask_value("a text where an object should be", {"a": True}) == MASK

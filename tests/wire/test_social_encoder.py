@@ -28,7 +28,7 @@ def shown(story: Story, after: int = 0) -> list[dict]:
 
 
 def linted(frames: list[Frame]) -> list[str]:
-    return lint_social(SOCIAL.unnumbered(frames))
+    return lint_social(SOCIAL.render_unnumbered(frames))
 
 
 def test_a_run_from_start_to_end_as_the_document_writes_it():

@@ -136,7 +136,7 @@ def test_a_secret_that_is_nothing_but_its_prefix_is_none() -> None:
 
 def test_a_workflow_sees_no_header_that_is_a_secret() -> None:
     given = {"authorization": "Bearer x", "cookie": "a=b", "x-token": "s", "x-github-event": "push"}
-    assert webhook.shown_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
+    assert webhook.visible_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
 
 
 DEEP: Any = '{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}'  # what is nested deeper than 64 levels is its JSON text

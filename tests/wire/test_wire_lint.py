@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hai_flow_conformance import Dialect
 
-from hai_flow.wire.agui_protobuf import encoded
+from hai_flow.wire.agui_protobuf import encode_event
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.sse import event_bytes
@@ -213,7 +213,7 @@ def test_what_breaks_a_rule_breaks_it_in_binary_too(violator: Violator) -> None:
 
 def test_protobuf_frames_are_linted_like_others() -> None:
     def written(*events: dict[str, Any]) -> bytes:
-        return b"".join(struct.pack(">I", len(frame)) + frame for frame in map(encoded, events))
+        return b"".join(struct.pack(">I", len(frame)) + frame for frame in map(encode_event, events))
 
     assert lint_protobuf(written(BEGUN, TEXT[0], SAID, TEXT[1], DONE)) == []
     assert rules(lint_protobuf(written(BEGUN, TEXT[0], SAID, DONE))) == {"stream.brackets"}

@@ -18,7 +18,7 @@ import hai_flow
 from hai_flow import values
 from hai_flow.api.a2a.operations import Agent, history_length, piece_of, skills_of, startable_plans
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -37,10 +37,13 @@ CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
 _PUSH: Final = re.compile(r".*PushNotificationConfigs?")
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(404, *WITH_BODY),
+    **refusal_responses(404, *WITH_BODY),
     200: {"description": "an answer of A2A, as JSON or as a stream"},
 }
-_CARD_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"description": "an agent card"}}
+_CARD_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **refusal_responses(404),
+    200: {"description": "an agent card"},
+}
 _SPEAKS: Final = requires(Right.SEE_OWN)
 
 router = Routes(tags=["a2a"])

@@ -53,9 +53,9 @@ class KnownIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
-        return await self.known(await self._proven(connection))
+        return await self.known(await self._prove(connection))
 
-    async def _proven(self, connection: HTTPConnection) -> Principal:
+    async def _prove(self, connection: HTTPConnection) -> Principal:
         if acting_header(connection) is not None:
             raise acting_forbidden()
         audience = mcp_resource.audience_of(connection)
@@ -66,7 +66,7 @@ class KnownIdentity:
             return await tickets.principal_of(self._runtime.database.api, ticket)
         session = None if connection.headers.getlist("authorization") else session_of(connection)
         if session is not None:
-            return await self._of_key(await self.sessions.principal(connection, session))
+            return await self._check_key(await self.sessions.principal(connection, session))
         return await self._bearing(connection)
 
     async def _bearing(self, connection: HTTPConnection, audience: Sequence[str] | None = None) -> Principal:
@@ -90,7 +90,7 @@ class KnownIdentity:
         principal = replace(caller, credential=f"{_OF_KEY}{caller.key}")
         return await self.sessions.begin(principal, asked(caller))
 
-    async def _of_key(self, principal: Principal) -> Principal:
+    async def _check_key(self, principal: Principal) -> Principal:
         """The principal of a session. One that was begun with a key is good as long as the key is."""
         credential = principal.credential or ""
         if not credential.startswith(_OF_KEY):

@@ -98,7 +98,7 @@ class FrontendTokens:
         key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
         if key is None:
             raise invalid_credential()
-        if key.revoked_at is not None or not key.verified(form[1].encode(), signature):
+        if key.revoked_at is not None or not key.verify(form[1].encode(), signature):
             raise invalid_credential().of(key.tenant, key.id)
         end = ends_at(key)
         expires_at = claims.exp if end is None else min(claims.exp, end)
@@ -112,7 +112,7 @@ class FrontendTokens:
         id = await self._people.one(key.tenant, claims.id)
         if id != key.principal:
             demand_own_name(id)
-        await self._forgotten.refuse(key.tenant, id, _made_at(claims))
+        await self._forgotten.refuse(key.tenant, id, _time_made(claims))
         return Principal(
             c.Principal(id, claims.roles, claims.groups, issuer=None if key.vouches_for(id) else f"key:{key.id}"),
             key.tenant,
@@ -125,7 +125,7 @@ class FrontendTokens:
         )
 
 
-def _made_at(claims: Claims) -> int:
+def _time_made(claims: Claims) -> int:
     """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
     return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
 

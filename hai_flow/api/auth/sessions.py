@@ -28,7 +28,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from hai_flow.api.auth.cookie_encryption import seal, unseal
-from hai_flow.api.auth.directory.principal_json import dumped, loaded
+from hai_flow.api.auth.directory.principal_json import dump_principal, load_principal
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
@@ -126,8 +126,8 @@ class Sessions:
         text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
         if grant is None and principal.expires_at is not None:
             ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
-        renewal = None if grant is None else self._sealed(text, grant)
-        principal_json = dumped(Principal(principal.who, principal.tenant, credential=principal.credential))
+        renewal = None if grant is None else self._seal_grant(text, grant)
+        principal_json = dump_principal(Principal(principal.who, principal.tenant, credential=principal.credential))
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             await sessions.create_session(
                 connection,
@@ -149,14 +149,14 @@ class Sessions:
             await audit.write(connection, tenant, [asked.row("session.ended")])
         self._known.forget(digest.hex())
 
-    async def replaced(self, text: str) -> None:
+    async def end_before(self, text: str) -> None:
         """End the session, if there is one: its browser signs in anew."""
         digest = sessions.digest(text)
         session = await self._find(digest.hex())
         if session is not None:
-            await self.end(text, session.principal.tenant, _asked(session.principal))
+            await self.end(text, session.principal.tenant, _actor_of(session.principal))
 
-    async def renewed(self, text: str, digest: bytes) -> int | None:
+    async def renew_if_due(self, text: str, digest: bytes) -> int | None:
         """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
         session = await self._known.get(digest.hex())
         if session is not None and _is_past(session.renew_at):
@@ -179,13 +179,13 @@ class Sessions:
             claim = await sessions.claim_renewal(pool, digest, CLAIM)
             session = None if claim is None else await self._find(digest.hex())
             if claim is not None and session is not None:
-                await self._claimed(text, digest, claim, session.principal)
+                await self._renew_claimed(text, digest, claim, session.principal)
         except Exception as error:  # the next request finds it due again
             log.warning("session_not_renewed", error=str(error) or type(error).__name__)
         finally:
             self._known.forget(digest.hex())
 
-    async def _claimed(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
+    async def _renew_claimed(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
         pool = self._runtime.database.api
         grant = _grant_in(text, digest, claim.sealed)
         issuer = None if grant is None else self._issuers.get(grant.issuer)
@@ -194,13 +194,13 @@ class Sessions:
             return
         try:
             async with asyncio.timeout(RENEWAL_SECONDS):
-                grant, answer = await oidc.refreshed(issuer, grant)
-                now = await oidc.renewed(self._tokens, issuer, grant, answer)
+                grant, answer = await oidc.refresh_grant(issuer, grant)
+                now = await oidc.renew_principal(self._tokens, issuer, grant, answer)
         except (Rejected, TimeoutError) as refusal:
             if isinstance(refusal, Rejected) and refusal.status == 401:
                 await self._give_up(digest, claim, was, "its issuer refuses to renew it")
             else:
-                await sessions.put_off(pool, digest, claim, self._sealed(text, grant).sealed, AGAIN)
+                await sessions.put_off(pool, digest, claim, self._seal_grant(text, grant).sealed, AGAIN)
         else:
             if now is None:
                 log.warning("renewal_says_nothing", issuer=issuer.name, hint="name its userinfo in the client")
@@ -208,25 +208,27 @@ class Sessions:
             elif now.id != was.id:
                 await self._give_up(digest, claim, was, "its issuer names another person")
             else:
-                await self._renewed(digest, claim, was, now, self._sealed(text, grant))
+                await self._store_renewed(digest, claim, was, now, self._seal_grant(text, grant))
 
-    async def _renewed(
+    async def _store_renewed(
         self, digest: bytes, claim: sessions.Claim, was: Principal, now: Principal, renewal: sessions.Renewal
     ) -> None:
-        principal_json = dumped(Principal(now.who, now.tenant, credential=was.credential))
+        principal_json = dump_principal(Principal(now.who, now.tenant, credential=was.credential))
         changed = (now.who, now.tenant) != (was.who, was.tenant)
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             done = await sessions.renew(connection, digest, claim, now.tenant, principal_json, renewal)
             if done and changed:
-                row = _asked(now).row("session.changed", was=list(was.who.roles), groups=list(now.who.groups) or None)
+                row = _actor_of(now).row(
+                    "session.changed", was=list(was.who.roles), groups=list(now.who.groups) or None
+                )
                 await audit.write(connection, now.tenant, [row])
 
     async def _give_up(self, digest: bytes, claim: sessions.Claim, was: Principal, reason: str) -> None:
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             if await sessions.give_up(connection, digest, claim):
-                await audit.write(connection, was.tenant, [_asked(was).row("session.ended", reason=reason)])
+                await audit.write(connection, was.tenant, [_actor_of(was).row("session.ended", reason=reason)])
 
-    def _sealed(self, text: str, grant: Grant) -> sessions.Renewal:
+    def _seal_grant(self, text: str, grant: Grant) -> sessions.Renewal:
         sealed = seal(text, sessions.digest(text), msgspec.json.encode(grant))
         return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
 
@@ -234,7 +236,7 @@ class Sessions:
         row = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
         if row is None:
             return None
-        principal = loaded(row.tenant, row.principal, way="session")
+        principal = load_principal(row.tenant, row.principal, way="session")
         if principal.credential == LINK:
             principal = replace(principal, who=Who(principal.id, tuple(ROLES)))
         return _Session(
@@ -269,7 +271,7 @@ class _Keeper:
 
     async def _look(self) -> None:
         try:
-            self._due_at = await self._of.renewed(self._text, self._digest)
+            self._due_at = await self._of.renew_if_due(self._text, self._digest)
         except Exception as error:  # the next call looks again
             log.warning("session_not_renewed", error=str(error) or type(error).__name__)
         finally:
@@ -297,7 +299,7 @@ def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
     return None if secret is None else msgspec.json.decode(secret, type=Grant)
 
 
-def _asked(principal: Principal) -> Asked:
+def _actor_of(principal: Principal) -> Asked:
     """The person, for audit records of changes that their issuer caused."""
     return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
@@ -308,7 +310,7 @@ async def link_token(
     """The token at the end of a link that signs a browser in as `id`, with these roles and groups: once, within ten
     minutes. `roles` None: with all that are built in, those of later releases, too."""
     everything, who = roles is None, Who(id, tuple(ROLES if roles is None else roles), tuple(groups))
-    principal_json = dumped(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
+    principal_json = dump_principal(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
     return await tickets.create_ticket(connection, tenant, principal_json, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import HTTPConnection
 
-from hai_flow.api.auth.directory.principal_json import dumped, loaded
+from hai_flow.api.auth.directory.principal_json import dump_principal, load_principal
 from hai_flow.api.permissions.principals import Principal, invalid_credential, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.store.identity import credential_checks, tickets
@@ -23,7 +23,7 @@ SECONDS: Final = 30
 
 async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
     """A ticket of the principal."""
-    return await tickets.create_ticket(pool, principal.tenant, dumped(principal), expires_at)
+    return await tickets.create_ticket(pool, principal.tenant, dump_principal(principal), expires_at)
 
 
 def ticket_of(connection: HTTPConnection) -> str | None:
@@ -48,10 +48,10 @@ async def principal_of(pool: Pool, ticket: str) -> Principal:
     used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
         raise invalid_credential()
-    principal = loaded(*used, way="ticket")
+    principal = load_principal(*used, way="ticket")
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
     proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
-    if await credential_checks.ended(pool, [(proof, datetime.now(UTC))]):
+    if await credential_checks.find_ended(pool, [(proof, datetime.now(UTC))]):
         raise invalid_credential()
     return principal

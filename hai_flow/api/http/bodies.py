@@ -48,7 +48,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     where there is no room for it."""
     settings: Settings = request.app.state.settings
     room: BodyRoom = request.scope[ROOM]
-    if declared_bytes(request) > bytes_max:
+    if content_length(request) > bytes_max:
         await _drain(request)
         raise _too_large(bytes_max)
     pieces: list[bytes] = []
@@ -81,7 +81,7 @@ async def _drain(request: Request) -> None:
                 return
 
 
-def declared_bytes(request: Request) -> int:
+def content_length(request: Request) -> int:
     """The length of the body as the request declares it; 0 if it does not."""
     declared = request.headers.get("content-length", "")
     return int(declared[:20]) if declared.isdecimal() else 0
@@ -162,7 +162,7 @@ class CheckedRoute(APIRoute):
         async def checked(request: Request) -> Response:
             if asks:  # before anything of the body is read
                 await get_principal(request)
-            return await handle(await _checked(request) if takes_body else request)
+            return await handle(await _check_body(request) if takes_body else request)
 
         return checked
 
@@ -181,7 +181,7 @@ class _CheckedRequest(Request):
         return self._checked[1]
 
 
-async def _checked(request: Request) -> Request:
+async def _check_body(request: Request) -> Request:
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
     if not body:

@@ -41,7 +41,7 @@ class Connections:
     @classmethod
     def of(cls, settings: Settings) -> Connections:
         """As many as the settings and the limit of descriptors allow; that limit is raised as far as it may be."""
-        descriptors = _raised(settings.connections_max + KEPT + REFUSED_AT_ONCE)
+        descriptors = _raise_limit(settings.connections_max + KEPT + REFUSED_AT_ONCE)
         fit = descriptors - min(KEPT, descriptors // 4) - REFUSED_AT_ONCE
         most = max(1, min(settings.connections_max, fit))
         if most < settings.connections_max:
@@ -59,7 +59,7 @@ class Connections:
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, address in dict.fromkeys((family, address) for family, *_, address in addresses):
-                listening.append(_bound(self, family, address))
+                listening.append(_bind_socket(self, family, address))
         except BaseException:
             for each in listening:
                 each.close()
@@ -154,7 +154,7 @@ def refusal_of(connection: Any) -> str | None:
     return None if counted is None else counted.refusal
 
 
-def _bound(connections: Connections, family: int, address: Any) -> socket.socket:
+def _bind_socket(connections: Connections, family: int, address: Any) -> socket.socket:
     listening = _Listening(family, socket.SOCK_STREAM)
     listening.connections = connections
     try:
@@ -169,7 +169,7 @@ def _bound(connections: Connections, family: int, address: Any) -> socket.socket
     return listening
 
 
-def _raised(wanted: int) -> int:
+def _raise_limit(wanted: int) -> int:
     """How many descriptors this process may have, once its limit is raised towards `wanted`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY

@@ -74,7 +74,7 @@ class Protocol(HttpToolsProtocol):
         elif self._in_body or not self.cycle.more_body:
             self._beside_bytes = 0
         else:
-            self._bound_trailers(len(data))
+            self._limit_trailers(len(data))
 
     def _keep_waiting(self, more: int) -> None:
         """Data has come, but no complete request."""
@@ -88,16 +88,16 @@ class Protocol(HttpToolsProtocol):
         if self._clock is None:
             self._await_head()
 
-    def _bound_trailers(self, more: int) -> None:
+    def _limit_trailers(self, more: int) -> None:
         """Data has come beside the body before its end: the extensions and the trailers of chunks. Bound its size."""
         self._beside_bytes += more
         if self._beside_bytes > HEAD_BYTES_MAX:
             self._refuse(431, "head.too_large", f"what follows a body has at most {HEAD_BYTES_MAX} bytes.")
 
     def _await_head(self) -> None:
-        self._clock = self.loop.call_later(self.config.head_seconds, self._no_head)
+        self._clock = self.loop.call_later(self.config.head_seconds, self._end_without_head)
 
-    def _no_head(self) -> None:
+    def _end_without_head(self) -> None:
         self._clock = None
         if self.cycle is not None and not self.cycle.response_complete:
             return  # it came early, and waits for that response
@@ -157,7 +157,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._stop_clock()
         if self.outlet is not None:
-            self.outlet.lost()
+            self.outlet.on_disconnect()
             self.outlet = None
 
 
@@ -184,7 +184,7 @@ class _Connection:
 
     def take_over(self, outlet: Outlet) -> None:
         if self._cycle.disconnected:
-            outlet.lost()
+            outlet.on_disconnect()
             return
         assert self._cycle.chunked_encoding, "the body of a stream has no length"
         self._protocol.outlet = outlet

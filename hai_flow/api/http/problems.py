@@ -89,7 +89,7 @@ ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def refusal_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """An operation's refusals for OpenAPI: those that every operation has, and `statuses`."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _MEANINGS[status], "content": content} for status in sorted({*ALWAYS, *statuses})}
@@ -109,10 +109,10 @@ def problem(
     body = _body(status, code, detail, findings, winner)
     if see:
         body["see"] = see
-    return Response(_encoded(body), status, headers, MEDIA_TYPE)
+    return Response(_encode(body), status, headers, MEDIA_TYPE)
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any]) -> bytes:
     """The problem as JSON, also where it repeats a text of the request that JSON in UTF-8 can't carry."""
     try:
         return values.dumps(body)
@@ -142,11 +142,11 @@ def _body(status: int, code: str, detail: str, findings: Sequence[Any], winner: 
     return body
 
 
-async def _rejected(request: Request, error: Exception) -> Response:
+async def _answer_rejected(request: Request, error: Exception) -> Response:
     assert isinstance(error, Rejected)
     caller = caller_of(request)
     if caller is not None:
-        await request.app.state.sign_ins.denied(request, caller, error)
+        await request.app.state.sign_ins.note_denial(request, caller, error)
     return problem(
         error.status,
         error.code,
@@ -154,11 +154,11 @@ async def _rejected(request: Request, error: Exception) -> Response:
         findings=error.findings,
         winner=error.winner,
         see=_page(request, error),
-        headers=_challenged(request, error),
+        headers=_challenge_headers(request, error),
     )
 
 
-def _challenged(request: Request, error: Rejected) -> dict[str, str] | None:
+def _challenge_headers(request: Request, error: Rejected) -> dict[str, str] | None:
     """The headers of the refusal. At `/mcp`, clients learn from them which issuers give tokens, and for which rights
     (RFC 9728, RFC 6750)."""
     headers = headers_of(error)
@@ -178,7 +178,7 @@ def _page(request: Request, error: Rejected) -> str:
     if error.status not in _SEEN or not request.app.state.console.is_served:
         return ""
     route = getattr(request.scope.get("route"), "path", "")
-    return addresses.refused(error.code, route, request.path_params)
+    return addresses.page_for_refusal(error.code, route, request.path_params)
 
 
 def headers_of(error: Rejected) -> dict[str, str] | None:
@@ -236,7 +236,7 @@ def _finding(fault: Mapping[str, Any]) -> dict[str, Any]:
     expected = [str(each)[:200] for each in fault.get("ctx", {}).values() if isinstance(each, (str, int, float))]
     return {
         "path": _pointer(fault["loc"]),
-        "message": _expected(fault),
+        "message": _describe_expected(fault),
         "code": f"{REQUEST}{fault['type']}" if is_listed else f"{REQUEST}invalid",
         "params": expected if is_listed else [],
     }
@@ -247,7 +247,7 @@ def codes_of_faults() -> set[str]:
     return {f"{REQUEST}invalid", *(f"{REQUEST}{kind}" for kind in _EXPECTED)}
 
 
-def _expected(fault: Mapping[str, Any]) -> str:
+def _describe_expected(fault: Mapping[str, Any]) -> str:
     context = fault.get("ctx", {})
     if fault["type"] == "string_pattern_mismatch" and context.get("pattern") == NO_CONTROL_CHARACTERS:
         return "expected no control characters"
@@ -294,7 +294,7 @@ async def _unreadable(request: Request, error: Exception) -> Response:
     return problem(503, "run_unreadable", detail, headers={"Retry-After": "5"})
 
 
-async def _gone(request: Request, error: Exception) -> Response:
+async def _answer_gone(request: Request, error: Exception) -> Response:
     """The client went away in the middle of its body, so this response is never read."""
     return problem(400, "body.incomplete", "the body ended before its end.")
 
@@ -340,7 +340,7 @@ class Faults:
 
 def install(app: FastAPI) -> None:
     """Answer every kind of refusal and failure as a problem."""
-    app.add_exception_handler(Rejected, _rejected)
+    app.add_exception_handler(Rejected, _answer_rejected)
     app.add_exception_handler(DefinitionError, _wrong_definition)
     app.add_exception_handler(RequestValidationError, _wrong_request)
     app.add_exception_handler(HTTPException, _http)
@@ -350,5 +350,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(asyncpg.PostgresError, _bug)
     app.add_exception_handler(asyncpg.InterfaceError, _bug)
     app.add_exception_handler(asyncpg.InternalClientError, _bug)
-    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(ClientDisconnect, _answer_gone)
     app.add_exception_handler(Exception, _bug)  # errors in the layers around `Faults`

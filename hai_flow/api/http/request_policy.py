@@ -59,27 +59,27 @@ class Guard:
         send = _with_headers(send, (*_EVERY_RESPONSE, *https, *cors))
         if refused is not None:
             await refused(scope, receive, send)
-        elif cors and scope["method"] == "OPTIONS" and headers.one(b"access-control-request-method"):
+        elif cors and scope["method"] == "OPTIONS" and headers.first(b"access-control-request-method"):
             await _preflight(headers, send)
         else:
             await self._app(scope, receive, send)
 
     def _refusal(self, headers: _Headers, method: str) -> Response | None:
-        host, origin = headers.one(b"host"), headers.one(b"origin")
+        host, origin = headers.first(b"host"), headers.first(b"origin")
         if headers.twice(b"host") or headers.twice(b"origin"):
             return problem(400, "header_twice", "expected one Host and at most one Origin.")
         if _name_of(host) not in self._hosts:
             return problem(421, "host_unknown", f"this server is not {host[:200]!r}; see HAI_FLOW_ALLOWED_HOSTS.")
         if origin:
             # A form of ours tells no origin, because our pages tell no referrer; the browser itself says whose it is.
-            form = (headers.one(b"sec-fetch-site"), headers.one(b"sec-fetch-mode")) == ("same-origin", "navigate")
+            form = (headers.first(b"sec-fetch-site"), headers.first(b"sec-fetch-mode")) == ("same-origin", "navigate")
             if (origin == "null" and form) or origin in self._origins or self._is_own(origin, host):
                 return None
             return problem(
                 403, "origin_refused", f"pages of {origin[:200]!r} may not call; see HAI_FLOW_ALLOWED_ORIGINS."
             )
-        followed = method == "GET" and headers.one(b"sec-fetch-mode") == "navigate"
-        if headers.one(b"sec-fetch-site") in ("cross-site", "same-site") and not followed:
+        followed = method == "GET" and headers.first(b"sec-fetch-mode") == "navigate"
+        if headers.first(b"sec-fetch-site") in ("cross-site", "same-site") and not followed:
             return problem(403, "origin_refused", "another site's page may not call; see HAI_FLOW_ALLOWED_ORIGINS.")
         return None
 
@@ -97,9 +97,9 @@ class _Headers:
 
     def __init__(self, scope: Scope) -> None:
         self._items: list[tuple[bytes, bytes]] = scope["headers"]
-        self.origin = self.one(b"origin")
+        self.origin = self.first(b"origin")
 
-    def one(self, name: bytes) -> str:
+    def first(self, name: bytes) -> str:
         """The first value of the header, or nothing."""
         return next((value.decode("latin-1") for key, value in self._items if key == name), "")
 
@@ -118,7 +118,7 @@ def _cors(origin: str) -> list[tuple[bytes, bytes]]:
 async def _preflight(headers: _Headers, send: Send) -> None:
     allowed = [
         (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-        (b"access-control-allow-headers", headers.one(b"access-control-request-headers").encode("latin-1")),
+        (b"access-control-allow-headers", headers.first(b"access-control-request-headers").encode("latin-1")),
         (b"access-control-max-age", b"600"),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": allowed})

@@ -117,7 +117,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
         following = self._pieces if connection is not None and isinstance(self._pieces, Following) else None
-        watching = asyncio.ensure_future(_gone(receive))
+        watching = asyncio.ensure_future(_wait_disconnect(receive))
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             ended = await self._write(send, watching, following)
@@ -140,7 +140,7 @@ class EventStream(Response):
 
     def _go_on(self, connection: Connection, place: Place) -> None:
         """Go on without this task. The outlet calls `closed` when the stream ends."""
-        closed, self.closed = self.closed, _nothing
+        closed, self.closed = self.closed, _ignore
         Outlet(connection, place, self, closed)
 
     async def _write(self, send: Send, watching: asyncio.Future[None], following: Following | None) -> bool:
@@ -176,7 +176,7 @@ class EventStream(Response):
             await self._send_last(send, BROKE_OFF)
             return True
         finally:
-            self.term.notify = _nothing
+            self.term.notify = _ignore
             if coming is not None:
                 await _end(coming)
 
@@ -248,9 +248,9 @@ class Outlet:
         elif news.data:
             self._write(news.data)
 
-    def lost(self) -> None:
+    def on_disconnect(self) -> None:
         """The client is gone, or was cut off. May be called again."""
-        closed, self._closed = self._closed, _nothing
+        closed, self._closed = self._closed, _ignore
         self._timer.cancel()
         self._place.leave()
         closed()
@@ -263,7 +263,7 @@ class Outlet:
         if data:
             self._connection.write(data)
         self._connection.finish()
-        self.lost()
+        self.on_disconnect()
 
     def _look(self) -> None:
         now, buffered, taken_bytes = self._loop.time(), self._connection.buffered(), self._connection.taken()
@@ -276,7 +276,7 @@ class Outlet:
             log.info("follower_stalled")
             self._place.drop()
             self._connection.abort()
-            self.lost()
+            self.on_disconnect()
             return
         if self._keep_alive and not buffered and now - self._wrote_at >= self._keepalive_seconds:
             self._write(self._keep_alive)
@@ -293,7 +293,7 @@ class Outlet:
         return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -304,5 +304,5 @@ async def _end(task: asyncio.Future[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     """Stands for `closed` once that was called or handed over."""

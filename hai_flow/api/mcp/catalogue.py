@@ -126,17 +126,17 @@ class Catalogue:
             return types.ReadResourceResult.model_validate({"contents": [card.content()]})
         match = _URI.fullmatch(uri)
         if match is None or (match[3] and match[1] != "runs"):
-            raise _not_found(uri)
+            raise _missing_resource(uri)
         if match[1] == "workflows":
             tool = await self.tool(access, match[2])
             if tool is None:
-                raise _not_found(uri)
+                raise _missing_resource(uri)
             text = form_of(tool.described)
         else:
             try:
                 text = values.dumps(await _read(access, address_of(ctx), *match.groups())).decode()
             except (Rejected, Unreadable):
-                raise _not_found(uri) from None
+                raise _missing_resource(uri) from None
         content = {"uri": uri, "mimeType": "application/json", "text": text}
         return types.ReadResourceResult.model_validate({"contents": [content]})
 
@@ -223,7 +223,7 @@ async def _read(access: Access, base: str, kind: str, id: str, output: str | Non
     }
 
 
-def _not_found(uri: str) -> MCPError:
+def _missing_resource(uri: str) -> MCPError:
     return MCPError(NOT_FOUND, "Resource not found", {"uri": uri[:500]})
 
 

@@ -169,9 +169,9 @@ class McpServer:
             early = {id: responses[name] for id, name in names.items() if name in responses}
             if early:
                 return await self._answered(ctx, access, base, client, run_id, early)
-        return self._returned(run, client)
+        return self._result_for(run, client)
 
-    def _returned(self, shown: Shown, client: Client) -> dict[str, Any]:
+    def _result_for(self, shown: Shown, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}

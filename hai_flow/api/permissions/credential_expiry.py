@@ -51,7 +51,7 @@ class Term:
         """`seconds_left` None: for ever. `leave` is called when the stream is over."""
         self.ends_at = math.inf if seconds_left is None else asyncio.get_running_loop().time() + seconds_left
         self.ending = EXPIRED
-        self.notify: Callable[[], object] = _nothing
+        self.notify: Callable[[], object] = _ignore
         self._leave = leave
 
     @property
@@ -69,7 +69,7 @@ class Term:
 
     def leave(self) -> None:
         """The stream is over. May be called again."""
-        leave, self._leave, self.notify = self._leave, None, _nothing
+        leave, self._leave, self.notify = self._leave, None, _ignore
         if leave is not None:
             leave(self)
 
@@ -86,7 +86,7 @@ class Term:
                 except TimeoutError:
                     pass
         finally:
-            self.notify = _nothing
+            self.notify = _ignore
         return self.ending
 
 
@@ -126,7 +126,7 @@ class Terms:
     async def is_good(self, principal: Principal) -> bool:
         """Whether the principal's proof of identity is still good."""
         proofs = [(proof_of(principal), datetime.now(UTC))]
-        return principal.is_anybody or not await credential_checks.ended(self._runtime.database.api, proofs)
+        return principal.is_anybody or not await credential_checks.find_ended(self._runtime.database.api, proofs)
 
     async def _look(self) -> None:
         try:
@@ -134,7 +134,7 @@ class Terms:
                 if streams.keep is not None:
                     streams.keep()
             proofs = [(proof, streams.since) for proof, streams in self._open.items()]
-            for proof in await credential_checks.ended(self._runtime.database.api, proofs):
+            for proof in await credential_checks.find_ended(self._runtime.database.api, proofs):
                 open_streams = self._open.get(proof)
                 for term in () if open_streams is None else tuple(open_streams.terms):
                     term.end(REVOKED)
@@ -172,5 +172,5 @@ def proof_of(principal: Principal) -> Proof:
     return Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     """Stands for `notify` while no stream waits for it."""

@@ -219,7 +219,7 @@ async def get_principal(connection: HTTPConnection) -> Principal:
         try:
             cached = connection.scope[_CALLER] = await state.identity.principal(connection)
         except Rejected as refusal:
-            raise await state.sign_ins.refused(connection, refusal) from None
+            raise await state.sign_ins.note_refusal(connection, refusal) from None
     return cached
 
 
@@ -234,7 +234,7 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     @read_once
     async def check(connection: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> None:
         if not any(principal.may(right) for right in rights):
-            raise forbidden(rights)
+            raise missing_right(rights)
         if principal.is_limited and not limited_credentials.opens(*(like or _route_of(connection))):
             raise Rejected(
                 403,
@@ -243,7 +243,7 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
                 "without such limits opens it.",
             )
 
-    return Depends(_marked(check, rights))
+    return Depends(_mark_rights(check, rights))
 
 
 def _route_of(connection: HTTPConnection) -> tuple[str, str]:
@@ -260,7 +260,7 @@ def open_to_everybody() -> Any:
     async def check() -> None:
         pass
 
-    return Depends(_marked(check, ()))
+    return Depends(_mark_rights(check, ()))
 
 
 class MissingRight(Rejected):
@@ -269,7 +269,7 @@ class MissingRight(Rejected):
     rights: tuple[Right, ...] = ()
 
 
-def forbidden(rights: tuple[Right, ...]) -> MissingRight:
+def missing_right(rights: tuple[Right, ...]) -> MissingRight:
     """The refusal of a caller that has none of `rights`."""
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
     who = f"the role {roles[0]} does" if len(roles) == 1 else f"the roles {', '.join(roles)} do"
@@ -295,6 +295,6 @@ def rights_for(dependant: Dependant) -> tuple[Right, ...] | None:
     return None
 
 
-def _marked(check: Callable[..., Any], rights: tuple[Right, ...]) -> Callable[..., Any]:
+def _mark_rights(check: Callable[..., Any], rights: tuple[Right, ...]) -> Callable[..., Any]:
     setattr(check, RIGHTS, rights)
     return check

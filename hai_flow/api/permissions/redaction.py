@@ -8,7 +8,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.personal.personal import Personal
-from hai_flow.definition.personal.pii_marks import masked, masked_object
+from hai_flow.definition.personal.pii_marks import mask_object, mask_value
 from hai_flow.engine.events import Error
 from hai_flow.engine.state.state import MessageState
 from hai_flow.store.runs.run_lists import RunRow
@@ -22,11 +22,11 @@ def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
         return run
     input, result = run.input, run.result
     if input is not None:
-        input = values.dumps(masked_object(values.loads(input), personal.input))
+        input = values.dumps(mask_object(values.loads(input), personal.input))
     if result is not None:
         ended = values.loads(result)
         if "output" in ended:
-            ended["output"] = masked(ended["output"], personal.output)
+            ended["output"] = mask_value(ended["output"], personal.output)
         if ended.get("error") is not None:
             error = error_without_personal(msgspec.convert(ended["error"], Error), personal)
             ended["error"] = msgspec.to_builtins(error)

@@ -48,7 +48,7 @@ class SignIns:
         self._records = Rate(RECORDS_MAX)
         self._unrecorded: Counter[str] = Counter()
 
-    async def refused(self, connection: HTTPConnection, refusal: Rejected) -> Rejected:
+    async def note_refusal(self, connection: HTTPConnection, refusal: Rejected) -> Rejected:
         """The answer to a refused credential: the refusal, or 429 where one address has had too many."""
         if refusal.status != 401 or refusal.code == "auth.missing":
             return refusal
@@ -57,21 +57,21 @@ class SignIns:
         tenant, credential = LOCAL_TENANT, None
         if isinstance(refusal, Unproven) and refusal.tenant is not None:
             tenant, credential = refusal.tenant, refusal.credential
-        actor = self._asked(connection, NOBODY, who=_UNKNOWN, credential=credential)
+        actor = self._actor(connection, NOBODY, who=_UNKNOWN, credential=credential)
         await self._note(f"{peer} {tenant}", tenant, actor, REFUSED, refusal.code)
         if seconds:
             return too_often("auth.too_often", "your address has sent too many credentials that were refused.", seconds)
         return refusal
 
-    async def denied(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
+    async def note_denial(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
         """Record that a known caller tried an act that their roles, or the limits of their credential, do not allow."""
         if refusal.status != 403 or refusal.code not in _BEYOND or principal.is_anybody:
             return
-        actor = self._asked(connection, principal, who=principal.who, credential=principal.credential)
+        actor = self._actor(connection, principal, who=principal.who, credential=principal.credential)
         name = f"{principal.tenant} {principal.id} {principal.credential}"
         await self._note(name, principal.tenant, actor, DENIED, refusal.code)
 
-    def _asked(
+    def _actor(
         self, connection: HTTPConnection, principal: Principal, *, who: c.Principal, credential: str | None
     ) -> Asked:
         route = getattr(connection.scope.get("route"), "path", None)

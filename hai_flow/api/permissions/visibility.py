@@ -16,10 +16,10 @@ import msgspec
 
 from hai_flow.api.permissions.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.pendings.selectors import World, ids_of, matched, represented
+from hai_flow.engine.pendings.selectors import World, ids_of, matching_selectors, voting_person
 from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
-from hai_flow.wire.withheld import asked_of
+from hai_flow.wire.withheld import asks_reader
 
 TENANT: Final = "tenant"
 
@@ -43,7 +43,7 @@ def sight_of(who: Principal, requester: str, visibility: Collection[str]) -> Sig
 
 def sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
     """The sight of `reader` because of the run's questions that ask them."""
-    return Sight.QUESTIONS if state is not None and asked_of(state, reader) else Sight.NOTHING
+    return Sight.QUESTIONS if state is not None and asks_reader(state, reader) else Sight.NOTHING
 
 
 def selectors_for(who: Principal) -> frozenset[str]:
@@ -69,9 +69,9 @@ def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal
     groups that it lists there, whether or not a person has a role of that name otherwise."""
     if not roles:
         return who
-    held = [role for role in represented(who).roles if role not in roles]
+    held = [role for role in voting_person(who).roles if role not in roles]
     world = World("", roles)
-    held += [each.removeprefix("role:") for each in matched([f"role:{name}" for name in roles], who, world)]
+    held += [each.removeprefix("role:") for each in matching_selectors([f"role:{name}" for name in roles], who, world)]
     if who.lent_roles is not None:
         return msgspec.structs.replace(who, lent_roles=tuple(held))
     return msgspec.structs.replace(who, roles=tuple(held))

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -26,7 +26,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import agent_request, sse
-from hai_flow.wire.agent_api import AGENT_API, numbered
+from hai_flow.wire.agent_api import AGENT_API, frame_with_number
 from hai_flow.wire.dialect import Frame
 
 router = Routes(tags=["dialects"])
@@ -65,7 +65,7 @@ _OBJECT: Final[dict[str, Any]] = {
     },
 }
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(404, 409, 410, *WITH_BODY),
+    **refusal_responses(404, 409, 410, *WITH_BODY),
     200: {
         "description": "with `stream: true` (the default) Server-Sent Events, with `false` the last object alone",
         "content": {
@@ -116,33 +116,33 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     sequence = Sequence()
 
     async def begin() -> Pieces:
-        return _counted(sequence, await conversation.pieces())
+        return _number_pieces(sequence, await conversation.pieces())
 
     now_ms = access.runtime.committer.now_ms
     return await access.stream(
         begin,
         AGENT_API,
-        lambda ending: _rendered(sequence, last_words(now_ms(), AGENT_API, ending)),
+        lambda ending: _render_frames(sequence, last_words(now_ms(), AGENT_API, ending)),
         follows=False,
     )
 
 
-async def _counted(sequence: Sequence, pieces: Pieces) -> Pieces:
+async def _number_pieces(sequence: Sequence, pieces: Pieces) -> Pieces:
     """The pieces with the numbers of this response in their objects."""
     async with contextlib.aclosing(pieces):
         async for batch in pieces:
-            yield [Piece(piece.seq, piece.frames, _rendered(sequence, piece.frames)) for piece in batch]
+            yield [Piece(piece.seq, piece.frames, _render_frames(sequence, piece.frames)) for piece in batch]
 
 
-def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
-    return b"".join(sse.event_bytes(numbered(frame, sequence.next())) for frame in frames)
+def _render_frames(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
+    return b"".join(sse.event_bytes(frame_with_number(frame, sequence.next())) for frame in frames)
 
 
 async def _whole(request: Request, conversation: Conversation) -> Response:
     """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. If the
     client goes away meanwhile, the wait ends; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(_wait_disconnect(request))
     term = conversation.access.terms.begin(conversation.access.principal)
     over = asyncio.ensure_future(term.over())
     try:
@@ -157,7 +157,7 @@ async def _whole(request: Request, conversation: Conversation) -> Response:
         term.leave()
     if last is None or not last.terminal:
         raise Rejected(503, "closing", "the server is shutting down; ask again.")
-    return Response(numbered(last, 0), media_type="application/json")
+    return Response(frame_with_number(last, 0), media_type="application/json")
 
 
 async def _last_frame(conversation: Conversation) -> Frame | None:
@@ -169,6 +169,6 @@ async def _last_frame(conversation: Conversation) -> Frame | None:
     return last
 
 
-async def _gone(request: Request) -> None:
+async def _wait_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

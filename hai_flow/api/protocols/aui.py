@@ -19,7 +19,7 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute, limits_of
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.http.stream import note_broken_off
 from hai_flow.api.permissions.credential_expiry import REVOKED, Term
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -50,11 +50,11 @@ CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended witho
 
 
 _PONG: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(),
+    **refusal_responses(),
     200: {"description": "it is", "content": {"application/json": {"schema": {"type": "object"}}}},
 }
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(404, 409, 410, *WITH_BODY),
+    **refusal_responses(404, 409, 410, *WITH_BODY),
     200: {"description": "it is committed", "content": {"application/json": {"schema": {"type": "object"}}}},
 }
 
@@ -90,7 +90,7 @@ async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> 
     """A session's events as they are committed, and its inputs."""
     try:
         await _accept(socket)
-        await _served(_Connection(socket, access), stream_type)
+        await _serve(_Connection(socket, access), stream_type)
     except (WebSocketDisconnect, _Stalled):
         log.info("follower_gone", path=socket.url.path)
 
@@ -104,7 +104,7 @@ async def _accept(socket: WebSocket) -> None:
         raise WebSocketDisconnect(CLOSE_GONE) from None
 
 
-async def _served(connection: _Connection, stream_type: str) -> None:
+async def _serve(connection: _Connection, stream_type: str) -> None:
     place = connection.access.place
     try:
         await connection.access.take_place(follows=True)
@@ -371,7 +371,7 @@ class _Connection:
     async def _record(self, rejected: Rejected) -> None:
         """Record a refusal (403) in the audit. Here it is a message on the socket, so no handler of responses records
         it."""
-        await self._socket.app.state.sign_ins.denied(self._socket, self.access.principal, rejected)
+        await self._socket.app.state.sign_ins.note_denial(self._socket, self.access.principal, rejected)
 
     def _read(self, text: str | bytes) -> Object:
         """The frame as an object. Raises Rejected."""

@@ -26,8 +26,8 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.credential_expiry import Ending
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import earlier_entries, farewell, last_words, one, preceded
-from hai_flow.api.protocols.posted_answers import asker, call_answers, newest_answer, open_answers, told
+from hai_flow.api.protocols.follow import earlier_entries, farewell, last_words, put_first, single_piece
+from hai_flow.api.protocols.posted_answers import asker, call_answers, newest_answer, open_answers, to_pending_answer
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by, with_wishes
 from hai_flow.definition.plan import Plan
@@ -35,12 +35,12 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.state.ids import run_of_pending, turn_of
 from hai_flow.engine.state.instigators import people_behind
-from hai_flow.engine.state.shared_state import may_write, posted_changes
+from hai_flow.engine.state.shared_state import client_changes, may_write
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.catalog.catalog import named_version
+from hai_flow.runtime.catalog.catalog import parse_reference
 from hai_flow.runtime.commit.submission import Begin, Outcome
-from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
+from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import post_context, run_lists, threads
@@ -67,7 +67,7 @@ async def respond(
     stream, behind a snapshot, for a client that shows its own answer until a snapshot takes it away."""
     access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
-    pieces = conversation.corrected if corrects else conversation.pieces
+    pieces = conversation.correct if corrects else conversation.pieces
     return await access.stream(pieces, dialect, farewell(access, dialect), follows=False)
 
 
@@ -76,7 +76,7 @@ async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str
     Rejected."""
     access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
-    return await access.stream(conversation.attached, dialect, farewell(access, dialect))
+    return await access.stream(conversation.watch, dialect, farewell(access, dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Conversation:
 
     async def pieces(self) -> Pieces:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
-        context = await self._as_seen(await self._known())
+        context = await self._as_seen(await self._load_context())
         speaks = self.access.speaks_in(context.last)
         last, turn = context.last, context.turn
         messages = tuple(user for user in self.posted.user_messages if user.id not in context.seen)
@@ -121,7 +121,7 @@ class Conversation:
             return await self._enqueue(context, messages)
         return await self._start(context, messages)
 
-    async def corrected(self) -> Pieces:
+    async def correct(self) -> Pieces:
         """As `pieces`; but where a question was decided by another answer, the thread as it is now, and then the
         refusal with that decision as the error of the stream."""
         try:
@@ -136,9 +136,9 @@ class Conversation:
             reason = f"{rejected.detail} Decided: {winner.get('outcome')}, by {winner.get('by')}."
             ending = last_words(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
             frames = preface.frames[:-1] if preface.terminal else preface.frames
-            return one(unnumbered(self.dialect, [*frames, *ending]))
+            return single_piece(item_without_number(self.dialect, [*frames, *ending]))
 
-    async def attached(self) -> Pieces:
+    async def watch(self) -> Pieces:
         """The pieces that the response streams to a client that only watches."""
         return await self._attach(await self.access.last_run(self.posted.thread_id))
 
@@ -158,19 +158,19 @@ class Conversation:
 
     # --- reading the POST -----------------------------------------------------------------------------------------
 
-    async def _known(self) -> post_context.Known:
+    async def _load_context(self) -> post_context.Known:
         """All that the store has on the thread and this POST, in one read."""
         posted, default = self.posted, self.access.settings.default_workflow
         named = self.path_workflow or posted.workflow
-        return await post_context.known_of(
+        return await post_context.load_context(
             self.access.reads,
             self.access.tenant,
             posted.thread_id,
             posted.wire_run_id,
             bytes.fromhex(posted.body_sha),
             [user.id for user in posted.user_messages],
-            wanted=named_version(named) if named else None,
-            default=named_version(default) if default else None,
+            wanted=parse_reference(named) if named else None,
+            default=parse_reference(default) if default else None,
         )
 
     async def _turn(self) -> threads.Turn | None:
@@ -188,25 +188,25 @@ class Conversation:
         """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
         of the run that opened it (docs/design/protocols.md#run-ids); if `stale`, also one that was decided in the
         meantime."""
-        if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
+        if not self.posted.resume or last is None or turn.run_id != last.id or self._has_opened(turn):
             return False
         questions = (await self.access.state(last.id)).questions
         named = [questions[entry.interrupt_id] for entry in self.posted.resume if entry.interrupt_id in questions]
         return any(stale or question.status == "open" for question in named)
 
-    def _opened(self, turn: threads.Turn) -> bool:
+    def _has_opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""
         return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
 
     async def _last_run(self) -> RunSummary | None:
         return await threads.last_run(self.access.reads, self.access.tenant, self.posted.thread_id)
 
-    async def _unseen_messages(self, behind: tuple[UUID, int]) -> tuple[UserMessage, ...]:
+    async def _new_messages(self, behind: tuple[UUID, int]) -> tuple[UserMessage, ...]:
         """The user's messages that were new to the thread `behind` an event of it (run, seq)."""
         users = self.posted.user_messages
         if not users:
             return ()
-        unseen = await threads.unseen(
+        unseen = await threads.find_unseen(
             self.access.reads, self.access.tenant, self.posted.thread_id, [user.id for user in users], behind=behind
         )
         return tuple(user for user in users if user.id in unseen)
@@ -228,7 +228,7 @@ class Conversation:
         if answers or newest is None:
             return answers
         if newest.tool_call_id in state.questions:
-            return (told(newest),)
+            return (to_pending_answer(newest),)
         if newest.tool_call_id not in state.tool_calls:
             await self._refuse_foreign(newest)
         return ()
@@ -295,7 +295,7 @@ class Conversation:
         is now."""
         base = await self.access.run(parent.run_id)
         base_state = await self.access.state(base.id, parent.last_seq or base.seq)
-        messages = await self._unseen_messages((base.id, base_state.seq))
+        messages = await self._new_messages((base.id, base_state.seq))
         answers = open_answers(self.posted, base_state) if base_state.status == "waiting" else ()
         now = await self.access.state(base.id)
         over = now.ended and now.turn == base_state.turn
@@ -303,7 +303,7 @@ class Conversation:
             begin, plan, branch = await self._fork(base, base_state, now, answers, messages)
         elif over and messages:
             begin, plan = await self._beginning(base, messages)
-            thread_state = await self.access.runtime.keeping.left_by(self.access.tenant, plan, base)
+            thread_state = await self.access.runtime.keeping.state_after(self.access.tenant, plan, base)
             begin = msgspec.structs.replace(
                 begin, kept=thread_state, instigators=people_behind(base.started_by, base.behind)
             )
@@ -315,7 +315,7 @@ class Conversation:
             return await self._attach(last)
         self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
-            inherited = await self.access.runtime.branches.inherited(last, base_state) if answers else None
+            inherited = await self.access.runtime.branches.work_left(last, base_state) if answers else None
             reason = "the thread goes on from an earlier turn"
             stop = c.Stop(by=self.access.principal.id, reason=reason, inherited=inherited)
             await self._bear(plan, begin, branch, leaving=(last, stop, "branch"))
@@ -393,7 +393,7 @@ class Conversation:
         differs = await self._differs(known.last, messages)
         stop = c.Stop(by=self.access.principal.id, reason="a further message came")
         outcome = await self._bear(plan, start, leaving=(active, stop, "interrupt"))
-        return await self._begun_by(outcome, start.run_id, differs=differs)
+        return await self._stream_begin(outcome, start.run_id, differs=differs)
 
     async def _on_message(self, run: RunSummary) -> str:
         """The `on_message` of the run's workflow: the effect of messages that come while the run is active."""
@@ -419,14 +419,14 @@ class Conversation:
         self.access.runtime.starts.rehearse(plan, start)
         command_id, body_sha = f"wire:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
         await self.access.enqueue(plan, start, command_id=command_id, body_sha=body_sha)
-        return self._when_settled(start.run_id)
+        return self._after_queue(start.run_id)
 
-    async def _when_settled(self, run_id: UUID) -> Pieces:
-        refused = await self.access.runtime.messages.settled(self.access.tenant, run_id)
+    async def _after_queue(self, run_id: UUID) -> Pieces:
+        refused = await self.access.runtime.messages.wait_outcome(self.access.tenant, run_id)
         if refused is not None:
             ending = Ending(refused.code, refused.detail)
             now_ms = self.access.runtime.committer.now_ms()
-            yield [unnumbered(self.dialect, last_words(now_ms, self.dialect, ending, self.posted.thread_id))]
+            yield [item_without_number(self.dialect, last_words(now_ms, self.dialect, ending, self.posted.thread_id))]
             return
         await self.access.run(run_id)
         async with contextlib.aclosing(self._follow(RunState(str(run_id)))) as rest:
@@ -437,7 +437,7 @@ class Conversation:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         other = await self.access.beginning(plan, start)
         if other is not self.access:
-            return await self._at(other)._start(known, messages)
+            return await self._with_access(other)._start(known, messages)
         differs = await self._differs(known.last, messages)
         try:
             outcome = await self._bear(plan, start, is_new=known.last is None)
@@ -445,9 +445,9 @@ class Conversation:
             if rejected.code not in _BUSY or not await self._may_wait():
                 raise
             return await self._enqueue(known, messages)
-        return await self._begun_by(outcome, start.run_id, differs=differs)
+        return await self._stream_begin(outcome, start.run_id, differs=differs)
 
-    async def _begun_by(self, outcome: Outcome, run_id: UUID, *, differs: bool) -> Pieces:
+    async def _stream_begin(self, outcome: Outcome, run_id: UUID, *, differs: bool) -> Pieces:
         """The turn with which the run begins; where the client's history differs, the thread as it is now."""
         if outcome.already:
             await self.access.run(run_id)  # another caller may have started it first
@@ -455,7 +455,7 @@ class Conversation:
             return await self._attach(await self.access.run(run_id))
         return self._follow(RunState(str(run_id)))
 
-    def _at(self, access: Access) -> Conversation:
+    def _with_access(self, access: Access) -> Conversation:
         """The same POST where its thread begins."""
         moved = copy.copy(self)
         object.__setattr__(moved, "access", access)
@@ -466,7 +466,7 @@ class Conversation:
     ) -> tuple[c.Start, Plan]:
         """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
-        name, is_named = self._workflow(last), self._named(last) is not None
+        name, is_named = self._workflow(last), self._workflow_named(last) is not None
         try:
             if is_named:
                 stored, plan = await self.access.startable(name, found)
@@ -510,7 +510,7 @@ class Conversation:
                 )
             active, stop, why = leaving
             stop_id = f"{why}:{posted.wire_run_id}"
-            return await self.access.succeed(
+            return await self.access.stop_and_start(
                 active, stop, plan, begin, stop_id=stop_id, command_id=command_id, body_sha=body_sha, branch=branch
             )
         except Rejected as rejected:
@@ -530,12 +530,12 @@ class Conversation:
         return await self.access.submit(run_id, command, command_id=command_id, body_sha=body_sha)
 
     def _workflow(self, last: RunSummary | None) -> str:
-        name = self._named(last) or self.access.settings.default_workflow
+        name = self._workflow_named(last) or self.access.settings.default_workflow
         if name is None:
             raise Rejected(422, "workflow_missing", f"expected a workflow: {_NAME_ONE}")
         return name
 
-    def _named(self, last: RunSummary | None) -> str | None:
+    def _workflow_named(self, last: RunSummary | None) -> str | None:
         """The workflow that the POST or its thread names."""
         return self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
 
@@ -561,7 +561,7 @@ class Conversation:
         answer = self._answer_command(own, messages, self.posted.state)
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
-        if turn is None or differs or not self._opened(turn):
+        if turn is None or differs or not self._has_opened(turn):
             return await self._attach(last)
         return await self._from_start(turn)
 
@@ -570,7 +570,7 @@ class Conversation:
         after the run below has decided, when it is too late to refuse the request."""
         if self.posted.state and may_write(root, self.access.principal.who):
             plan = await self.access.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
-            posted_changes(plan, root.state or {}, self.posted.state)
+            client_changes(plan, root.state or {}, self.posted.state)
 
     async def _answer_below(
         self, answers: Sequence[c.PendingAnswer], messages: tuple[UserMessage, ...], command_id: str
@@ -596,7 +596,7 @@ class Conversation:
 
     async def _replay(self, turn: threads.Turn) -> Pieces:
         """The same POST again gets the same turn again; another body under the same runId is refused."""
-        if not self._opened(turn):
+        if not self._has_opened(turn):
             raise Rejected(
                 409,
                 "run_id_reused",
@@ -608,13 +608,13 @@ class Conversation:
     async def _from_start(self, turn: threads.Turn) -> Pieces:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
         if before.forked and before.forked == turn.n - 1:  # the client knows the earlier messages by other ids
-            return await self._shown(turn.run_id, await self._reached(turn))
+            return await self._stream_history(turn.run_id, await self._state_at_end(turn))
         if await self._answers_a_servers_call(turn.run_id):  # a snapshot lacks that answer, so the client drops it
-            return await self._shown(turn.run_id, await self._begun(turn))
+            return await self._stream_history(turn.run_id, await self._state_at_begin(turn))
         started_by = before.requester or (await self.access.run(turn.run_id)).started_by
         return self._follow(before, started_by=started_by)
 
-    async def _begun(self, turn: threads.Turn) -> RunState:
+    async def _state_at_begin(self, turn: threads.Turn) -> RunState:
         """The run as it was when the turn opened, with the user's messages of the same POST."""
         opened = await self.access.state(turn.run_id, turn.first_seq)
         with_messages = await self.access.state(turn.run_id, turn.first_seq + 1)
@@ -624,7 +624,7 @@ class Conversation:
             else opened
         )
 
-    async def _reached(self, turn: threads.Turn) -> RunState:
+    async def _state_at_end(self, turn: threads.Turn) -> RunState:
         """The run at the end of the turn; if no other turn has begun since, as it is now."""
         state = await self.access.state(turn.run_id)
         if turn.last_seq is None or state.turn is None or state.turn.n == turn.n:
@@ -639,23 +639,23 @@ class Conversation:
             thread_id = self.posted.thread_id
             nothing = RunState(thread_id, thread_id=thread_id, at=self.access.runtime.committer.now_ms())
             profile = with_wishes(self.posted.profile, self.access.settings)  # its id is no run's: nothing is kept
-            return one(self._preface(nothing, (), profile))
-        return await self._shown(last.id, await self.access.state(last.id))
+            return single_piece(self._preface(nothing, (), profile))
+        return await self._stream_history(last.id, await self.access.state(last.id))
 
-    async def _shown(self, run_id: UUID, state: RunState) -> Pieces:
+    async def _stream_history(self, run_id: UUID, state: RunState) -> Pieces:
         earlier = await earlier_entries(self.access, self.posted.thread_id, run_id)
-        return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(run_id)))
+        return put_first(self._preface(state, earlier), self._follow(state, last=self._readdress(run_id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry], profile: Profile | None = None) -> Piece:
         encoder = self.dialect.encoder(profile or self._profile(state), state)
-        return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
+        return item_without_number(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
-    def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:
+    def _readdress(self, run_id: UUID) -> Callable[[Piece], Piece]:
         """Gives a turn's end the runId of the client that attached to it."""
 
         def end(piece: Piece) -> Piece:
             frames = [*piece.frames[:-1], self.dialect.readdress(piece.frames[-1], self.posted.wire_run_id)]
-            return numbered(self.dialect, frames, piece.seq, run_id)
+            return item_of_event(self.dialect, frames, piece.seq, run_id)
 
         return end
 

@@ -15,12 +15,12 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols import agui
 from hai_flow.api.protocols.conversation import attach
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, streamed
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, stream_responses
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -37,9 +37,9 @@ router = Routes(prefix="/cpk", tags=["dialects"])
 
 DEFAULT: Final = "default"
 
-_STREAM: Final = streamed(AGUI)
+_STREAM: Final = stream_responses(AGUI)
 _OBJECT: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(404, *WITH_BODY),
+    **refusal_responses(404, *WITH_BODY),
     200: {"content": {"application/json": {"schema": {"type": "object"}}}},
 }
 
@@ -168,24 +168,24 @@ async def _stop(agent: str, thread_id: str, given: Any, access: Access) -> JSONR
     last = await access.last_run(thread_id)
     stoppable = last is not None and last.status not in TERMINAL_STATUSES
     if last is None or not stoppable or workflow not in (None, last.workflow_name):
-        return _not_stopped(f"thread {thread_id} has no active run of {agent}.")
+        return _answer_not_stopped(f"thread {thread_id} has no active run of {agent}.")
     if not access.principal.may(Right.CONTROL_RUNS):
         await access.demand_speaks(thread_id, last)
     wire_run_id = given.get("runId")
     if isinstance(wire_run_id, str) and not await _is_newest(access, thread_id, wire_run_id):
-        return _not_stopped(f"{wire_run_id} is not the newest turn of thread {thread_id}.")
+        return _answer_not_stopped(f"{wire_run_id} is not the newest turn of thread {thread_id}.")
     command = c.Stop(by=access.principal.id, reason="stopped by the user")
     try:
         await access.submit(last.id, command, command_id=None, body_sha=b"")
     except Rejected as rejected:
         if rejected.status != 409:  # it ended just now
             raise
-        return _not_stopped(rejected.detail)
+        return _answer_not_stopped(rejected.detail)
     interrupt = {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}
     return JSONResponse({"stopped": True, "interrupt": interrupt})
 
 
-def _not_stopped(message: str) -> JSONResponse:
+def _answer_not_stopped(message: str) -> JSONResponse:
     return JSONResponse({"stopped": False, "message": message})
 
 

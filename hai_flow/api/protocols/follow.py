@@ -16,25 +16,25 @@ from hai_flow.store.runs import threads
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 
 
-async def nothing() -> Pieces:
+async def empty_stream() -> Pieces:
     """A stream without events."""
     return
     yield
 
 
-async def one(piece: Piece) -> Pieces:
+async def single_piece(piece: Piece) -> Pieces:
     """A stream of one piece."""
     yield [piece]
 
 
-def preceded(first: Piece, rest: Pieces) -> Pieces:
+def put_first(first: Piece, rest: Pieces) -> Pieces:
     """`first`, then `rest`; only `first` if that is an end."""
     if isinstance(rest, Following) and not first.terminal:
-        return rest.preceded(first)
-    return _preceded(first, rest)
+        return rest.put_first(first)
+    return _put_first(first, rest)
 
 
-async def _preceded(first: Piece, rest: Pieces) -> Pieces:
+async def _put_first(first: Piece, rest: Pieces) -> Pieces:
     async with contextlib.aclosing(rest):
         yield [first]
         if first.terminal:
@@ -64,13 +64,13 @@ async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[
     stored = await threads.transcript(
         access.reads, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
     )
-    return [entry for _, entry in await access.shown_entries(stored)]
+    return [entry for _, entry in await access.redact_entries(stored)]
 
 
 def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
     """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
     now_ms = access.runtime.committer.now_ms  # nothing else of the request stays with its stream
-    return lambda ending: dialect.unnumbered(last_words(now_ms(), dialect, ending, thread_id))
+    return lambda ending: dialect.render_unnumbered(last_words(now_ms(), dialect, ending, thread_id))
 
 
 def last_words(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:

@@ -11,14 +11,14 @@ from fastapi.responses import Response
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import converse
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, streamed
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, stream_responses
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.wire.hai import HAI
 
 router = Routes(tags=["dialects"])
 
-_RESPONSES: Final = streamed(HAI)
+_RESPONSES: Final = stream_responses(HAI)
 
 
 @router.post(
@@ -30,7 +30,7 @@ _RESPONSES: Final = streamed(HAI)
 )
 async def post_awp(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
     """HAI: start a run, answer its open questions, or attach to it. The response streams one turn."""
-    return await converse(body, access, HAI.accepted(accept))
+    return await converse(body, access, HAI.choose_framing(accept))
 
 
 @router.post(
@@ -44,7 +44,7 @@ async def post_workflow_awp(
     name: str, body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
 ) -> Response:
     """HAI, for one workflow."""
-    return await converse(body, access, HAI.accepted(accept), name)
+    return await converse(body, access, HAI.choose_framing(accept), name)
 
 
 def alias_routes(aliases: Iterable[str]) -> Routes:
@@ -55,7 +55,7 @@ def alias_routes(aliases: Iterable[str]) -> Routes:
         path, _, workflow = alias.partition("=")
         routes.add_api_route(
             path,
-            _aliased(workflow or None),
+            _alias_of(workflow or None),
             dependencies=[requires(Right.SEE_OWN, like=("POST", "/awp"))],
             methods=["POST"],
             response_model=None,
@@ -65,8 +65,8 @@ def alias_routes(aliases: Iterable[str]) -> Routes:
     return routes
 
 
-def _aliased(workflow: str | None) -> Callable[..., Awaitable[Response]]:
+def _alias_of(workflow: str | None) -> Callable[..., Awaitable[Response]]:
     async def post_alias(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
-        return await converse(body, access, HAI.accepted(accept), workflow)
+        return await converse(body, access, HAI.choose_framing(accept), workflow)
 
     return post_alias

@@ -19,11 +19,11 @@ log = structlog.get_logger(__name__)
 
 
 def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
-    """The answers to the questions that are open in `state`; `stale` as in `_resumed`."""
-    resumed = _resumed(posted, state, stale=stale) or []
+    """The answers to the questions that are open in `state`; `stale` as in `_answers_of_resume`."""
+    resumed = _answers_of_resume(posted, state, stale=stale) or []
     answered = {each.id for each in resumed}
     open_ids = {each.opened.id for each in state.open_questions} - answered
-    return (*resumed, *(told(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
+    return (*resumed, *(to_pending_answer(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
 
 
 def newest_answer(posted: Posted) -> ToolMessage | None:
@@ -39,7 +39,7 @@ def call_answers(posted: Posted) -> list[ToolMessage]:
     return [each for each in posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
 
 
-def _resumed(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
+def _answers_of_resume(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
     """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
 
     An entry that names no question of this run is ignored, with a line in the server's log. None: there is no
@@ -66,7 +66,7 @@ def asker(answer: c.PendingAnswer) -> UUID:
     return run_id
 
 
-def told(message: ToolMessage) -> c.PendingAnswer:
+def to_pending_answer(message: ToolMessage) -> c.PendingAnswer:
     """A ToolMessage as the answer to its question. Raises Rejected 422 if parts of an answer stand beside its content,
     where nobody would read them."""
     _demand_inside(message.tool_call_id, message.misplaced, "content")

@@ -17,7 +17,7 @@ from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.base.id_patterns import ThreadId
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -30,7 +30,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
+from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
 from hai_flow.store.runs import logs, run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Position
@@ -76,7 +76,7 @@ _HISTORY: Final[dict[str, Any]] = {
     "/{thread_id:path}/events",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(400), 200: _STREAM},
+    responses={**refusal_responses(400), 200: _STREAM},
 )
 async def get_thread_events(
     thread_id: ThreadId,
@@ -95,7 +95,7 @@ async def get_thread_events(
     "/{thread_id:path}/history",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(400), 200: _HISTORY},
+    responses={**refusal_responses(400), 200: _HISTORY},
 )
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
@@ -194,8 +194,8 @@ class _Thread:
         stored = (await logs.read_log(self.access.reads, row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = SocialEncoder(self._profile(row), before).encode(event)
-        all_frames = numbered(SOCIAL, frames, place.seq, row.id)
-        sent_before = numbered(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
+        all_frames = item_of_event(SOCIAL, frames, place.seq, row.id)
+        sent_before = item_of_event(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
         rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
         return self._from(here, rest)
 
@@ -206,14 +206,14 @@ class _Thread:
         """The thread as it is now, as a MESSAGES_SNAPSHOT, for a follower whose place in it is unknown."""
         last = await self._last()
         assert last is not None, "a cursor that was found belongs to a run of the thread"
-        return self._from(*await self._shown(last))
+        return self._from(*await self._current(last))
 
-    async def _shown(self, run_id: UUID) -> tuple[RunState, Piece]:
+    async def _current(self, run_id: UUID) -> tuple[RunState, Piece]:
         """The thread as it is now, up to the newest event of its run `run_id`: that run's state, and the snapshot."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, self.thread_id, run_id)
         reading = read_by(profile(), self.access, run_id, state.requester)
-        return state, unnumbered(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
+        return state, item_without_number(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 
     async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
         """`first`, then the events after `start`, in its run and in later ones. `start` is None: from the next run."""
@@ -264,4 +264,4 @@ class _Thread:
         if following is None:
             return None, None
         await self.access.sight(following)
-        return (RunState(str(following.id)), None) if following.branch_of is None else await self._shown(following.id)
+        return (RunState(str(following.id)), None) if following.branch_of is None else await self._current(following.id)

@@ -16,7 +16,7 @@ from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.load_shedding import Admission, StreamPlace
 from hai_flow.api.http.stream import EventStream, Pieces
 from hai_flow.api.permissions.credential_expiry import Ending, Term, Terms
-from hai_flow.api.permissions.principals import Principal, forbidden
+from hai_flow.api.permissions.principals import Principal, missing_right
 from hai_flow.api.permissions.rate_limits import Decisions
 from hai_flow.api.permissions.redaction import entry_without_personal, row_without_personal
 from hai_flow.api.permissions.rights import Right, may_decide
@@ -292,7 +292,7 @@ class Access:
         """The answer of `ask`, for a list of runs that are over. A replica may give it, if it has all that the database
         has now. Whether the caller may see those runs is always read from the database."""
         replica, walled = self.runtime.replica, not self.principal.is_anybody
-        answer = None if replica is None else await replica.answered_now(self.tenant, walled, ask)
+        answer = None if replica is None else await replica.ask_replica_now(self.tenant, walled, ask)
         return await ask(self.reads) if answer is None else answer
 
     async def state_of(self, row: RunRow, seq: int | None = None) -> RunState:
@@ -311,7 +311,7 @@ class Access:
         """Raises Rejected 403 where the caller has none of `rights`. Routes demand a right on their own; the right for
         a dialect's POST is known only after its body was read."""
         if not any(self.principal.may(right) for right in rights):
-            raise forbidden(rights)
+            raise missing_right(rights)
 
     def seen(self, state: RunState) -> RunState:
         """The run in `state`, which was found before, without the parts that are kept from the principal."""
@@ -335,11 +335,11 @@ class Access:
             return None
         return None if await self._is_own(run) else await self._personal_in(run)
 
-    async def shown_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
+    async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
         return [row_without_personal(run, await self.personal(run)) for run in runs]
 
-    async def shown_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
+    async def redact_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
         personal = await self.personal(run)
         if personal is None or not personal.anything:
@@ -348,7 +348,7 @@ class Access:
         mask = Mask(personal, None if forked else await self._reader_of(run.workflow))
         return mask.pending(PendingState(opened), personal).opened
 
-    async def shown_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
+    async def redact_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
         """Entries of a thread's transcript, without the personal values that are kept from the principal."""
         entries = [(each, thread_entry(each.role, each.body)) for each in stored]
         if self.principal.is_anybody or not stored:
@@ -359,7 +359,7 @@ class Access:
 
     def sees_conversation(self, run_id: UUID) -> bool:
         """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
-        return self.principal.sees_all or self._found(run_id).sight >= Sight.CONVERSATION
+        return self.principal.sees_all or self._get_seen(run_id).sight >= Sight.CONVERSATION
 
     def sees_evidence(self, run: RunState, pending: PendingState) -> bool:
         """Whether the evidence of the run's question is for the principal: they see all, or it is their question."""
@@ -371,9 +371,9 @@ class Access:
 
     def reader(self, run_id: UUID) -> c.Principal:
         """The principal that the run's questions take the caller for: with the roles that its workflow gives them."""
-        return self._found(run_id).reader
+        return self._get_seen(run_id).reader
 
-    def _found(self, run_id: UUID) -> _Seen:
+    def _get_seen(self, run_id: UUID) -> _Seen:
         return self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who))
 
     async def _look(self, run: RunSummary | Found, state: RunState | None = None) -> _Seen:
@@ -512,7 +512,7 @@ class Access:
                 command_id=command_id,
                 body_sha=body_sha,
                 seat=seat,
-                asked=self._asked(command),
+                asked=self._actor_of(command),
             )
 
     async def start(
@@ -541,7 +541,7 @@ class Access:
                 command_id=command_id,
                 body_sha=body_sha,
                 branch=branch,
-                asked=self._asked(begin),
+                asked=self._actor_of(begin),
                 resolved=isinstance(begin, c.Start),
             )
             if is_new and not self.principal.is_anybody and isinstance(begin, c.Start):
@@ -552,7 +552,7 @@ class Access:
             return outcome
 
     async def rehearse(self, leaving: RunSummary | None, plan: Plan, begin: Begin) -> None:
-        """Raises Rejected where `succeed` would refuse the run before anything is stopped."""
+        """Raises Rejected where `stop_and_start` would refuse the run before anything is stopped."""
         self._demand_starts(plan, begin)
         await self.runtime.files.demand_all(self.tenant, self.principal.id, begin, self.viewer)
         if leaving is not None:
@@ -564,7 +564,7 @@ class Access:
             if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
                 self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
 
-    async def succeed(
+    async def stop_and_start(
         self,
         leaving: RunSummary,
         stop: c.Stop,
@@ -595,7 +595,7 @@ class Access:
                 command_id=command_id,
                 body_sha=body_sha,
                 branch=branch,
-                asked=self._asked(begin),
+                asked=self._actor_of(begin),
             )
             self._note_begun(begin, outcome)
             return outcome
@@ -610,7 +610,7 @@ class Access:
                 self.tenant,
                 plan.sha256,
                 start,
-                self._asked(start),
+                self._actor_of(start),
                 command_id=command_id,
                 body_sha=body_sha,
             )
@@ -679,7 +679,7 @@ class Access:
         row = self.asked.row(act, subject=subject, digest=digest, **details)
         await audit.write(connection, self.tenant, [row], run_id=run_id)
 
-    def _asked(self, command: c.Command) -> Asked:
+    def _actor_of(self, command: c.Command) -> Asked:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 

@@ -34,12 +34,12 @@ class Gathered(Generic[T]):
     missing: list[str]
 
 
-async def gathered(access: Access, ask: Callable[[Access], Awaitable[T]]) -> Gathered[T]:
+async def ask_all_cells(access: Access, ask: Callable[[Access], Awaitable[T]]) -> Gathered[T]:
     """The answer of `ask` in each cell of the tenant. Raises Rejected 503 where none of the cells is there."""
     if not access.living.is_large:
         return Gathered([(access, await ask(access))], [])
     cells = access.everywhere
-    answers = await asyncio.gather(*(_asked(each, ask) for each in cells))
+    answers = await asyncio.gather(*(_ask_cell(each, ask) for each in cells))
     answered = [
         (each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _Answer)
     ]
@@ -54,7 +54,7 @@ class _Answer(Generic[T]):
     found: T
 
 
-async def _asked(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _Answer[T] | Rejected:
+async def _ask_cell(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _Answer[T] | Rejected:
     try:
         return _Answer(await ask(access))
     except Rejected as rejected:
@@ -87,7 +87,7 @@ async def page(
     """A page of at most `limit` rows. `ask` finds a cell's rows in the order of `key`, and the place behind which it
     has not looked yet; None: it has no more. Rows behind the nearest of these places are not shown: that cell may have
     rows before them."""
-    answer = await gathered(access, ask)
+    answer = await ask_all_cells(access, ask)
     merged = sorted(
         ((key(row), where.cell, where, row) for where, (rows, _) in answer.found for row in rows),
         key=itemgetter(0, 1),
@@ -101,9 +101,9 @@ async def page(
     return Page([(where, row) for _, _, where, row in merged[:limit]], following, answer.missing)
 
 
-async def shown_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
+async def redact_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
     """Rows of a list of runs, each without the personal values that are kept from the principal."""
-    return [row for access, run in rows for row in await access.shown_rows([run])]
+    return [row for access, run in rows for row in await access.redact_rows([run])]
 
 
 def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:
@@ -111,7 +111,7 @@ def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Seque
     return rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None
 
 
-def summed(counts: Iterable[dict[str, int]], most: int | None = None) -> dict[str, int]:
+def sum_counts(counts: Iterable[dict[str, int]], most: int | None = None) -> dict[str, int]:
     """Counts of several cells together, each up to `most`."""
     total: dict[str, int] = {}
     for each in counts:

@@ -28,10 +28,10 @@ from hai_flow.runtime.cells import Cells
 async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     cells: Cells = request.app.state.cells
     access = _access(request, principal, await cells.living(principal.tenant))
-    return await _where_asked(access, request) if cells.several else access
+    return await _access_of_path(access, request) if cells.several else access
 
 
-async def _where_asked(access: Access, request: HTTPConnection) -> Access:
+async def _access_of_path(access: Access, request: HTTPConnection) -> Access:
     """The access to the cell of the run, question or thread that the path names; without one, to the tenant's first
     cell."""
     named = request.path_params
@@ -60,7 +60,7 @@ def _access(request: HTTPConnection, principal: Principal, living: Living) -> Ac
         state.settings,
         state.admission,
         place,
-        asked_of(request, principal),
+        actor_of(request, principal),
         peer,
         state.decisions,
         state.terms,
@@ -70,7 +70,7 @@ def _access(request: HTTPConnection, principal: Principal, living: Living) -> Ac
     )
 
 
-def asked_of(request: HTTPConnection, principal: Principal) -> Asked:
+def actor_of(request: HTTPConnection, principal: Principal) -> Asked:
     """The principal and the way of their request, for the audit."""
     return Asked(
         who=principal.who,
@@ -97,7 +97,7 @@ async def get_workflow_body(request: Request) -> bytes:
 
 
 @read_once
-async def known_parameters(request: HTTPConnection) -> None:
+async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
     would get an answer to another question. Raises Rejected 422.
 

@@ -78,7 +78,7 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
     return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
 
 
-async def seen_by(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
+async def view_of_events(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
     """How the caller sees each of the events after `after`; None: not at all."""
     profile = _log_profile(access, row)
     is_restricted = profile.redaction or profile.personal is not None

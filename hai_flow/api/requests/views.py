@@ -11,13 +11,13 @@ import msgspec
 from hai_flow import instants, values
 from hai_flow.api.http.problems import problem_of
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
-from hai_flow.engine.pendings.votes import needed
+from hai_flow.engine.pendings.votes import decision_needs
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import Item
-from hai_flow.schedule import explain, explained
+from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
 from hai_flow.store.audit.audit import Found
 from hai_flow.store.audit.audit_chain import Anchor, Link
@@ -38,7 +38,7 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry
-from hai_flow.wire.withheld import opened_without_evidence
+from hai_flow.wire.withheld import without_evidence_of
 
 
 def time_of(moment: datetime | None) -> str | None:
@@ -78,7 +78,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
     }
 
 
-def queued_view(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
+def slot_view(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
     """The slot that a queued run waits for."""
     return {
         "key": key,
@@ -120,7 +120,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
         "cron": schedule.cron,
         "timezone": schedule.timezone,
         "explanation": explain(schedule.timing),
-        "explained": [{"code": code, "params": list(params)} for code, params in explained(schedule.timing)],
+        "explained": [{"code": code, "params": list(params)} for code, params in explain_timing(schedule.timing)],
         "missed": schedule.missed,
         "overlap": schedule.overlap,
         "input": values.loads(schedule.input),
@@ -138,18 +138,18 @@ def fire_view(fired: Fire) -> dict[str, Json]:
     return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
 
 
-def received_view(received: Received) -> dict[str, Json]:
+def event_view(received: Received) -> dict[str, Json]:
     """An event, and the runs that it started."""
     return {
         "id": received.event.id,
         "type": received.event.type,
         "sent_at": time_of(received.event.sent_at),
         "already": received.already,
-        "runs": [_started_view(each) for each in received.started],
+        "runs": [_start_view(each) for each in received.started],
     }
 
 
-def _started_view(started: Started) -> dict[str, Json]:
+def _start_view(started: Started) -> dict[str, Json]:
     refused = started.refused
     problem = refused and {"code": refused.code, "detail": refused.detail, "findings": list(refused.findings)}
     return {
@@ -160,7 +160,7 @@ def _started_view(started: Started) -> dict[str, Json]:
     }
 
 
-def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
+def pending_list_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
     """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
     return {
         "run_id": str(pending.run_id),
@@ -168,7 +168,7 @@ def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Jso
         "started_by": pending.started_by,
         "status": "open",
         "opened_at": _ms(opened.at),
-        **_opened_view(opened),
+        **_question_view(opened),
     }
 
 
@@ -177,24 +177,24 @@ def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str
     otherwise. `pending` is already without the personal values that are kept from them."""
     row, opened = item.asked, pending.opened
     if not sees_all and not item.shows_evidence:
-        opened = opened_without_evidence(opened)
+        opened = without_evidence_of(opened)
     return {
         "run_id": str(row.run_id),
         "workflow": row.workflow_name,
         "started_by": row.started_by,
         "status": "open",
         "opened_at": _ms(item.opened.at),
-        **_opened_view(opened),
+        **_question_view(opened),
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
         "on_behalf_of": list(item.for_others),
-        "needed": needed(pending) if opened.kind in ("approve", "gate") else None,
+        "needed": decision_needs(pending) if opened.kind in ("approve", "gate") else None,
         "claimed_by": row.claimed_by if row.claimed_until is not None else None,
         "claimed_until": time_of(row.claimed_until),
     }
 
 
-def decided_view(decided: Decided) -> dict[str, Json]:
+def decision_view(decided: Decided) -> dict[str, Json]:
     """A decision of a person."""
     opened, answer = decode_pending(decided.opened), msgspec.json.decode(decided.said)
     return {
@@ -245,15 +245,15 @@ def delegation_view(delegation: Delegation) -> dict[str, Json]:
 
 def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
     """A pending of `run` with its outcome. `evidence`: whether the caller may see its evidence and digest."""
-    opened = pending.opened if evidence else opened_without_evidence(pending.opened)
+    opened = pending.opened if evidence else without_evidence_of(pending.opened)
     return {
         "run_id": run.run_id,
         "workflow": run.workflow,
         "started_by": run.requester,
         "status": pending.status,
         "opened_at": _ms(opened.at),
-        **_opened_view(opened),
-        "needed": needed(pending) if pending.opened.kind in ("approve", "gate") else None,
+        **_question_view(opened),
+        "needed": decision_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
         "on_behalf_of": pending.on_behalf_of,
@@ -263,7 +263,7 @@ def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True)
     }
 
 
-def _opened_view(opened: PendingOpened) -> dict[str, Json]:
+def _question_view(opened: PendingOpened) -> dict[str, Json]:
     return {
         "id": opened.id,
         "path": opened.path,
@@ -326,7 +326,7 @@ def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
     was, now = _steps_view(before), _steps_view(after)
     changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
     ids = sorted(
-        (id for id in {*before.pendings, *after.pendings} if _asked(before, id) != _asked(after, id)),
+        (id for id in {*before.pendings, *after.pendings} if _question_then(before, id) != _question_then(after, id)),
         key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
     )
     return {
@@ -334,11 +334,11 @@ def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
         "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
         "state": list[Json](difference(before.state, after.state)),
         "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
-        "pendings": {id: {"from": _asked(before, id), "to": _asked(after, id)} for id in ids},
+        "pendings": {id: {"from": _question_then(before, id), "to": _question_then(after, id)} for id in ids},
     }
 
 
-def _asked(state: RunState, id: str) -> Json:
+def _question_then(state: RunState, id: str) -> Json:
     """A question as it stood then; None: it was not asked yet."""
     pending = state.pendings.get(id)
     if pending is None:
@@ -371,7 +371,7 @@ def thread_view(thread: ThreadSummary) -> dict[str, Json]:
     }
 
 
-def queued_message_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
+def message_in_queue_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
     """A message that waits for its turn, or was refused. `says`: whether its words are shown."""
     refusal = queued.refusal
     return {

@@ -72,12 +72,12 @@ class Console:
             file = self._file(path)
             if file is None or path.endswith((".html", *_ENCODINGS.values())):
                 return problem(404, "not_found", HTTPStatus.NOT_FOUND.phrase)
-            return _sent(file, accepted, {"Cache-Control": _FOR_EVER} if path.startswith("assets/") else {})
+            return _send_file(file, accepted, {"Cache-Control": _FOR_EVER} if path.startswith("assets/") else {})
         if (waiting := await self._wait_for_build()) is not None:
             return waiting
         # Any other path is a place within the pages, which find it by themselves.
         page = self._file("decide.html" if path.startswith("decide/") else "index.html")
-        return _missing() if page is None else _sent(page, accepted, {"Content-Security-Policy": POLICY})
+        return _missing() if page is None else _send_file(page, accepted, {"Content-Security-Policy": POLICY})
 
     def _file(self, path: str) -> Path | None:
         folder = next((each for each in self._folders if (each / "index.html").is_file()), None)
@@ -98,7 +98,7 @@ class Console:
                 fault = await asyncio.shield(self._building)
                 if fault:
                     self._building = None  # the next look tries again
-                    return _failed(fault)
+                    return _failure_page(fault)
                 return None
         return _being_built()
 
@@ -138,7 +138,7 @@ async def _build(sources: Path) -> str:
     return ""
 
 
-def _sent(file: Path, accepted: str, headers: dict[str, str]) -> Response:
+def _send_file(file: Path, accepted: str, headers: dict[str, str]) -> Response:
     """The file, in the first encoding that the client takes and that lies beside it."""
     media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     takes = {each.partition(";")[0].strip().lower() for each in accepted.split(",") if "q=0" not in each.split(";")[1:]}
@@ -167,7 +167,7 @@ def _being_built() -> Response:
     return page
 
 
-def _failed(fault: str) -> Response:
+def _failure_page(fault: str) -> Response:
     excerpt = html.escape(fault[-4000:])
     return _page(
         "The console could not be built",

@@ -22,21 +22,21 @@ from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.base.peers import peer_of
-from hai_flow.api.http.bodies import arriving, declared_bytes
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.bodies import arriving, content_length
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.http.stream import CONNECTION, Connection
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.cross_cell import gathered
+from hai_flow.api.requests.cross_cell import ask_all_cells
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.file_ids import file_id, files_in, sha256_of_file
 from hai_flow.runtime.files.blobs import MissingContent
 from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
-from hai_flow.signs import straight, unturned
+from hai_flow.signs import refuse_turns, straight
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs.files import File, runs_with_file
 from hai_flow.values import Json
@@ -74,7 +74,7 @@ def file_view(file: File) -> dict[str, Json]:
     status_code=201,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**documented(*WITH_BODY), 201: {"model": schemas.File}},
+    responses={**refusal_responses(*WITH_BODY), 201: {"model": schemas.File}},
 )
 async def upload_file(
     request: Request,
@@ -83,7 +83,7 @@ async def upload_file(
     name: Annotated[
         str,
         Query(max_length=200, pattern=NO_CONTROL_CHARACTERS, description="what its owner calls it"),
-        AfterValidator(unturned),
+        AfterValidator(refuse_turns),
     ] = "",
     content_digest: Annotated[str | None, Header(description="`sha-256=:...:` (RFC 9530): what must arrive")] = None,
 ) -> dict[str, Any]:
@@ -91,8 +91,8 @@ async def upload_file(
     bytes are not those of Content-Digest. The same bytes again are the same file."""
     access = access.somewhere
     files = access.files
-    media_type, digest = _media_type(request), _wanted(content_digest)
-    if declared_bytes(request) > files.bytes_max:
+    media_type, digest = _media_type(request), _digest_of(content_digest)
+    if content_length(request) > files.bytes_max:
         raise too_large(files.bytes_max)
     with access.admission.upload(peer_of(request.scope)):
         pieces = arriving(request, UPLOAD_SECONDS)
@@ -109,7 +109,7 @@ async def upload_file(
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={
-        **documented(404, 416),
+        **refusal_responses(404, 416),
         200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "what it holds"},
         206: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "the range of it"},
     },
@@ -120,7 +120,7 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     404 unless you have uploaded it, or may see a run that refers to it.
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
-    answer = await gathered(access, lambda cell: _find(cell, digest))
+    answer = await ask_all_cells(access, lambda cell: _find(cell, digest))
     access, stored = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
     if stored is None and answer.missing:
         raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
@@ -157,11 +157,11 @@ async def _repeat(access: Access, file: File) -> None:
 async def _find(access: Access, digest: bytes | None) -> File | None:
     stored = await access.files.find(access.tenant, access.uploader, digest, access.viewer)
     if stored is None and digest is not None and access.viewer is not None:
-        stored = await _shown_to(access, digest)
+        stored = await _find_in_questions(access, digest)
     return stored
 
 
-async def _shown_to(access: Access, digest: bytes) -> File | None:
+async def _find_in_questions(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
     stored = await access.files.find(access.tenant, access.principal.id, digest)
     for run_id in [] if stored is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
@@ -231,7 +231,7 @@ def _media_type(request: Request) -> str:
     return header or BYTES
 
 
-def _wanted(digest: str | None) -> bytes | None:
+def _digest_of(digest: str | None) -> bytes | None:
     """Raises Rejected 422."""
     if digest is None:
         return None

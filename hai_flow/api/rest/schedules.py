@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import Query, Response
 
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -28,14 +28,14 @@ router = Routes(prefix="/v1/schedules", tags=["schedules"])
 FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
 
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": schemas.Schedule}}
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**refusal_responses(404), 200: {"model": schemas.Schedule}}
 
 
 @router.get(
     "",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.SchedulePage}},
+    responses={**refusal_responses(), 200: {"model": schemas.SchedulePage}},
 )
 async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
@@ -61,7 +61,7 @@ async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any
     "/{schedule_id}/fires",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Fires}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Fires}},
 )
 async def get_fires(
     schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
@@ -95,7 +95,7 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
     status_code=201,
     response_model=None,
     responses={
-        **documented(404, 409),
+        **refusal_responses(404, 409),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },
@@ -109,7 +109,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
-    return run_view(*await access.shown_rows([await access.run(outcome.run_id)]))
+    return run_view(*await access.redact_rows([await access.run(outcome.run_id)]))
 
 
 async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:

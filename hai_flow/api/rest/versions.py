@@ -14,7 +14,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -56,7 +56,7 @@ class MigrateBody(Body):
     "/{name}/diff",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Diff}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Diff}},
 )
 async def diff_versions(
     name: str,
@@ -73,7 +73,7 @@ async def diff_versions(
     "/{name}/migrate",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**documented(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
+    responses={**refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
 )
 async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
@@ -86,7 +86,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
         raise retired
     results: list[dict[str, Any]] = []
     more = False
-    async for cell, run in _chosen(access, name, body.runs):
+    async for cell, run in _choose_runs(access, name, body.runs):
         if run.workflow != old.sha256:
             if body.runs is not None and run.workflow != new.sha256:
                 raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
@@ -96,9 +96,9 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
             more = True
             break
         if body.dry_run:
-            results.append(await _examined(cell, run, before, after, body.map))
+            results.append(await _examine(cell, run, before, after, body.map))
         else:
-            results.append(await _migrated(cell, run, new, after, body.map, key))
+            results.append(await _migrate(cell, run, new, after, body.map, key))
     return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": results, "more": more}
 
 
@@ -111,7 +111,7 @@ async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple
     return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
 
-async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
+async def _choose_runs(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
     """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
@@ -137,7 +137,7 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
             before = (page[-1].created_at, page[-1].id)
 
 
-async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:
+async def _examine(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:
     state = await access.state(run.id)
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
@@ -146,7 +146,7 @@ async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mappi
     return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
 
 
-async def _migrated(
+async def _migrate(
     access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
     pins = await access.catalog.pins(access.tenant, plan)

@@ -224,7 +224,7 @@ async def _verify_database(
 
 def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
     from hai_flow.store.audit.audit import Verified
-    from hai_flow.store.audit.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, accounted
+    from hai_flow.store.audit.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, erased_commitments
 
     erasings: dict[UUID, list[Any]] = {}
     for tenant, link in _links_of(file):
@@ -233,7 +233,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
             erasings[tenant].insert(0, (link.record, link.details))  # the newest first
     for anchor in known:
         erasings.setdefault(anchor.tenant, [])
-    verifiers = {tenant: Verifier(tenant, accounted(details), known) for tenant, details in erasings.items()}
+    verifiers = {tenant: Verifier(tenant, erased_commitments(details), known) for tenant, details in erasings.items()}
     faults: dict[UUID, list[Fault]] = {tenant: [] for tenant in verifiers}
     for tenant, link in _links_of(file):
         faults[tenant] += verifiers[tenant].check(link)
@@ -253,7 +253,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
 def _links_of(file: Path) -> Iterator[tuple[UUID, Link]]:
     from hai_flow.store.audit.audit_chain import read_line
 
-    with _opened(file) as lines:
+    with _open(file) as lines:
         for number, line in enumerate(lines, 1):
             try:
                 yield read_line(line)
@@ -267,7 +267,7 @@ def _read_anchors(files: Iterable[Path]) -> Iterator[Anchor]:
     from hai_flow.store.audit.audit_chain import Anchor
 
     for file in files:
-        with _opened(file) as lines:
+        with _open(file) as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     yield msgspec.json.decode(line, type=Anchor)
@@ -275,7 +275,7 @@ def _read_anchors(files: Iterable[Path]) -> Iterator[Anchor]:
                     raise UsageError(f"{file}:{number}: expected a line that `audit anchor` printed: {error}") from None
 
 
-def _opened(file: Path) -> Any:
+def _open(file: Path) -> Any:
     try:
         return file.open()
     except OSError as error:

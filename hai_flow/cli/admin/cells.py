@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hai_flow.cli.admin.known_cells import all_cells, connected_to
+from hai_flow.cli.admin.known_cells import cells_of_deployment, open_cell
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.database import Database, migrated, over_database
+from hai_flow.cli.database import Database, migrate_if_behind, over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
@@ -36,20 +36,20 @@ def cells(context: typer.Context) -> None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
-    cells = all_cells(load_settings(data_dir=data_dir))
-    items = over_database(data_dir, lambda connection: _looked_at(cells, connection))
+    cells = cells_of_deployment(load_settings(data_dir=data_dir))
+    items = over_database(data_dir, lambda connection: _examine(cells, connection))
     if as_json:
         print_json({"items": items})
     else:
         rows = [
-            (each["name"], str(each["number"]), each["place"], str(each["tenants"]), *_shown(each)) for each in items
+            (each["name"], str(each["number"]), each["place"], str(each["tenants"]), *_columns(each)) for each in items
         ]
         out().table(rows, heads=("name", "number", "place", "tenants", "runs", "bytes", "state"))
     if any(each["fault"] is not None for each in items):
         raise typer.Exit(FAILED)
 
 
-async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, Json]]:
+async def _examine(cells: Sequence[Cell], home: Connection) -> list[dict[str, Json]]:
     from hai_flow.store.identity import tenants
     from hai_flow.store.ops import health
 
@@ -58,7 +58,7 @@ async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, 
     for cell in cells:
         facts: dict[str, Json] = {"runs": None, "bytes": None, "fault": None}
         try:
-            async with connected_to(cell, home) as connection:
+            async with open_cell(cell, home) as connection:
                 facts["runs"], facts["bytes"] = await health.extent(connection)
         except StoreError as error:
             facts["fault"] = str(error)
@@ -69,7 +69,7 @@ async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, 
     return items
 
 
-def _shown(cell: dict[str, Any]) -> tuple[str, str, str]:
+def _columns(cell: dict[str, Any]) -> tuple[str, str, str]:
     if cell["fault"] is not None:
         return "?", "?", cell["fault"]
     return str(cell["runs"]), str(cell["bytes"]), "there"
@@ -102,7 +102,7 @@ def add(
     if number > CELLS_MAX:
         raise HaiFlowError(f"there are as many cells as there can be: {CELLS_MAX}.")
     entry = Entry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
-    new_file = _written(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
+    new_file = _parse_file(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
     environment = variables(each.url_from for each in new_file.cells.values() if each.url_from)
     places, faults = places_of(new_file, settings, environment)
     if faults:
@@ -116,10 +116,10 @@ def add(
 def _file(path: Path) -> Any:
     from hai_flow.store.cells.cells import File
 
-    return _written(path.read_bytes(), str(path)) if path.exists() else File(hai="cells/v1")
+    return _parse_file(path.read_bytes(), str(path)) if path.exists() else File(hai="cells/v1")
 
 
-def _written(given: Any, path: str) -> Any:
+def _parse_file(given: Any, path: str) -> Any:
     """The file, if it is one without mistakes. Raises UsageError."""
     import msgspec
 
@@ -152,4 +152,4 @@ async def _make(cell: Cell) -> None:
             await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{cell.schema}"')
         finally:
             await connection.close()
-    await migrated(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))
+    await migrate_if_behind(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))

@@ -35,21 +35,21 @@ def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
     from hai_flow.runtime.ops.doctor import away
 
     with places(load_settings(data_dir=data_dir), cell) as chosen:
-        visits = asyncio.run(through(chosen, _examined, alone=len(chosen) == 1))
+        visits = asyncio.run(through(chosen, _examine, alone=len(chosen) == 1))
     checks = [
         (each.cell, check)
         for each in visits
         for check in (each.found if each.found is not None else [away(each.fault or "")])
     ]
     if as_json:
-        print_json({"checks": [_shown(name, check) for name, check in checks]})
+        print_json({"checks": [_check_view(name, check) for name, check in checks]})
     else:
         _tell(checks, several=len(visits) > 1)
     if any(check.verdict == "bad" for _, check in checks):
         raise typer.Exit(FAILED)
 
 
-def _shown(cell: str, check: Check) -> dict[str, str]:
+def _check_view(cell: str, check: Check) -> dict[str, str]:
     return {
         "cell": cell,
         "name": check.name,
@@ -68,7 +68,7 @@ def _tell(checks: list[tuple[str, Check]], *, several: bool) -> None:
             say(f"{of[name]}{check.name}: {check.remedy}.", _STYLES[check.verdict])
 
 
-async def _examined(cell: Place) -> list[Check]:
+async def _examine(cell: Place) -> list[Check]:
     import asyncpg
 
     from hai_flow.runtime.ops.doctor import Place, examine, examine_cell
@@ -91,7 +91,7 @@ async def _examined(cell: Place) -> list[Check]:
         embedded=database.postgres is not None,
         schema=schema,
         newest=revisions.head(),
-        known=schema is None or schema in revisions.known(),
+        known=schema is None or schema in revisions.all_revisions(),
         descriptors=2**31 if hard == resource.RLIM_INFINITY else max(soft, hard),
         pooler=pooler,
         direct_pooler=direct_pooler,

@@ -150,7 +150,7 @@ def tell_faults(visits: Sequence[Visit[Any]]) -> bool:
     return bool(faults)
 
 
-def shown_cells(visits: Sequence[Visit[Any]], shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def cells_view(visits: Sequence[Visit[Any]], shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """`{"cells": {...}}` for JSON: the result of each cell, or its fault; nothing where there is one cell."""
     if len(visits) == 1:
         return {}

@@ -101,7 +101,7 @@ def create(
         body |= {"speaks_for": list(speaks_for)} if speaks_for else {}
         return await api.post("/v1/keys", body if lasts is None else {**body, "expires_in": int(lasts.total_seconds())})
 
-    result = _done(server, tenant, data_dir, as_json, here, there)
+    result = _run(server, tenant, data_dir, as_json, here, there)
     if as_json:
         print_json(result)
         return
@@ -157,7 +157,7 @@ def list_keys(
     async def there(api: Server) -> list[Json]:
         return await api.items("/v1/keys", None)
 
-    items = _done(server, tenant, data_dir, as_json, here, there)
+    items = _run(server, tenant, data_dir, as_json, here, there)
     if as_json:
         print_json({"items": items})
         return
@@ -202,7 +202,7 @@ def revoke(
     async def there(api: Server) -> Json:
         return await api.post(f"/v1/keys/{quote(key, safe='')}/revoke")
 
-    done = _done(server, tenant, data_dir, as_json, here, there)
+    done = _run(server, tenant, data_dir, as_json, here, there)
     if as_json:
         print_json(done)
     else:
@@ -229,7 +229,7 @@ def _view(key: Any) -> dict[str, Json]:
     return key_view(key)
 
 
-def _done(
+def _run(
     server: str | None,
     tenant: str,
     data_dir: Path | None,

@@ -49,7 +49,7 @@ def restored(
             raise UsageError("--nothing-lost: expected --cell as well: which database was moved.")
 
         async def look(place: Place) -> dict[str, Any]:
-            return await _looked_after(place, confirm=confirm, nothing_lost=nothing_lost)
+            return await _check_history(place, confirm=confirm, nothing_lost=nothing_lost)
 
         visits = asyncio.run(through(chosen, look, alone=not several))
     reports = {each.cell: each.found or {"fault": each.fault} for each in visits}
@@ -67,7 +67,7 @@ def restored(
         raise typer.Exit(FAILED)
 
 
-async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
+async def _check_history(place: Place, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
     import asyncpg
 
     from hai_flow.runtime import restore
@@ -84,12 +84,12 @@ async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> d
         state = await restore.state_of(connection, beat)
         report = _state(state)
         if confirm and report["held"]:
-            report |= await _confirmed(place, connection, state)
+            report |= await _confirm(place, connection, state)
         elif nothing_lost and report["held"]:
             await database_history.begin_next(connection, state.era, "a person says that nothing was lost")
             report |= {"held": None, "moved": True}
         else:
-            report |= await _reviewed(connection)
+            report |= await _review(connection)
         return report
     finally:
         await connection.close()
@@ -107,7 +107,7 @@ def _state(state: State) -> dict[str, Any]:
     }
 
 
-async def _reviewed(connection: Connection) -> dict[str, Any]:
+async def _review(connection: Connection) -> dict[str, Any]:
     from hai_flow.runtime import restore
 
     doubtful: list[Doubt] = []
@@ -127,7 +127,7 @@ def _view(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-async def _confirmed(place: Place, connection: Connection, state: State) -> dict[str, Any]:
+async def _confirm(place: Place, connection: Connection, state: State) -> dict[str, Any]:
     from hai_flow.runtime import restore
     from hai_flow.runtime.runtime import Runtime
     from hai_flow.store.ops import database_history, restores

@@ -13,7 +13,7 @@ import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.admin.audit_record import BY
-from hai_flow.cli.admin.each_cell import CellOption, Place, Visit, shown_cells, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellOption, Place, Visit, cells_view, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import note, plural, print_json, say
@@ -122,7 +122,7 @@ def restore(
     refusals = {place: reason for place, reason in goes.items() if isinstance(reason, str)}
     done = [(place, {**refusals, **listed}[place]) for place in chosen if place in refusals or place in listed]
     if as_json:
-        results = [{"archive": place, **_restored(each)} for place, each in done]
+        results = [{"archive": place, **_restore_view(each)} for place, each in done]
         print_json({"restored": [] if dry_run else results, "tried": results if dry_run else [], **_away(visits)})
     else:
         _tell_restored(done, dry_run)
@@ -161,7 +161,7 @@ def _tell_restored(done: Sequence[tuple[str, Restored | str]], dry_run: bool) ->
             say(f"{place}: {plural(each.runs, 'run')} with {plural(each.events, 'event')} {verb}.")
 
 
-def _restored(each: Restored | str) -> dict[str, Any]:
+def _restore_view(each: Restored | str) -> dict[str, Any]:
     return {"refused": each} if isinstance(each, str) else {"runs": each.runs, "events": each.events}
 
 
@@ -232,7 +232,7 @@ def _tell(visits: Sequence[Visit[Pruned | None]], there: Sequence[Pruned], as_js
     for each in there:
         total.join(each)
     if as_json:
-        print_json({"dry_run": dry_run, **_numbers(total), **shown_cells(visits, _numbers)})
+        print_json({"dry_run": dry_run, **_numbers(total), **cells_view(visits, _numbers)})
         return
     for visited in visits:
         if visited.found is not None:

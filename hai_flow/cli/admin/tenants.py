@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli.admin.audit_record import record
-from hai_flow.cli.admin.known_cells import cells_by_number, connected_to, wanted_cells
+from hai_flow.cli.admin.known_cells import cells_by_number, find_cells, open_cell
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
@@ -54,7 +54,7 @@ def create(
 
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
-    cells = wanted_cells(data_dir, cell or ())
+    cells = find_cells(data_dir, cell or ())
     tenant = over_database(data_dir, lambda connection: _create(connection, name, cells))
     if tenant is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
@@ -103,7 +103,7 @@ def set_limits(
     if "cells" in changed:
         say(f"The tenant {name} begins its threads in {', '.join(changed.pop('cells'))}.", "green")
     if changed:
-        say(f"The tenant {name} is limited: {_shown(limited['limits'])}.", "green")
+        say(f"The tenant {name} is limited: {_limits_text(limited['limits'])}.", "green")
 
 
 async def _set(connection: Connection, name: str, changed: dict[str, int | None]) -> Tenant:
@@ -118,8 +118,8 @@ async def _set(connection: Connection, name: str, changed: dict[str, int | None]
 
 
 def _settle(name: str, cells: Sequence[str], data_dir: Path | None, as_json: bool, *, alone: bool) -> None:
-    chosen = wanted_cells(data_dir, cells)
-    settled = over_database(data_dir, lambda connection: _settled(connection, name, chosen, data_dir))
+    chosen = find_cells(data_dir, cells)
+    settled = over_database(data_dir, lambda connection: _assign(connection, name, chosen, data_dir))
     if as_json and alone:
         print_json(_view(settled))
     elif not as_json:
@@ -133,13 +133,13 @@ def _lives(tenant: Tenant, wanted: Sequence[Cell], data_dir: Path | None) -> str
     return f"{names}; what it has in {rest} stays there, and nothing new begins there" if rest else names
 
 
-async def _settled(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
+async def _assign(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
     from hai_flow.errors import Rejected
     from hai_flow.runtime.tenancy.cell_assignment import settle
 
     def connect(number: int) -> AbstractAsyncContextManager[Connection]:
         (cell,) = cells_by_number(data_dir, [number])
-        return connected_to(cell, connection)
+        return open_cell(cell, connection)
 
     async with connection.transaction():
         try:
@@ -158,7 +158,7 @@ async def _copy(cells: Sequence[Cell], connection: Connection, tenant: Tenant) -
 
     for place in cells:
         if place.number != HOME:
-            async with connected_to(place, connection) as other:
+            async with open_cell(place, connection) as other:
                 await store.copy_tenant(other, tenant)
 
 
@@ -185,7 +185,7 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
     if as_json:
         print_json({"items": items})
         return
-    rows = [(each["name"], each["id"], moment(each["created_at"]), _shown(each["limits"])) for each in items]
+    rows = [(each["name"], each["id"], moment(each["created_at"]), _limits_text(each["limits"])) for each in items]
     out().table(rows, heads=("name", "id", "since", "limits"))
 
 
@@ -214,5 +214,5 @@ def _view(tenant: Tenant) -> dict[str, Json]:
     }
 
 
-def _shown(limits: dict[str, int | None]) -> str:
+def _limits_text(limits: dict[str, int | None]) -> str:
     return ", ".join(f"{name} {value or 'unlimited'}" for name, value in limits.items() if value is not None) or "-"

@@ -11,7 +11,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import cell_of
-from hai_flow.cli.admin.each_cell import CellOption, Place, shown_cells, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellOption, Place, cells_view, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption
 from hai_flow.cli.terminal import note, plural, print_json, say
@@ -61,18 +61,18 @@ def verify(
             pace=runs_a_second,
             limits=None if no_decide else bounds_of(place.settings),
         )
-        return await _verified(connection, request, as_json)
+        return await _verify_cell(connection, request, as_json)
 
     visits = visit(data_dir, cell, work, chosen=lambda cells: _with_run(cells, run_id))
     away = any(each.fault is not None for each in visits)
     results = [each.found for each in visits if each.found is not None]
-    total = _all(results)
+    total = _join_results(results)
     if not results and not away:
         raise UsageError(f"there is no tenant {tenant!r}.")
     if run_id is not None and not total.runs and not total.unread and not away:
         raise UsageError(f"there is no run {run_id}.")
     if as_json:
-        print_json({**_shown(total), **shown_cells(visits, _shown)})
+        print_json({**_result_view(total), **cells_view(visits, _result_view)})
     else:
         for each in visits if len(visits) > 1 else ():
             if each.found is not None:
@@ -90,7 +90,7 @@ def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
     return named or cells
 
 
-def _all(there: Sequence[Verified]) -> Verified:
+def _join_results(there: Sequence[Verified]) -> Verified:
     """The findings of several cells as one."""
     from hai_flow.runtime.ops.verify import Verified
 
@@ -100,7 +100,7 @@ def _all(there: Sequence[Verified]) -> Verified:
     return total
 
 
-async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
+async def _verify_cell(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
     """Verify one cell. Each violation is printed as soon as it is found."""
     from hai_flow.runtime.ops.verify import Verified
     from hai_flow.runtime.ops.verify import verify as verify_runs
@@ -117,7 +117,7 @@ async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> 
     return result
 
 
-def _shown(found: Verified) -> dict[str, Any]:
+def _result_view(found: Verified) -> dict[str, Any]:
     return {
         "runs": found.runs,
         "events": found.events,

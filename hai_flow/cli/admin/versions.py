@@ -171,7 +171,9 @@ def diff(
         return
     if old is None or new is None:
         raise UsageError("expected OLD and NEW, two files or NAME@VERSION twice; or --against with a commit of Git.")
-    difference = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
+    difference = (
+        _diff_files(Path(old), Path(new)) if _are_files(old, new) else _diff_at_server(old, new, server, as_json)
+    )
     if as_json:
         print_json(difference)
         return
@@ -199,7 +201,7 @@ def _review(places: list[Path], ref: str, server: str | None) -> None:
         async def work(api: Server) -> dict[str, list[Json]]:
             names = {each.old.name: each for each in items if each.old is not None}
             return {
-                name: reviewing.stranded_of(review, await api.items("/v1/pendings", None, workflow=name))
+                name: reviewing.find_stranded(review, await api.items("/v1/pendings", None, workflow=name))
                 for name, review in names.items()
             }
 
@@ -215,7 +217,7 @@ def _are_files(old: str, new: str) -> bool:
     return files[0]
 
 
-def _of_files(old: Path, new: Path) -> Json:
+def _diff_files(old: Path, new: Path) -> Json:
     from hai_flow.definition.compiler import compile_workflow
     from hai_flow.definition.diff import diff
 
@@ -230,7 +232,7 @@ def _of_files(old: Path, new: Path) -> Json:
     return diff(*plans).as_dict()
 
 
-def _of_server(old: str, new: str, server: str | None, as_json: bool) -> Json:
+def _diff_at_server(old: str, new: str, server: str | None, as_json: bool) -> Json:
     (name, _, before), (other, _, after) = old.partition("@"), new.partition("@")
     if name != other:
         raise UsageError(f"expected two versions of one workflow, found {name!r} and {other!r}.")

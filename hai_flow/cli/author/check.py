@@ -35,7 +35,7 @@ def validate(
     if len(sources) > MANY_FILES and not as_json:
         note(f"{len(sources)} files are checked, some hundred in a second.")
     if fix:
-        sources = {name: _fixed(name, source) for name, source in sources.items()}
+        sources = {name: _fix(name, source) for name, source in sources.items()}
     sources = {name: whole(name, source) for name, source in sources.items()}
     modules = ModuleFiles(sources, imports=not no_import)
     workflows = Workflows(sources, modules)
@@ -96,10 +96,10 @@ def _tell_unread(unread: Mapping[str, str]) -> None:
 _ROUNDS_MAX: Final = 20  # a part that could not be read before may need an edit, too
 
 
-def _fixed(name: str, source: bytes) -> bytes:
+def _fix(name: str, source: bytes) -> bytes:
     """The document with the edits of its findings made, in its file too. Raises UsageError where that can't be."""
     from hai_flow.definition.compiler import check_workflow
-    from hai_flow.definition.yaml.fixes import fixed
+    from hai_flow.definition.yaml.fixes import apply_fixes
 
     if name == "<stdin>":
         raise UsageError("--fix needs files: what comes from standard input has no place to be written to.")
@@ -108,7 +108,7 @@ def _fixed(name: str, source: bytes) -> bytes:
         own = [finding for finding in check_workflow(whole(name, source), name) if finding.file == name]
         if not any(finding.fix for finding in own):
             break
-        source = fixed(source.decode("utf-8-sig"), own).encode()
+        source = apply_fixes(source.decode("utf-8-sig"), own).encode()
     if source != before:
         try:
             Path(name).write_bytes(source)

@@ -22,7 +22,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import StepError
 from hai_flow.runtime.settings import registry_of
-from hai_flow.runtime.worker.attempt import evaluated, failure
+from hai_flow.runtime.worker.attempt import evaluate_for_step, failure
 from hai_flow.settings import variables
 from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.steps.toolbox import Toolbox
@@ -38,7 +38,7 @@ class Recorder:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls) -> Iterator[Recorder]:
+    def open(cls) -> Iterator[Recorder]:
         """A recorder, with a loop of its own until the end. Raises SettingsError."""
         settings = load_settings()
         toolbox = Toolbox.of(settings.tools, Path.cwd(), project=True)
@@ -54,9 +54,9 @@ class Recorder:
     def perform(
         self, plan: Plan, state: RunState, step: Step, attempt: int, now: int
     ) -> c.StepSucceeded | c.StepFailed:
-        return self._runner.run(self._performed(plan, state, step, attempt, now))
+        return self._runner.run(self._perform(plan, state, step, attempt, now))
 
-    async def _performed(
+    async def _perform(
         self, plan: Plan, state: RunState, step: Step, number: int, now: int
     ) -> c.StepSucceeded | c.StepFailed:
         step_state, heard, hidden = state.steps[step.path], _Heard(), self._registry.hidden
@@ -69,7 +69,7 @@ class Recorder:
             step_state.key,
             True,
             plan.name,
-            partial(evaluated, plan, state, step, now),
+            partial(evaluate_for_step, plan, state, step, now),
         )
         if isinstance(step.verb, AgentTurn):
             conversation = partial(talk, plan, state, step.path)

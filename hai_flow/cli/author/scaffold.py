@@ -120,12 +120,12 @@ def fmt(
             say(f"{name}: {'would be changed' if check else 'changed'}")
     print_findings(unreadable, {name: source.decode(errors="replace") for name, source in sources.items()}, err())
     if list(files) != [STDIN]:
-        say(_formatted(len(sources), changed, check))
+        say(_format_summary(len(sources), changed, check))
     if unreadable or (check and changed):
         raise typer.Exit(FAILED)
 
 
-def _formatted(total: int, changed: int, check: bool) -> str:
+def _format_summary(total: int, changed: int, check: bool) -> str:
     if not changed:
         return f"{plural(total, 'file')}: nothing to change."
     return f"{changed} of {plural(total, 'file')} {'would be changed' if check else 'changed'}."
@@ -148,7 +148,7 @@ def graph(
     """Draw a workflow: text for Mermaid, or an SVG picture."""
     chosen = form or _SUFFIXES.get(out.suffix if out else "", "mermaid")
     if workflow == STDIN or workflow.endswith((".yaml", ".yml")) or Path(workflow).exists():
-        picture = _drawn(workflow, chosen)
+        picture = _draw(workflow, chosen)
     else:
         path = f"/v1/workflows/{quote(workflow, safe='@+')}/graph"
         picture = ask(server, False, lambda api: api.text(path, format=chosen))
@@ -157,7 +157,7 @@ def graph(
     _emit(picture, out)
 
 
-def _drawn(name: str, form: Format) -> str:
+def _draw(name: str, form: Format) -> str:
     """The picture of a file. A file with errors shows them instead."""
     from hai_flow.definition.compiler import check_workflow
     from hai_flow.graph import draw

@@ -169,7 +169,7 @@ class _Covered:
         by_file: dict[str, object] = {}
         for file, (coverage, _) in self._of.items():
             covered, total = coverage.counts()
-            missed = [{"line": each.line, "path": each.path, "message": each.text} for each in coverage.missed()]
+            missed = [{"line": each.line, "path": each.path, "message": each.text} for each in coverage.find_gaps()]
             by_file[file] = {"covered": covered, "total": total, "missed": missed}
         return by_file
 
@@ -177,7 +177,7 @@ class _Covered:
         """Lines for people, with their colour."""
         for file, (coverage, _) in self._of.items():
             covered, total = coverage.counts()
-            missed = coverage.missed()
+            missed = coverage.find_gaps()
             yield f"{file}: {covered} of {total} steps, branches and answers", "yellow" if missed else "green"
             for each in missed:
                 yield f"{file}:{each.line} {each.text}", ""
@@ -202,7 +202,7 @@ class _Covered:
 def _recorder() -> AbstractContextManager[Performer]:
     from hai_flow.cli.author.recording import Recorder
 
-    return Recorder.opened()
+    return Recorder.open()
 
 
 def _places(names: Sequence[str]) -> list[Path]:
@@ -300,27 +300,27 @@ class _Session:
 
         failed = [result for result in self.results if not result.passed]
         if self.findings:
-            say(_titled(" FINDINGS ", "="))
+            say(_title_line(" FINDINGS ", "="))
             print_findings(self.findings, self._sources, out())
         if failed:
-            say(_titled(" FAILURES ", "="))
+            say(_title_line(" FAILURES ", "="))
         for result in failed:
-            say(_titled(f" {result.case.name} ", "_"), "bold red")
+            say(_title_line(f" {result.case.name} ", "_"), "bold red")
             for line in describe(result):
                 say(line.text, _STYLES[line.tone] or None)
         if failed:
-            say(_titled(" short test summary ", "="))
+            say(_title_line(" short test summary ", "="))
         for result in failed:
             say(f"FAILED {first_words(result)}", "red")
         if self.covered is not None:
-            say(_titled(" coverage ", "="))
+            say(_title_line(" coverage ", "="))
             for text, style in self.covered.lines():
                 say(text, style or None)
         closed = closing(self.results, len(self.findings), self._deselected, seconds)
         say(closed, "bold red" if failed or self.findings else "bold green")
 
 
-def _titled(title: str, rule: str) -> str:
+def _title_line(title: str, rule: str) -> str:
     return title.center(WIDTH, rule)
 
 

@@ -70,7 +70,7 @@ async def answer(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
 
 async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     options = options_of(pending)
-    decision = await _asked(prompt, f"{'/'.join(options)}: ", lambda text: one_of(options, text))
+    decision = await _ask_until_valid(prompt, f"{'/'.join(options)}: ", lambda text: choose_option(options, text))
     body: dict[str, Json] = {"decision": decision}
     if decision == "approve" and pending.get("schema") is not None:
         body["values"] = await _form(pending["schema"], prompt)
@@ -102,7 +102,7 @@ def tool_result(text: str, schema: Json) -> Json:
         return text
 
 
-def one_of(options: list[str], text: str) -> str:
+def choose_option(options: list[str], text: str) -> str:
     """The option that `text` is or begins. Raises ValueError."""
     if text in options:
         return text
@@ -119,7 +119,7 @@ async def _form(schema: Json, prompt: Prompt) -> Json:
     """The values of a form, field by field; a schema that is no object of fields is asked for as JSON."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not properties:
-        return await _asked(prompt, "values, as JSON: ", _json)
+        return await _ask_until_valid(prompt, "values, as JSON: ", _json)
     required = schema.get("required") or ()
     values: dict[str, Json] = {}
     for name, field in properties.items():
@@ -149,7 +149,7 @@ async def _field(name: str, schema: dict[str, Json], required: bool, prompt: Pro
             return None
         return (field_value(text, schema),)
 
-    return await _asked(prompt, f"{_label(name, schema, required)}: ", read)
+    return await _ask_until_valid(prompt, f"{_label(name, schema, required)}: ", read)
 
 
 def _label(name: str, schema: dict[str, Json], required: bool) -> str:
@@ -169,7 +169,7 @@ def field_value(text: str, schema: dict[str, Json]) -> Json:
     """`text` as a value of the field's type. Raises ValueError, which names the expected form."""
     if "enum" in schema:
         values_by_text = {each if isinstance(each, str) else json.dumps(each): each for each in schema["enum"]}
-        return values_by_text[one_of(list(values_by_text), text)]
+        return values_by_text[choose_option(list(values_by_text), text)]
     kind = schema.get("type")
     if kind in _PARSERS:
         return _PARSERS[kind](text)
@@ -216,7 +216,7 @@ _PARSERS: Final[dict[Json, Callable[[str], Json]]] = {
 }
 
 
-async def _asked(prompt: Prompt, question: str, read: Callable[[str], Json]) -> Json:
+async def _ask_until_valid(prompt: Prompt, question: str, read: Callable[[str], Json]) -> Json:
     """Ask until `read` takes the answer."""
     while True:
         try:

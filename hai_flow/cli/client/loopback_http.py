@@ -49,7 +49,7 @@ class _LocalHands(Hands):
                     place.hostname, place.port or 80, limit=_HEAD_BYTES_MAX
                 )
             async with asyncio.timeout(self._silence):
-                self._writer.write(_written(link, request))
+                self._writer.write(_encode_request(link, request))
                 await self._writer.drain()
                 status, headers = _read_head(await reader.readuntil(b"\r\n\r\n"))
             self._chunks = _pieces(reader, headers)
@@ -60,7 +60,7 @@ class _LocalHands(Hands):
                 body = b"".join([piece async for piece in self._chunks])
             return Answer(answered.url, status, headers, body)
         except _FAULTS as error:
-            return _lost(link, error)
+            return _loss_error(link, error)
 
     async def _read(self) -> bytes | Lost:
         assert self._chunks is not None, "a stream was opened"
@@ -68,7 +68,7 @@ class _LocalHands(Hands):
             async with asyncio.timeout(self._silence):
                 return await anext(self._chunks, b"")
         except _FAULTS as error:
-            return _lost(self._client.link, error)
+            return _loss_error(self._client.link, error)
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -81,7 +81,7 @@ class _LocalHands(Hands):
 _FAULTS = (OSError, EOFError, asyncio.LimitOverrunError, ValueError)
 
 
-def _lost(link: Link, error: Exception) -> Lost:
+def _loss_error(link: Link, error: Exception) -> Lost:
     if isinstance(error, TimeoutError):
         return link.lost(TimeoutError("it takes too long"))
     if isinstance(error, EOFError):
@@ -91,7 +91,7 @@ def _lost(link: Link, error: Exception) -> Lost:
     return link.lost(ValueError("what answers there is no HAI Flow server"))
 
 
-def _written(link: Link, request: Request) -> bytes:
+def _encode_request(link: Link, request: Request) -> bytes:
     place = urlsplit(link.url)
     query = f"?{urlencode(request.query)}" if request.query else ""
     path = quote(place.path + request.path, safe="/%:@!$&'()*+,;=~")

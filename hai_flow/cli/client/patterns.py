@@ -54,7 +54,7 @@ class _Reader:
     def _sequence(self, depth: int) -> str:
         text = ""
         while self.at < len(self.pattern) and self._ahead() not in "|)":
-            text += self._repeated(self._atom(depth))
+            text += self._repeat(self._atom(depth))
             if len(text) > LONGEST:
                 raise _Unknown
         return text
@@ -67,7 +67,7 @@ class _Reader:
             case "[":
                 return self._class()
             case "\\":
-                return self._escaped()
+                return self._read_escape()
             case ".":
                 return "a"
             case "*" | "+" | "?" | "{":
@@ -86,7 +86,7 @@ class _Reader:
             raise _Unknown
         return text
 
-    def _escaped(self) -> str:
+    def _read_escape(self) -> str:
         letter = self._next()
         if letter in _CLASSES:
             return _CLASSES[letter]
@@ -133,7 +133,7 @@ class _Reader:
                 singles += character
         return singles, ranges
 
-    def _repeated(self, text: str) -> str:
+    def _repeat(self, text: str) -> str:
         least, most = self._bounds()
         times = min(least + self.more, most) if most is not None else least + self.more
         if len(text) * times > LONGEST:
@@ -150,13 +150,13 @@ class _Reader:
         elif self._takes("?"):
             bounds = (0, 1)
         elif self._takes("{"):
-            bounds = self._counted()
+            bounds = self._read_count()
         else:
             return bounds
         self._takes("?")  # lazy, which changes nothing here
         return bounds
 
-    def _counted(self) -> tuple[int, int | None]:
+    def _read_count(self) -> tuple[int, int | None]:
         end = self.pattern.find("}", self.at)
         least, comma, most = self.pattern[self.at : max(end, self.at)].partition(",")
         if not _is_count(least) or (most and not _is_count(most)):

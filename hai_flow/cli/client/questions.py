@@ -8,8 +8,8 @@ from typing import Final
 
 from hai_flow.cli.client.answers import fields_of, options_of
 from hai_flow.cli.client.eligible import as_whom
-from hai_flow.cli.console import json_text, one_line
-from hai_flow.cli.terminal import compact, indented, program, say
+from hai_flow.cli.console import join_lines, json_text
+from hai_flow.cli.terminal import compact, indent, program, say
 from hai_flow.markdown import to_text
 from hai_flow.settings import Settings
 from hai_flow.signs import WARNING, escape_json, has_hidden
@@ -22,7 +22,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
     """The question, its evidence, the people that it asks, and how to answer it. `started_by`: the run's starter."""
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
-        say(indented(to_text(pending["message"])))
+        say(indent(to_text(pending["message"])))
     evidence = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
     if evidence is not None:
         say(f"  {compact(evidence, 1000)}")
@@ -30,13 +30,13 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {WARNING}", "yellow")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")
-    if people := asked_people(pending):
+    if people := people_asked(pending):
         say(f"  {people}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
     # A server that takes keys does not believe HAI-Act-As.
     whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
-    say(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+    say(f"  {program()} {answer_example(pending, act_as=whom)}")
     if hint := about_the_sample(pending):
         say(f"  {hint}", "dim")
     if others := or_else(pending):
@@ -49,7 +49,7 @@ def _has_hidden(pending: dict[str, Json], shown: Json) -> bool:
     return any(map(has_hidden, texts)) or escape_json(data) != data
 
 
-def asked_people(pending: dict[str, Json]) -> str:
+def people_asked(pending: dict[str, Json]) -> str:
     """The selectors of the people that may answer, and the number that must."""
     policy: dict[str, Json] = pending.get("policy") or {}
     people = ", ".join(policy.get("from") or ())
@@ -66,12 +66,12 @@ def asked_people(pending: dict[str, Json]) -> str:
 def question_of(pending: dict[str, Json]) -> str:
     """The question of a pending, in one line."""
     if pending["kind"] == "tool":
-        title = one_line(pending.get("title") or "The client is asked for")
+        title = join_lines(pending.get("title") or "The client is asked for")
         return f"{title} {pending['tool']}({compact(pending.get('args'))})"
-    return one_line(str(pending.get("title") or pending.get("message") or pending["path"]))
+    return join_lines(str(pending.get("title") or pending.get("message") or pending["path"]))
 
 
-def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str:
+def answer_example(pending: dict[str, Json], *, act_as: str | None = None) -> str:
     """The arguments after `decide` that answer `pending`, as an example that works: a first option, sample values.
 
     `act_as`: the value of `--as`, if not everybody may answer.
@@ -84,23 +84,23 @@ def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str
         first = options_of(pending)[0]
         words.append(shlex.quote(first))
         if schema is not None:
-            words += ["--values", _quoted(sample_of(schema))]
+            words += ["--values", _quote(sample_of(schema))]
         if first == "happened":  # whoever says so says with what result
             words += ["--result", "null"]
         if first in ((pending.get("policy") or {}).get("reasons") or ()):
             words += ["--reason", "TEXT"]
     else:
-        words += ["--values" if pending["kind"] == "ask" else "--result", _quoted(sample_of(schema))]
+        words += ["--values" if pending["kind"] == "ask" else "--result", _quote(sample_of(schema))]
     return " ".join([*words, *(["--as", shlex.quote(act_as)] if act_as else [])])
 
 
 def about_the_sample(pending: dict[str, Json]) -> str:
-    """A word on the values that `how_to_answer` shows, where the question would not take them; else ""."""
+    """A word on the values that `answer_example` shows, where the question would not take them; else ""."""
     from hai_flow.cli.client.samples import misfit, sample_of
 
     schema = pending.get("schema")
     fault = misfit(schema, sample_of(schema)) if schema is not None else ""
-    return f"put in values of your own, this sample does not fit: {one_line(fault)}" if fault else ""
+    return f"put in values of your own, this sample does not fit: {join_lines(fault)}" if fault else ""
 
 
 def or_else(pending: dict[str, Json]) -> str:
@@ -110,5 +110,5 @@ def or_else(pending: dict[str, Json]) -> str:
     return "--error TEXT" if pending["kind"] == "tool" else ""
 
 
-def _quoted(value: Json) -> str:
+def _quote(value: Json) -> str:
     return shlex.quote(json_text(value))

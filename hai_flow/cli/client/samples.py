@@ -57,10 +57,10 @@ def sample_of(schema: Json) -> Json:
         if isinstance(schema.get(key), list) and schema[key]:
             return schema[key][0]
     kind = schema.get("type")
-    return _of_type(kind[0] if isinstance(kind, list) and kind else kind, schema)
+    return _sample_of_type(kind[0] if isinstance(kind, list) and kind else kind, schema)
 
 
-def _of_type(kind: Json, schema: dict[str, Json]) -> Json:
+def _sample_of_type(kind: Json, schema: dict[str, Json]) -> Json:
     match kind:
         case "object":
             properties = schema.get("properties") or {}

@@ -25,6 +25,6 @@ async def upload(api: Server, file: Path, kind: str | None = None) -> dict[str, 
     return sent
 
 
-async def uploaded(api: Server, file: Path) -> str:
+async def upload_file(api: Server, file: Path) -> str:
     """The id of the file, which is uploaded. Raises as `upload`."""
     return str((await upload(api, file))["id"])

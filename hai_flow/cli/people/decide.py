@@ -11,7 +11,7 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
-from hai_flow.cli.client.uploads import uploaded
+from hai_flow.cli.client.uploads import upload_file
 from hai_flow.cli.errors import Problem, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption, parse_json
 from hai_flow.cli.terminal import moment, print_json, program, say
@@ -59,7 +59,7 @@ async def _with_files(api: Server, pending: str, values: Json) -> Json:
     schema = (await api.get(f"/v1/pendings/{pending}")).get("schema") or {}
     fields = {name: field for name, field in schema.get("properties", {}).items() if isinstance(field, dict)}
     wanted = [name for name in paths if fields.get(name, {}).get("format") == "file"]
-    return {**values, **{name: await uploaded(api, Path(paths[name][1:])) for name in wanted}}
+    return {**values, **{name: await upload_file(api, Path(paths[name][1:])) for name in wanted}}
 
 
 def decide(

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.eligible import as_whom, may_answer
-from hai_flow.cli.client.questions import about_the_sample, asked_people, how_to_answer, or_else, question_of
-from hai_flow.cli.console import one_line
+from hai_flow.cli.client.questions import about_the_sample, answer_example, or_else, people_asked, question_of
+from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.run.transcript import Transcript
 from hai_flow.cli.serve.backend import Backend, Caller, Wanted
@@ -81,16 +81,16 @@ class Conversation:
 
     def warn(self, text: str) -> None:
         """A line on standard error, also where only JSON is printed. The same line is printed once."""
-        from hai_flow.steps.secrets import hidden
+        from hai_flow.steps.secrets import hide_secrets
 
         if text not in self._warned:
             self._warned.add(text)
             self._narrator.end_line()
-            err().print(one_line(hidden(text)), style="yellow")
+            err().print(join_lines(hide_secrets(text)), style="yellow")
 
     async def _stop_asking(self) -> None:
         if self._asking is not None:
-            await cancelled(self._asking[1])
+            await cancel(self._asking[1])
             self._asking = None
 
     async def _follow(self, backend: Backend) -> int:
@@ -100,7 +100,7 @@ class Conversation:
                 upcoming = upcoming or asyncio.ensure_future(anext(events))
                 await self._wait_for(upcoming)
                 if self._has_left():
-                    await cancelled(upcoming)
+                    await cancel(upcoming)
                     return self._leave()
                 if upcoming.done():
                     await self._take(upcoming.result())
@@ -109,7 +109,7 @@ class Conversation:
                         return self._end()
                 if self._stands and not self._can_go_on():
                     if upcoming is not None:
-                        await cancelled(upcoming)
+                        await cancel(upcoming)
                     return self._leave()
                 if self._stands:  # also when an answer is taken: the next question may have come before that was known
                     self._ask_next(backend)
@@ -131,7 +131,7 @@ class Conversation:
         try:
             await asyncio.wait({upcoming, *asking}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await cancelled(upcoming)
+            await cancel(upcoming)
             raise
 
     @property
@@ -237,10 +237,10 @@ class Conversation:
         caller = self._caller
         assert caller is not None
         if caller.proven and not may_answer(pending, caller.who, caller.who.id):
-            note(f"  {question_of(pending)}: it {asked_people(pending) or 'asks others'}, not you ({caller.who.id})")
+            note(f"  {question_of(pending)}: it {people_asked(pending) or 'asks others'}, not you ({caller.who.id})")
             return
         whom = None if caller.proven else as_whom(pending, caller.who.id)
-        note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+        note(f"  {program()} {answer_example(pending, act_as=whom)}")
         if hint := about_the_sample(pending):
             note(f"  {hint}")
         if others := or_else(pending):
@@ -270,7 +270,7 @@ def _status_after(event: dict[str, Json]) -> str | None:
     return _STATUS_AFTER.get(kind)
 
 
-async def cancelled(task: asyncio.Future[Any]) -> None:
+async def cancel(task: asyncio.Future[Any]) -> None:
     """Cancel `task` and wait until it is over."""
     task.cancel()
     await asyncio.wait({task})

@@ -15,12 +15,12 @@ import typer
 from hai_flow.cli.author.sources import STDIN, SUFFIXES, read, whole
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.rest import Server, ask, server_url
-from hai_flow.cli.database import migrated, open_database
+from hai_flow.cli.database import migrate_if_behind, open_database
 from hai_flow.cli.errors import FAILED, INTERRUPTED, UsageError, print_definition_error
 from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.run.conversation import Conversation
 from hai_flow.cli.run_until_signal import live
-from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, no_file
+from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, missing_file
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.runtimes import running_runtime
 from hai_flow.cli.terminal import note, out, print_json, program, version_of
@@ -58,13 +58,13 @@ def run(
     Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
     if _names_a_file(file):
-        choice, input = _of_file(file, given or [], given_json)
+        choice, input = _choose_file(file, given or [], given_json)
     else:
         if data_dir is not None:
-            raise UsageError(f"{no_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
-        choice, input = _of_name(file, given or [], given_json, server, act_as)
+            raise UsageError(f"{missing_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
+        choice, input = _choose_name(file, given or [], given_json, server, act_as)
     if detach:
-        _detached(choice, input, thread, server, data_dir, act_as, as_json=as_json)
+        _start_detached(choice, input, thread, server, data_dir, act_as, as_json=as_json)
         return
     at = server_url(server) if choice.source is None else server
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
@@ -72,7 +72,7 @@ def run(
         choice,
         input,
         thread,
-        where=_where(at, data_dir),
+        where=_server_of(at, data_dir),
         interactive=interactive,
         quiet=as_json,
     )
@@ -88,7 +88,7 @@ def _names_a_file(word: str) -> bool:
     return os.path.exists(word) and not os.path.isdir(word)
 
 
-def _of_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
+def _choose_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
     name = "<stdin>" if file == STDIN else file
     source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
     schema = _input_schema(source, name)
@@ -97,7 +97,7 @@ def _of_file(file: str, given: list[str], given_json: str | None) -> tuple[Wante
     return Wanted(name, source), input
 
 
-def _of_name(
+def _choose_name(
     name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
 ) -> tuple[Wanted, dict[str, Json]]:
     """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
@@ -115,20 +115,20 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
         return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = load_settings(data_dir=data_dir)
     configure_logs(
-        "error", settings.logs, heard={"model_stands_in": lambda entry: conversation.warn(_who_stands_in(entry))}
+        "error", settings.logs, heard={"model_stands_in": lambda entry: conversation.warn(_describe_stand_in(entry))}
     )
     with open_database(settings, interrupted=INTERRUPTED) as database:
 
         async def here() -> int:
             if database.postgres is not None:
-                await migrated(database)
+                await migrate_if_behind(database)
             async with running_runtime(database, settings, performs=True, project=True) as runtime:
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
         return live(here, interrupted=INTERRUPTED)
 
 
-def _who_stands_in(entry: Mapping[str, Any]) -> str:
+def _describe_stand_in(entry: Mapping[str, Any]) -> str:
     """A model's stand-in, as the log has it, in a line for the person who started the run."""
     from hai_flow.models.scripted import SCRIPTED
 
@@ -137,7 +137,7 @@ def _who_stands_in(entry: Mapping[str, Any]) -> str:
     return f"The model `{entry['model']}` is not asked, {who} answers in its place: {entry['why']}"
 
 
-def _detached(
+def _start_detached(
     wanted: Wanted,
     input: dict[str, Json],
     thread: str | None,
@@ -172,7 +172,7 @@ async def _on_server(conversation: Conversation, url: str, act_as: str | None) -
         return await conversation.hold(Remote(server))
 
 
-def _where(server: str | None, data_dir: Path | None) -> str:
+def _server_of(server: str | None, data_dir: Path | None) -> str:
     """Where the run can be answered when this process has ended."""
     if server is not None:
         return f"Answer it with HAI_FLOW_URL={server}"

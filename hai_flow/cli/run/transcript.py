@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.cli.console import Console
 from hai_flow.cli.runs.follow import TRACE, EventJson, Narrator
-from hai_flow.cli.terminal import compact, indented
+from hai_flow.cli.terminal import compact, indent
 
 PROGRESS: Final = "hai.progress"  # the engine's name of the custom event with which a step tells how far it is
 
@@ -105,7 +105,7 @@ class Transcript(Narrator):
 
     def _tell_trace(self, trace: str) -> None:
         if trace:
-            self.line(indented(trace), "dim")
+            self.line(indent(trace), "dim")
 
     def _iteration_ended(self, event: EventJson) -> None:
         if event.get("error") and not self._is_known(event["error"]):

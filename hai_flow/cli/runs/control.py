@@ -79,13 +79,13 @@ def skip(
     """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
     approved."""
     body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
-    answered = _asked(run, "skip", body, act_as, server, as_json)
+    answered = _ask_server(run, "skip", body, act_as, server, as_json)
     if not as_json:
         say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")
 
 
 def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:
-    answered = _asked(run, verb, body, act_as, server, as_json)
+    answered = _ask_server(run, verb, body, act_as, server, as_json)
     if not as_json:
         in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
         say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
@@ -93,7 +93,7 @@ def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | 
             say(f"Next: {program()} resume {answered['id']}")
 
 
-def _asked(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> Json:
+def _ask_server(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> Json:
     """The server's answer to this control of a run, printed if JSON is asked for."""
 
     async def work(api: Server) -> Json:

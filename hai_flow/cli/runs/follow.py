@@ -9,7 +9,7 @@ from hai_flow.cli.client.questions import question_of
 from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.runs.why_waiting import ENDS_OF_WAITS, because, until
-from hai_flow.cli.terminal import compact, indented, moment, roughly
+from hai_flow.cli.terminal import compact, indent, moment, roughly
 from hai_flow.values import Json
 
 EventJson: TypeAlias = dict[str, Json]
@@ -169,7 +169,7 @@ class Narrator:
     def _pending_opened(self, event: EventJson) -> None:
         self.line(f"? {question_of(event)}", "bold")
         if event.get("message"):
-            self.line(indented(event["message"]))
+            self.line(indent(event["message"]))
         if event.get("evidence") is not None:
             self.line(f"  {compact(event['evidence'], 1000)}")
         deadline = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
@@ -279,7 +279,7 @@ class Narrator:
     def _warning_raised(self, event: EventJson) -> None:
         if event["code"] == TRACE:
             self.line(f"✗ {event['path']} raised:", "red")
-            self.line(indented(event["message"]), "dim")
+            self.line(indent(event["message"]), "dim")
         else:
             self.line(f"warning {event['code']}: {event['message']}", "yellow")
 

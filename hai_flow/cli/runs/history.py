@@ -72,10 +72,10 @@ def lines_of(
     inside: dict[str, list[Entry]] = {}
     for path, entry in entries.items():
         inside.setdefault(_around(path, entries), []).append(entry)
-    return list(_walked("", 0, inside, words or {}))
+    return list(_walk_entries("", 0, inside, words or {}))
 
 
-def asked_below(events: Iterable[EventJson]) -> list[Json]:
+def questions_below(events: Iterable[EventJson]) -> list[Json]:
     """The open questions of runs below this one, taken from this run's events."""
     open_by_id: dict[str, Json] = {}
     for event in events:
@@ -120,7 +120,7 @@ def _entries(events: Iterable[EventJson]) -> dict[str, Entry]:
     for event in events:
         kind, path = event["type"], event.get("path") or ""
         if kind == "migrated":
-            entries = _renamed(entries, event.get("paths") or {})
+            entries = _rename_entries(entries, event.get("paths") or {})
         elif kind in ("run_retried", "step_reopened"):
             for each in event.get("reopened") or ():
                 if each in entries:
@@ -203,7 +203,7 @@ def _failure(error: Json) -> str:
     return f"{error['code']}: {error['message']}"
 
 
-def _renamed(found: dict[str, Entry], paths: Mapping[str, str]) -> dict[str, Entry]:
+def _rename_entries(found: dict[str, Entry], paths: Mapping[str, str]) -> dict[str, Entry]:
     """The entries under the paths that the steps have in another version. Inner steps move with their outer one."""
     renamed: dict[str, Entry] = {}
     for path, entry in found.items():
@@ -226,14 +226,16 @@ def _around(path: str, entries: Mapping[str, Entry]) -> str:
     return ""
 
 
-def _walked(around: str, depth: int, inside: Mapping[str, list[Entry]], words: Mapping[str, Node]) -> Iterator[Line]:
+def _walk_entries(
+    around: str, depth: int, inside: Mapping[str, list[Entry]], words: Mapping[str, Node]
+) -> Iterator[Line]:
     for entry in inside.get(around, ()):
         node = words.get(_KEY.sub("[]", entry.path))
         below = inside.get(entry.path, [])
         took = duration(entry.begun, entry.ended) if entry.ended and entry.status != "skipped" else ""
         note = _note(entry, node, below)
         yield Line(depth, _words(entry, node, around, words), entry.status, entry.begun, took, note)
-        yield from _walked(entry.path, depth + 1, inside, words)
+        yield from _walk_entries(entry.path, depth + 1, inside, words)
 
 
 def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:
@@ -257,10 +259,10 @@ def _words(entry: Entry, node: Node | None, around: str, words: Mapping[str, Nod
     owner = words.get(_KEY.sub("[]", around))
     label = _label_of(lane, owner) if lane else ""
     head = f"{label}: " if label and (owner is None or owner.verb != "switch") else ""
-    return (head + _called(entry, node, name)).strip()
+    return (head + _call_name(entry, node, name)).strip()
 
 
-def _called(entry: Entry, node: Node | None, name: str) -> str:
+def _call_name(entry: Entry, node: Node | None, name: str) -> str:
     verb = entry.verb or (node.verb if node is not None else "")
     called = "" if verb and name.startswith(f"{verb}#") else name
     if node is None:

@@ -37,7 +37,7 @@ def schedules(context: typer.Context) -> None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
     """All schedules: when each fires next, and when it last did."""
-    items = ask(server, as_json, _all)
+    items = ask(server, as_json, _list_all)
     if as_json:
         print_json({"items": items})
         return
@@ -88,7 +88,7 @@ def _waiting(schedule: Json) -> str:
 
 def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Json:
     async def work(api: Server) -> Json:
-        return await api.post(f"/v1/schedules/{id_of(schedule, await _all(api))}/{verb}")
+        return await api.post(f"/v1/schedules/{id_of(schedule, await _list_all(api))}/{verb}")
 
     done = ask(server, as_json, work)
     if as_json:
@@ -96,7 +96,7 @@ def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Jso
     return done
 
 
-async def _all(api: Server) -> list[Json]:
+async def _list_all(api: Server) -> list[Json]:
     return await api.items("/v1/schedules", None)
 
 

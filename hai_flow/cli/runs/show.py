@@ -17,17 +17,17 @@ from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.errors import Problem
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.runs.follow import TRACE, Narrator
-from hai_flow.cli.runs.history import asked_below
+from hai_flow.cli.runs.history import questions_below
 from hai_flow.cli.runs.why_waiting import (
     HOLDERS_MAX,
+    describe_pause,
+    describe_stop,
     ends_of_waits,
     holding,
+    key_awaited,
     limit_of,
-    paused_by,
-    queued_for,
-    stopped_by,
 )
-from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, version_of, write_line
+from hai_flow.cli.terminal import compact, indent, moment, note, out, print_json, program, say, version_of, write_line
 from hai_flow.values import Json
 
 _STYLES: Final = {
@@ -54,7 +54,7 @@ def runs(
 
     async def work(api: Server) -> tuple[list[Json], str]:
         listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
-        return listed, "" if as_json else await _unattended(api, listed)
+        return listed, "" if as_json else await _explain_unattended(api, listed)
 
     items, unattended = ask(server, as_json, work)
     if as_json:
@@ -81,7 +81,7 @@ def runs(
         note(unattended)
 
 
-async def _unattended(api: Server, runs: list[Json]) -> str:
+async def _explain_unattended(api: Server, runs: list[Json]) -> str:
     """A sentence if runs wait for a worker and none is alive. No request is sent if all of `runs` have ended."""
     if all(run["ended_at"] is not None for run in runs):
         return ""
@@ -111,7 +111,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
             return {**run_row, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
         events = await _newest_events(api, run_id, run_row["seq"])
         source = "" if as_json else await _source(api, run_row)
-        unattended = "" if as_json else await _unattended(api, [run_row])
+        unattended = "" if as_json else await _explain_unattended(api, [run_row])
         facts = {**run_row, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
         return facts, events, source, unattended, [] if as_json else await _untold(api, run_id)
 
@@ -124,16 +124,16 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         _show_steps(run_facts, events, source)
     for path, trace in run_facts["traces"].items():
         say(f"{path} raised:", "red")
-        say(indented(trace), "dim")
+        say(indent(trace), "dim")
     waiting = [each for each in (run_facts["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
     if run_facts["ended_at"] is None:
-        waiting += asked_below(events)
+        waiting += questions_below(events)
     for pending in waiting:
         show_question(pending, run_facts["started_by"])
     for each in untold:
         whom = f"{each['channel']} to {each['person']}" if each["person"] else each["channel"]
         say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
-    for line in next_commands(run_facts, waiting, _awaited(events, run_facts["snapshot"])):
+    for line in next_commands(run_facts, waiting, _signals_awaited(events, run_facts["snapshot"])):
         say(line)
     say(f"In a browser: {server_url(server)}{addresses.run(run_facts['id'])}", "dim")
     if unattended:
@@ -172,7 +172,7 @@ def _traces(events: list[Json], steps: dict[str, Json]) -> dict[str, str]:
     }
 
 
-def _awaited(events: list[Json], snapshot: Json) -> list[str]:
+def _signals_awaited(events: list[Json], snapshot: Json) -> list[str]:
     """The types of the signals that the run waits for."""
     steps = (snapshot or {}).get("steps") or {}
     types = {
@@ -218,10 +218,10 @@ def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
         "thread": run["thread_id"],
         "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),
-        "waits for": queued_for(run),
+        "waits for": key_awaited(run),
         "held by": holding(run),
-        "paused": paused_by(run),
-        "stopped": stopped_by(run, events),
+        "paused": describe_pause(run),
+        "stopped": describe_stop(run, events),
         "ends by": limit,
         "unreadable": run["unreadable"] or "",
         "started": f"{moment(run['created_at'])} by {run['started_by']}",

@@ -13,7 +13,7 @@ ENDS_OF_WAITS: Final = frozenset({"wait", "deadline", "halting_deadline"})
 """The kinds of timers that end a step's wait."""
 
 
-def queued_for(run: Json) -> str:
+def key_awaited(run: Json) -> str:
     """The concurrency key that a queued run waits for; "" for any other run, and where the server does not say."""
     slot = run.get("queued_for")
     if not slot:
@@ -33,13 +33,13 @@ def holding(run: Json) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def paused_by(run: Json) -> str:
+def describe_pause(run: Json) -> str:
     """Who paused the run, when and why."""
     paused = run.get("paused")
     return f"{moment(paused['at'])} by {paused['by']}{because(paused)}" if paused else ""
 
 
-def stopped_by(run: Json, events: Iterable[Json]) -> str:
+def describe_stop(run: Json, events: Iterable[Json]) -> str:
     """Who stopped a run that is stopped or being stopped, when and why."""
     if run["status"] not in ("stopping", "stopped"):
         return ""

@@ -32,7 +32,7 @@ _GIVEN: Final = (
 _NAME: Final = re.compile(r"[a-z][a-z0-9_@+-]*")  # what can stand in a path as it is
 
 
-def no_file(word: str) -> str:
+def missing_file(word: str) -> str:
     return f"There is no file {word!r}."
 
 
@@ -78,7 +78,7 @@ class Backend(Protocol):
         ...
 
 
-def _named(found: Json, file: str) -> str:
+def _label_file(found: Json, file: str) -> str:
     from hai_flow.definition.yaml.include_keys import label
 
     return label(file, found) if isinstance(found, str) and found != "<workflow>" else file
@@ -116,17 +116,17 @@ class Remote:
         is read for that, as who may start runs need not have the right to read workflows.
         """
         if wanted.source is None:
-            return await self._by_name(wanted.name, input, thread_id)
+            return await self._start_by_name(wanted.name, input, thread_id)
         from hai_flow.definition.compiler import compile_workflow
 
         plan = compile_workflow(wanted.source, wanted.name)
         try:
-            return await self._started(_exactly(plan.name, plan.version, plan.sha256.hex()), input, thread_id)
+            return await self._start(_exactly(plan.name, plan.version, plan.sha256.hex()), input, thread_id)
         except Problem as problem:
             if problem.code not in ("workflow_unknown", "version_forbidden"):
                 raise
-        stored = await self._sent(wanted.source, wanted.name, plan.name)
-        return await self._started(_exactly(stored["name"], stored["version"], stored["sha256"]), input, thread_id)
+        stored = await self._send_source(wanted.source, wanted.name, plan.name)
+        return await self._start(_exactly(stored["name"], stored["version"], stored["sha256"]), input, thread_id)
 
     async def input_schema(self, name: str) -> Json:
         """The schema of the input of a workflow that the server has; None where the caller may not read workflows, or
@@ -142,25 +142,25 @@ class Remote:
         except (Problem, Unreachable):
             return None
 
-    async def _by_name(self, name: str, input: Json, thread_id: str | None) -> Json:
+    async def _start_by_name(self, name: str, input: Json, thread_id: str | None) -> Json:
         try:
-            return await self._started(name, input, thread_id)
+            return await self._start(name, input, thread_id)
         except Problem as problem:
             if problem.code == "input.invalid":
                 raise Problem(problem.body, problem.page, _GIVEN) from None
             if problem.code not in ("workflow_unknown", "auth.missing"):
                 raise
-            raise Problem(problem.body, problem.page, f"{no_file(name)} {NAMES}.") from None
+            raise Problem(problem.body, problem.page, f"{missing_file(name)} {NAMES}.") from None
         except Unreachable as error:
-            raise Unreachable(f"{error} {no_file(name)} {NAMES}.") from None
+            raise Unreachable(f"{error} {missing_file(name)} {NAMES}.") from None
 
-    async def _sent(self, source: bytes, file: str, name: str) -> Json:
+    async def _send_source(self, source: bytes, file: str, name: str) -> Json:
         """The workflow as the server has it now. What it finds wrong stands in `file`, whose name it was not told."""
         try:
             return await self._server.post("/v1/workflows", content=source, dev="true")
         except Problem as problem:
             findings: list[dict[str, Json]] = problem.body.get("findings") or []
-            named = [{**each, "file": _named(each.get("file"), file)} for each in findings]
+            named = [{**each, "file": _label_file(each.get("file"), file)} for each in findings]
             advice = ""
             if problem.code in ("right_missing", "publishing_off"):
                 advice = (
@@ -170,9 +170,9 @@ class Remote:
             raise Problem({**problem.body, "findings": named}, problem.page, advice) from None
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
-        return (await self._started(workflow, input, thread_id))["id"]
+        return (await self._start(workflow, input, thread_id))["id"]
 
-    async def _started(self, workflow: str, input: Json, thread_id: str | None) -> Json:
+    async def _start(self, workflow: str, input: Json, thread_id: str | None) -> Json:
         body = {"workflow": workflow, "input": input}
         return await self._server.post("/v1/runs", body if thread_id is None else {**body, "thread_id": thread_id})
 

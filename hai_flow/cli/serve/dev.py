@@ -21,7 +21,7 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli.author.sources import SUFFIXES, TESTS
-from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.database import Database, migrate_if_behind, open_database
 from hai_flow.cli.errors import UsageError, explain
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
@@ -100,7 +100,7 @@ class Dev:
         from hai_flow.api.http import server
         from hai_flow.cli.serve.watch import Shelf
 
-        await migrated(self._database)
+        await migrate_if_behind(self._database)
         say(f"PostgreSQL is ready: {self._database.shown}.")
         async with running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
@@ -111,13 +111,13 @@ class Dev:
             tell_identity(self._settings)
             async with alongside(shelf.watch()):
                 ended_by = await server.serve(
-                    app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)
+                    app, runtime, self._settings, started=lambda url: self._on_start(url, local, shelf)
                 )
             tell_stopping(self._settings.shutdown_seconds)
             await self._end_greeting()
         return exit_code_for(ended_by)
 
-    def _started(self, url: str, local: Local, shelf: Shelf) -> None:
+    def _on_start(self, url: str, local: Local, shelf: Shelf) -> None:
         self._greeting = asyncio.get_running_loop().create_task(self._greet(url, local, shelf))
 
     async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:

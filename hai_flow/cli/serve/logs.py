@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any, TextIO, TypeAlias
 
-from hai_flow.cli.console import clean, one_line
+from hai_flow.cli.console import clean, join_lines
 
 Hear: TypeAlias = Callable[[Mapping[str, Any]], None]
 
@@ -97,9 +97,9 @@ def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> 
 
 def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
     """A line of the log without secrets: an exception in it may quote a request."""
-    from hai_flow.steps.secrets import hidden
+    from hai_flow.steps.secrets import hide_secrets
 
-    return hidden(line)
+    return hide_secrets(line)
 
 
 def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -107,7 +107,7 @@ def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -
 
     Values that are not text are shown by their `repr`, which escapes control characters.
     """
-    return {name: one_line(value) if isinstance(value, str) else value for name, value in entry.items()}
+    return {name: join_lines(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
 def _plain_traceback(file: TextIO, raised: Any) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hai_flow import addresses
-from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.database import Database, migrate_if_behind, open_database
 from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
@@ -97,13 +97,13 @@ def worker(
         return
     settings = load_settings(data_dir=data_dir, queues=tuple(queue) if queue else None, concurrency=concurrency)
     configure_logs("info", settings.logs)
-    cell_names = None if cells is None else _named(cells, settings)
+    cell_names = None if cells is None else _parse_cells(cells, settings)
     with open_database(settings) as database:
         code = live(lambda: _work(database, settings, cell_names))
     raise typer.Exit(code)
 
 
-def _named(names: str, settings: Settings) -> frozenset[str]:
+def _parse_cells(names: str, settings: Settings) -> frozenset[str]:
     """The names of cells in a list. Raises UsageError for a cell that does not exist."""
     from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells.cells import HOME_NAME
@@ -151,7 +151,7 @@ async def _migrate_all(database: Database, settings: Settings) -> int:
     code = OK
     for place in places:
         try:
-            await migrated(place)
+            await migrate_if_behind(place)
         except StoreError as error:
             if place is database:
                 raise

@@ -55,15 +55,15 @@ async def running_cells(
     async with reachable(database):
         await demand_schema(database)
     if performs:
-        await taken_over(database)
+        await take_over(database)
     others = [cell for cell in cells_of(settings) if wanted is None or cell.name in wanted]
     relax_collector()
     watching = Watching(settings)
     here = performs and (wanted is None or HOME_NAME in wanted)
     runtime = Runtime(database.dsn, settings, performs=here, project=project, observers=watching.observers)
     runtime.went_back.append(_end_this_process)
-    cells = Cells(runtime, others, performs=performs, observers=watching.of_cell)
-    async with watching.shown(runtime, cells) as place, cells.lifespan(), alongside(keep_running(database)):
+    cells = Cells(runtime, others, performs=performs, observers=watching.observers_of)
+    async with watching.serve(runtime, cells) as place, cells.lifespan(), alongside(keep_running(database)):
         if place is not None:
             note(f"Metrics are at {place}/metrics.")
         yield cells
@@ -76,7 +76,7 @@ def _end_this_process(error: Exception) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def taken_over(database: Database) -> None:
+async def take_over(database: Database) -> None:
     """Take over the runs of an earlier process at once if it is proven dead; else print when they are taken over."""
     if database.postgres is None:
         return

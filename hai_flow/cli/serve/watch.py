@@ -121,7 +121,7 @@ class Shelf:
             waited += POLL_SECONDS
             now = self._look()
             self._forget(self._stamps.keys() - now.keys())
-            self._stamps = self._imported(now) | self._stamps
+            self._stamps = self._stamps_of_modules(now) | self._stamps
             settled = {
                 path: stamp for path, stamp in now.items() if stamp == stamps.get(path) != self._stamps.get(path)
             }
@@ -143,7 +143,7 @@ class Shelf:
             self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
         return stamps | {file: stamp_of(file) for file in self._modules}
 
-    def _imported(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
+    def _stamps_of_modules(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
         """The stamps of modules that are loaded: one that was not watched before was imported just now."""
         return {path: stamp for path, stamp in stamps.items() if self._modules.get(path) in sys.modules}
 
@@ -192,7 +192,7 @@ class Shelf:
         if result.fault:
             err().print(clean(f"{result.fault}\nThe code stays as it was before this was saved."), style="red")
         elif result.modules:
-            say(f"{', '.join(map(_shown, paths))} saved; loaded anew: {', '.join(result.modules)}", "green")
+            say(f"{', '.join(map(_relative_path, paths))} saved; loaded anew: {', '.join(result.modules)}", "green")
         return bool(result.modules)
 
     # --- publishing
@@ -201,21 +201,21 @@ class Shelf:
         """Publish the files that do not stand, children before their parents. Returns the names of those published."""
         self._unanswered = False
         published: set[str] = set()
-        for file in _children_first([file for file in self._files.values() if not file.stands]):
+        for file in _order_by_children([file for file in self._files.values() if not file.stands]):
             reference = await self._publish(file)
             if reference is None:
                 continue
             published.add(reference.partition("@")[0])
             if file.path in saved:
-                say(f"{_shown(file.path)} is saved and published as {reference}", "green")
+                say(f"{_relative_path(file.path)} is saved and published as {reference}", "green")
             elif file.told:
-                say(f"{_shown(file.path)} can be loaded now: published as {reference}", "green")
+                say(f"{_relative_path(file.path)} can be loaded now: published as {reference}", "green")
             file.told = ""
         return published
 
     async def _publish(self, file: _File) -> str | None:
         """The reference of the published workflow. If it can't be published: None, and the reason is printed."""
-        heading = f"{_shown(file.path)} is not loaded"
+        heading = f"{_relative_path(file.path)} is not loaded"
         try:
             reference, warnings = await self._backend.publish(file.source, str(file.path), file.plan)
         except (*FAILURES, HaiFlowError) as error:
@@ -233,10 +233,10 @@ class Shelf:
         try:
             await self._backend.check(file.source, str(file.path))
         except (*FAILURES, HaiFlowError) as error:
-            self._complain(file, f"{_shown(file.path)} is published, but no longer fits what it calls", error)
+            self._complain(file, f"{_relative_path(file.path)} is published, but no longer fits what it calls", error)
         else:
             if file.told:
-                say(f"{_shown(file.path)} fits what it calls again.", "green")
+                say(f"{_relative_path(file.path)} fits what it calls again.", "green")
             file.told = ""
 
     def _complain(self, file: _File, heading: str, error: Exception) -> None:
@@ -282,7 +282,7 @@ def _plan_of(source: bytes, file: str) -> Plan | None:
     return None
 
 
-def _children_first(files: Sequence[_File]) -> list[_File]:
+def _order_by_children(files: Sequence[_File]) -> list[_File]:
     """`files` with those that others run before them; else in their order."""
     by_name: dict[str, list[_File]] = {}
     for file in files:
@@ -314,6 +314,6 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _shown(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     """The path as people in this folder write it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

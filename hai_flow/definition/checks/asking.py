@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
-from hai_flow.definition.diff import written
+from hai_flow.definition.diff import to_plain
 from hai_flow.definition.paths import is_inside
 from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Plan, Policy, Run, ScheduleTrigger, Step
 from hai_flow.definition.yaml.reader import Reader
@@ -30,17 +30,17 @@ def asks(step: Step) -> Asks:
         return Asks.DECIDERS
     askings = [Asks.NOBODY]
     if isinstance(verb, Ask):
-        askings.append(_of(verb.policy))
+        askings.append(_asks_of_policy(verb.policy))
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) and verb.tool.answered:
         askings.append(Asks.REQUESTER)
     if step.approval is not None:
-        askings.append(_of(step.approval.policy))
+        askings.append(_asks_of_policy(step.approval.policy))
     return max(askings)
 
 
-def _of(policy: Policy) -> Asks:
+def _asks_of_policy(policy: Policy) -> Asks:
     templates = [policy.from_, *(each.from_ for each in policy.escalations if each.from_ is not None)]
-    return Asks.REQUESTER if all(written(each) in _REQUESTER for each in templates) else Asks.DECIDERS
+    return Asks.REQUESTER if all(to_plain(each) in _REQUESTER for each in templates) else Asks.DECIDERS
 
 
 def doubt_queues(plan: Plan, reader: Reader) -> None:

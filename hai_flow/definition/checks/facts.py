@@ -44,10 +44,10 @@ def sufficient(tree: Tree, outcome: bool) -> Guards | None:
 
 def entails(guards: Guards, wanted: Guards | None) -> bool:
     """Whether all of `wanted` follow from `guards`. None never does."""
-    return wanted is not None and all(each in guards or _excluded(each, guards) for each in wanted)
+    return wanted is not None and all(each in guards or _is_excluded(each, guards) for each in wanted)
 
 
-def _excluded(wanted: tuple[object, ...], known: Guards) -> bool:
+def _is_excluded(wanted: tuple[object, ...], known: Guards) -> bool:
     """Whether something is known to be equal to another value than that which it is wanted not to be equal to."""
     if wanted[:2] != (None, "equal") or wanted[4]:
         return False
@@ -90,16 +90,16 @@ def _spell(tree: Tree) -> str | None:
             operand = _spell(tree.operand)
             return None if operand is None else f"{operand}.{tree.name}{'?' if tree.test else ''}"
         case Call():
-            return _joined(tree.function, tree.operands)
+            return _join_key(tree.function, tree.operands)
         case Listing():
-            return _joined("[]", tree.elements)
+            return _join_key("[]", tree.elements)
     return None
 
 
-def _joined(word: str, parts: Iterable[Tree]) -> str | None:
-    spelled = list(_spelled(parts))
+def _join_key(word: str, parts: Iterable[Tree]) -> str | None:
+    spelled = list(_spell_parts(parts))
     return None if None in spelled else f"{word}({','.join(map(str, spelled))})"
 
 
-def _spelled(parts: Iterable[Tree]) -> Iterator[str | None]:
+def _spell_parts(parts: Iterable[Tree]) -> Iterator[str | None]:
     return (_spell(part) for part in parts)

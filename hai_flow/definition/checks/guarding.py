@@ -12,10 +12,10 @@ from collections.abc import Set as Names
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.checks.asking import Asks, asks, policy_of
-from hai_flow.definition.diff import written
+from hai_flow.definition.diff import to_plain
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.expressions.templates import CompiledTemplate
-from hai_flow.definition.paths import is_inside, renamed
+from hai_flow.definition.paths import is_inside, rename_path
 from hai_flow.definition.plan import (
     Agent,
     Call,
@@ -49,7 +49,7 @@ def _around(plan: Plan, step: Step) -> Iterator[Step]:
 
 def _guard(step: Step) -> Json:
     caught = [list(clause.errors) for clause in step.catch]
-    return [written(step.condition), step.body, _way_of(step), caught, sorted(step.handlers)]
+    return [to_plain(step.condition), step.body, _way_of(step), caught, sorted(step.handlers)]
 
 
 def _way_of(step: Step) -> Json:
@@ -60,9 +60,9 @@ def _way_of(step: Step) -> Json:
         case Parallel() as verb:
             return verb.join
         case ForEach() as verb:
-            return [written(verb.items), verb.on_failure]
+            return [to_plain(verb.items), verb.on_failure]
         case Repeat() as verb:
-            return [verb.max, written(verb.while_), written(verb.until)]
+            return [verb.max, to_plain(verb.while_), to_plain(verb.until)]
         case _:
             return None
 
@@ -161,10 +161,10 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, (tuple, list)) else ()
 
 
-def performed_without(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:
+def step_without_guard(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:
     """A step of the new version that acts on the world and is not behind the question there, though the old one had no
     such step or had it behind the question. `there`: the question in the new version; `paths`: old -> new."""
-    before = {renamed(path, paths): step for path, step in old.steps.items()}
+    before = {rename_path(path, paths): step for path, step in old.steps.items()}
     orders = [{path: n for n, path in enumerate(plan.steps)} for plan in (old, new)]
     for step in new.steps.values():
         if not acts(step) or _is_behind(new, orders[1], there, step):
@@ -189,9 +189,9 @@ def acts(step: Step) -> bool:
 def _act(step: Step) -> Json:
     match step.verb:
         case Call() as verb:
-            return ["call", verb.function, written(verb.tool)]
+            return ["call", verb.function, to_plain(verb.tool)]
         case Http() as verb:
-            return ["http", written(verb.arguments)]
+            return ["http", to_plain(verb.arguments)]
         case Run() as verb:
             return ["run", verb.workflow, verb.version]
         case _:

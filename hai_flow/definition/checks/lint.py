@@ -18,7 +18,7 @@ from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.values import Json
 
 
@@ -62,13 +62,13 @@ class _Linter:
             self._writes_at_once(step)
         if step.verb == "run":
             self._starts_itself(step)
-        self._shadowed(step)
+        self._report_shadowed(step)
         self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
         check_step(self.context, step)
 
-    def _shadowed(self, step: StepDraft) -> None:
+    def _report_shadowed(self, step: StepDraft) -> None:
         """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""
         before: set[str] = set()
         for clause in step.catch:
@@ -260,7 +260,7 @@ class _Linter:
                 if isinstance(raw, Mapping) and isinstance(raw.get("path"), str) and raw.get("op") != "test"
             ]
         for place, pointer in targets:
-            path = tuple(unescaped(part) for part in pointer.split("/")[1:])
+            path = tuple(unescape(part) for part in pointer.split("/")[1:])
             variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path

@@ -22,7 +22,7 @@ DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded"))
 REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
 
 
-def shown_by(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+def guards_of(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then (`facts`)."""
     return _paths_shown(tree, chains, outcome) | _facts_shown(tree, outcome)
 
@@ -51,7 +51,7 @@ def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guar
             one, other = _paths_shown(left, chains, outcome), _paths_shown(right, chains, outcome)
             return one | other if outcome == (tree.function == "_&&_") else one & other
         case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
-            return _shown_by_status(left, right, chains) or _shown_by_status(right, left, chains)
+            return _guards_of_status(left, right, chains) or _guards_of_status(right, left, chains)
         case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
             chain = chains.get(id(left))
             return (
@@ -64,7 +64,7 @@ def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guar
 _SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
 
 
-def _shown_by_status(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
+def _guards_of_status(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
     chain = chains.get(id(one))
     if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
         return frozenset()
@@ -96,11 +96,11 @@ class Doubts:
         match tree:
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
                 self._visit(left, known, items)
-                self._visit(right, known | shown_by(left, self.chains, tree.function == "_&&_"), items)
+                self._visit(right, known | guards_of(left, self.chains, tree.function == "_&&_"), items)
             case Call(function="_?_:_", arguments=(condition, then, otherwise)):
                 self._visit(condition, known, items)
-                self._visit(then, known | shown_by(condition, self.chains, True), items)
-                self._visit(otherwise, known | shown_by(condition, self.chains, False), items)
+                self._visit(then, known | guards_of(condition, self.chains, True), items)
+                self._visit(otherwise, known | guards_of(condition, self.chains, False), items)
             case Comprehension():
                 self._loop(tree, known, items)
             case _:

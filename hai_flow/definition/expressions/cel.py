@@ -45,10 +45,10 @@ from hai_flow.definition.expressions.ast import (
 )
 from hai_flow.definition.expressions.ast_paths import MISSING, SOURCE_MAX, Chain, Segment, absent, look_up, spell
 from hai_flow.definition.expressions.cel_growth import Growth
-from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, macros_in, paired, pairings
+from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, macros_in, pairings, with_pairs
 from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habits
 from hai_flow.definition.expressions.cel_optionals import loose_optionals
-from hai_flow.definition.expressions.cel_values import Kind, Size, convert, finished, plain
+from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
@@ -69,7 +69,7 @@ TYPE_NAMES: Final = frozenset(("bool", "bytes", "double", "int", "list", "map", 
 _EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional())
 
 
-def _in_order(value: Any) -> Any:
+def _loop_items(value: Any) -> Any:
     """The items of a loop: the sorted keys of a map, or a list itself."""
     return sorted(value, key=lambda key: (str(type(key)), key)) if isinstance(value, dict) else value
 
@@ -86,33 +86,33 @@ _LONG_TO_FILTER: Final = 1_000  # where only what is kept is copied
 _AGAIN_MAX: Final = 1_000  # items of the longest list of an expression that is begun once more as it is written
 
 
-def _in_parts(items: Any) -> Any:
+def _split_list(items: Any) -> Any:
     """A list as a list of lists, each short enough for a loop whose every round copies what it has so far."""
     items = list(items)
     return [items[at : at + _PART_ITEMS] for at in range(0, len(items), _PART_ITEMS)]
 
 
-def _joined(parts: Any) -> Any:
+def _join_lists(parts: Any) -> Any:
     return [item for part in parts for item in part]
 
 
-def _written(value: Any) -> Any:
+def _duration_argument(value: Any) -> Any:
     """The argument of `duration`, where it is text: CEL knows neither days nor `PT5M`."""
     return cel_duration(value) if isinstance(value, str) else value
 
 
-def _in_utc(moment: datetime.datetime, pattern: str) -> str:
+def _format_utc(moment: datetime.datetime, pattern: str) -> str:
     return functions.format_time(moment, pattern, "UTC")
 
 
-def _declared() -> Iterator[cel.FunctionDecl]:
+def _declare_functions() -> Iterator[cel.FunctionDecl]:
     """The functions that CEL does not have."""
     kinds = cel.Type
-    yield cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, kinds.DYN, [kinds.DYN], True, _in_order)])
+    yield cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, kinds.DYN, [kinds.DYN], True, _loop_items)])
     listed, parted = kinds.List(kinds.DYN), kinds.List(kinds.List(kinds.DYN))
-    yield cel.FunctionDecl(_IN_PARTS, [cel.Overload(_IN_PARTS, parted, [listed], True, _in_parts)])
-    yield cel.FunctionDecl(_JOINED, [cel.Overload(_JOINED, listed, [parted], True, _joined)])
-    yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _written)])
+    yield cel.FunctionDecl(_IN_PARTS, [cel.Overload(_IN_PARTS, parted, [listed], True, _split_list)])
+    yield cel.FunctionDecl(_JOINED, [cel.Overload(_JOINED, listed, [parted], True, _join_lists)])
+    yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _duration_argument)])
     texts = [cel.Overload(_TEXTS, kinds.List(kinds.STRING), [listed], True, functions.texts)]
     yield cel.FunctionDecl(_TEXTS, texts)
     for name, compute in PAIRED.items():
@@ -127,13 +127,13 @@ def _declared() -> Iterator[cel.FunctionDecl]:
     formatters: list[cel.Overload] = []
     for member, end in forms:
         time = [kinds.TIMESTAMP, kinds.STRING]
-        formatters.append(cel.Overload(f"format_utc{end}", kinds.STRING, time, member, _in_utc))
+        formatters.append(cel.Overload(f"format_utc{end}", kinds.STRING, time, member, _format_utc))
         zoned = [*time, kinds.STRING]
         formatters.append(cel.Overload(f"format_time{end}", kinds.STRING, zoned, member, functions.format_time))
     yield cel.FunctionDecl("format_time", formatters)
 
 
-_ORDERED: Final = cel.CelExtension("hai_flow", list(_declared()))
+_ORDERED: Final = cel.CelExtension("hai_flow", list(_declare_functions()))
 _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
 
 
@@ -153,7 +153,7 @@ def parse(source: str) -> Tree:
     except RecursionError:
         raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
     if macros:
-        tree = paired(tree, {macro.opens: macro.name for macro in macros})
+        tree = with_pairs(tree, {macro.opens: macro.name for macro in macros})
     if loose := list(loose_optionals(tree, taken=True)):
         raise Faults(loose)
     loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not is_empty(node.range)]
@@ -242,7 +242,7 @@ def compile_tree(
     macros = macros_in(source)
     rewritten = as_maps(source, macros)
     for chain in chains:
-        rewritten = _replaced(rewritten, chain, bound[id(chain.node)].name)
+        rewritten = _replace_path(rewritten, chain, bound[id(chain.node)].name)
     widening = Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
@@ -384,7 +384,7 @@ def _keeps_its_name(path: Sequence[Segment]) -> bool:
     return len(path) == 1 and len(str(path[0])) < _NAME_LENGTH
 
 
-def _replaced(source: str, chain: Chain, name: str) -> str:
+def _replace_path(source: str, chain: Chain, name: str) -> str:
     """`source` with the path's text replaced by a variable, as long as before and with its line breaks."""
     covered = source[chain.start : chain.end]
     padding = "".join(character if character == "\n" else " " for character in covered[len(name) :])
@@ -455,7 +455,7 @@ class Program:
         self._growth = growth
         self._parted = parted
 
-    def _in_parts(self, data: dict[str, Json], sizes: Mapping[str, Size]) -> cel.Value | None:
+    def _run_in_parts(self, data: dict[str, Json], sizes: Mapping[str, Size]) -> cel.Value | None:
         """The result of the program that takes lists in parts. None: where there is no need for it; and where it fails,
         as the other one says why. Only if that takes the budget up a second time this one's word counts.
         """
@@ -488,10 +488,10 @@ class Program:
                 unreadable[binding.name] = error
                 continue
             if value is not MISSING:
-                data[binding.name], sizes[binding.name] = self._bound(binding, value)
+                data[binding.name], sizes[binding.name] = self._bind(binding, value)
         self._growth.check(sizes)
         try:
-            value = self._in_parts(data, sizes)
+            value = self._run_in_parts(data, sizes)
             if value is None:
                 value = self._program.eval(data=data)
             return self._result(value, unreadable)
@@ -500,7 +500,7 @@ class Program:
         except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
             raise self._failure(str(error), unreadable) from None
 
-    def _bound(self, binding: Binding, value: Json) -> tuple[Json, Size]:
+    def _bind(self, binding: Binding, value: Json) -> tuple[Json, Size]:
         if binding.fields is not None and type(value) is dict:
             value = {name: value[name] for name in binding.fields if name in value}
         kind = binding.kind
@@ -514,13 +514,14 @@ class Program:
             return convert(value, kind, self._growth.deep)
         except (TypeError, ValueError, OverflowError):
             raise ExpressionError(
-                "expression.error", f"expected {_spoken(binding.kind)} in {spell(binding.path)}, found another type"
+                "expression.error",
+                f"expected {_kind_in_words(binding.kind)} in {spell(binding.path)}, found another type",
             ) from None
 
     def _result(self, value: cel.Value, unreadable: Mapping[str, ExpressionError]) -> Json:
         if value.type() == cel.Type.ERROR:
             raise self._failure(str(value.value()), unreadable)
-        return finished(plain(value))
+        return check_result(plain(value))
 
     def _failure(self, text: str, unreadable: Mapping[str, ExpressionError]) -> ExpressionError:
         """The library's run-time message as an error of the language."""
@@ -549,7 +550,7 @@ def _readable(text: str) -> str:
     return text.replace("Applying SELECT to non-message type", "a property was asked of something that is no object")
 
 
-def _spoken(kind: Kind) -> str:
+def _kind_in_words(kind: Kind) -> str:
     return {"int": "an integer", "double": "a number", "string": "text", "bool": "a boolean", "map": "an object"}.get(
         kind, "a list" if kind.startswith("list") else kind
     )

@@ -15,7 +15,7 @@ from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Na
 from hai_flow.definition.expressions.cel_messages import TOKEN
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
 
-PAIRED: Final = {"sort_by": functions.sorted_by, "group_by": functions.grouped_by}
+PAIRED: Final = {"sort_by": functions.sort_pairs, "group_by": functions.group_pairs}
 SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees
 
 
@@ -67,7 +67,7 @@ def as_maps(source: str, macros: Sequence[Macro]) -> str:
     return source
 
 
-def paired(tree: Tree, names: Mapping[int, str]) -> Tree:
+def with_pairs(tree: Tree, names: Mapping[int, str]) -> Tree:
     """The tree in which these loops (by the offset of their bracket) give pairs of result and item, and the function
     that takes the pairs behind them."""
 

@@ -90,8 +90,8 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[Fault]:
         line, column, message = int(match[1]), int(match[2]), match[3]
         if line < 1 or "parsetree" in message:
             continue
-        offset = _unshifted(_offset(source, line, column), inserted)
-        by_offset.setdefault(offset, Fault(offset, *_translated(message.removesuffix(" [INVALID_ARGUMENT]"))))
+        offset = _source_offset(_offset(source, line, column), inserted)
+        by_offset.setdefault(offset, Fault(offset, *_translate(message.removesuffix(" [INVALID_ARGUMENT]"))))
     if "recursion" in text:
         message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
         return [Fault(0, "expression.too_deep", message)]
@@ -106,7 +106,7 @@ def _offset(source: str, line: int, column: int) -> int:
     return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
 
 
-def _unshifted(offset: int, inserted: Insertions) -> int:
+def _source_offset(offset: int, inserted: Insertions) -> int:
     before = 0
     for place, text in inserted:
         if offset <= place + before:
@@ -115,7 +115,7 @@ def _unshifted(offset: int, inserted: Insertions) -> int:
     return max(0, offset - before)
 
 
-def _translated(message: str) -> tuple[str, str]:
+def _translate(message: str) -> tuple[str, str]:
     overload = re.match(r"found no matching overload for '(.+?)' applied to '(.*)'", message)
     if overload:
         return "expression.type", _overload_message(overload[1], overload[2])

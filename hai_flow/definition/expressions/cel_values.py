@@ -61,7 +61,7 @@ def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
     if type(value) is not list:
         raise TypeError
     parts = [convert(item, kind.removeprefix("list:"), deep) for item in value]
-    return [part for part, _ in parts], _sized([size for _, size in parts], len(value), deep)
+    return [part for part, _ in parts], _sum_sizes([size for _, size in parts], len(value), deep)
 
 
 def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
@@ -73,17 +73,17 @@ def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
         return float(value), SCALAR
     if kind is list:
         parts = [_dyn(item, deep) for item in value]
-        return [part for part, _ in parts], _sized([size for _, size in parts], len(parts), deep)
+        return [part for part, _ in parts], _sum_sizes([size for _, size in parts], len(parts), deep)
     if kind is dict or isinstance(value, Mapping):
         pairs = {key: _dyn(item, deep) for key, item in value.items()}
         keys = sum(map(len, pairs)) + len(pairs)
-        size = _sized([size for _, size in pairs.values()], len(pairs), deep)
+        size = _sum_sizes([size for _, size in pairs.values()], len(pairs), deep)
         size.total += keys
         return {key: part for key, (part, _) in pairs.items()}, size
     return value, SCALAR
 
 
-def _sized(sizes: list[Size], count: int, deep: bool) -> Size:
+def _sum_sizes(sizes: list[Size], count: int, deep: bool) -> Size:
     total = 1 + sum(size.total for size in sizes)
     return Size(total, count, widest(sizes) if deep and sizes else None)
 
@@ -157,7 +157,7 @@ _SCALARS: Final[dict[str, Callable[[Any], Json]]] = {
 }
 
 
-def finished(value: Json) -> Json:
+def check_result(value: Json) -> Json:
     """`value` if it may leave an expression: plain JSON, at most 64 KiB. Raises `ExpressionError`."""
     if type(value) is bool or value is None:
         return value

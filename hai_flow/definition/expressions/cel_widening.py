@@ -55,12 +55,12 @@ class Widening:
             case Select():
                 return "bool" if tree.test else self._member(tree.operand, tree.name, bound)
             case Listing():
-                return f"list:{self._shared(tree.elements, bound)}"
+                return f"list:{self._common_kind(tree.elements, bound)}"
             case Mapped():
                 for key, _ in tree.entries:
                     if key is not None:
                         self.type_of(key, bound)
-                return f"map:{self._shared([value for _, value in tree.entries], bound)}"
+                return f"map:{self._common_kind([value for _, value in tree.entries], bound)}"
             case Call():
                 return self._call(tree, bound)
             case Comprehension():
@@ -70,7 +70,7 @@ class Widening:
                     self.type_of(child, bound)
                 return "map"
 
-    def _shared(self, values: Sequence[Tree], bound: Mapping[str, Kind]) -> Kind:
+    def _common_kind(self, values: Sequence[Tree], bound: Mapping[str, Kind]) -> Kind:
         """The kind of all values of a literal. Whole numbers beside others become doubles, as all numbers of dyn data
         are."""
         kinds = {self.type_of(value, bound) for value in values}
@@ -100,13 +100,13 @@ class Widening:
             inner[loop.accumulator] = start
         for part in (loop.condition, loop.step):
             self.type_of(part, inner)
-        kind = self._made(loop.step, loop.accumulator, inner) if start.startswith("list") else None
+        kind = self._kind_of_step(loop.step, loop.accumulator, inner) if start.startswith("list") else None
         if kind is not None:
             return kind
         result = self.type_of(loop.result, inner)
         return result if result != "other" else start if start.startswith("list") else "other"
 
-    def _made(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
+    def _kind_of_step(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
         """The kind of the list that a `map` or a `filter` makes, item by item."""
         if isinstance(step, Call) and step.function == "_?_:_":
             step = step.operands[1]

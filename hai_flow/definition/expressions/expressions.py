@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from hai_flow.definition.checks.certainty import Certainty, certain_condition, certain_literal
 from hai_flow.definition.checks.facts import sufficient
-from hai_flow.definition.checks.nullability import Doubts, shown_by
+from hai_flow.definition.checks.nullability import Doubts, guards_of
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast import Call, Const, Name, Tree, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, scan, segment_offset, spell
@@ -20,7 +20,7 @@ from hai_flow.definition.expressions.cel_values import Kind
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
 from hai_flow.definition.expressions.functions import foreign_pattern_fault, pattern_fault, zone_fault
-from hai_flow.definition.names.durations import meant_duration
+from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import properties_of
@@ -54,7 +54,7 @@ class CompiledExpression:
         self.roots, self.steps = roots_and_steps(self.paths)
         # The paths that are there, and the facts that hold, whenever the result is true, and whenever it is false; and
         # the facts that make it so.
-        self.guards, self.denials = shown_by(tree, by_node, True), shown_by(tree, by_node, False)
+        self.guards, self.denials = guards_of(tree, by_node, True), guards_of(tree, by_node, False)
         self.proof, self.disproof = sufficient(tree, True), sufficient(tree, False)
         self.doubts = tuple(doubts)
         self._program = program
@@ -87,7 +87,7 @@ def roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str],
 
 def compile_expression(source: str, names: Names, *, condition: bool = False) -> CompiledExpression:
     """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
-    inner, shift = _unwrapped(source)
+    inner, shift = _unwrap(source)
     if shift == 0 and "${{" in source:
         raise Faults([Fault(0, "expression.holes", _without_holes(source))])
     try:
@@ -123,7 +123,7 @@ def _without_holes(source: str) -> str:
     return f"this is an expression already: drop the `${{{{ }}}}`: {bare}"
 
 
-def _unwrapped(source: str) -> tuple[str, int]:
+def _unwrap(source: str) -> tuple[str, int]:
     """The expression inside one whole `${{ }}`, and where it begins; a bare source is itself."""
     stripped = source.strip()
     if not stripped.startswith("${{"):
@@ -148,7 +148,7 @@ class Scanned:
 
 def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fault]]:
     """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
-    roots = names.scanned_roots()
+    roots = names.roots_to_scan()
     scanned = _scan(source, roots)
     scan_result = scanned.found
     hyphens = [fault for chain in scan_result.chains if (fault := _hyphen_fault(source, chain, names))]
@@ -198,7 +198,7 @@ class _Literal(NamedTuple):
 
 
 def _duration_hint(text: str) -> str:
-    meant = meant_duration(text)
+    meant = guess_duration(text)
     return f"; write {meant}" if meant else ""
 
 

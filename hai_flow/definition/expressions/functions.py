@@ -33,7 +33,7 @@ def total(numbers: Sequence[Json]) -> float:
     return math.fsum(numbers)
 
 
-def sorted_by(pairs: Sequence[Json]) -> list[Json]:
+def sort_pairs(pairs: Sequence[Json]) -> list[Json]:
     """The second of each pair, in the order of the first; equal ones keep their order. Raises ValueError where the
     first can't be ordered."""
     kinds = {_kind(key) for key, _ in pairs}
@@ -44,7 +44,7 @@ def sorted_by(pairs: Sequence[Json]) -> list[Json]:
     return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
 
 
-def grouped_by(pairs: Sequence[Json]) -> list[Json]:
+def group_pairs(pairs: Sequence[Json]) -> list[Json]:
     """`{key, items}` for each different first of the pairs, in the order in which they come first. Raises ValueError
     where the first is a list or a map."""
     groups: dict[Any, dict[str, Json]] = {}
@@ -93,7 +93,7 @@ def pattern_fault(pattern: str) -> str | None:
 def foreign_pattern_fault(pattern: str) -> str | None:
     """What to write for a pattern of Java, .NET, moment.js or PHP, which `format_time` would write as it stands; None
     where there is a `%`, or this looks like none of them."""
-    meant = None if "%" in pattern else _in_directives(pattern)
+    meant = None if "%" in pattern else _to_directives(pattern)
     if meant is None:
         return None
     return f"`{pattern[:80]}` is a pattern of another language, and has no directive of format_time; write `{meant}`"
@@ -117,7 +117,7 @@ _OF_PHP: Final = {
 _RUN: Final = re.compile(r"'([^']*)'|\[([^\]]*)\]|(([A-Za-z])\4*)")
 
 
-def _in_directives(pattern: str) -> str | None:
+def _to_directives(pattern: str) -> str | None:
     """A pattern made of runs of letters (`yyyy-MM-dd`) or of single ones (`Y-m-d`) as directives; None: it is none."""
     tokens = [run[3] for run in _RUN.finditer(pattern) if run[3]]
     if any(len(token) > 1 for token in tokens):

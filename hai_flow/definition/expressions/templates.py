@@ -199,18 +199,18 @@ class _TemplateCompiler:
 
     def _hole(self, hole: WrittenHole, at: Path) -> _Part:
         try:
-            return self._compiled(hole, at)
+            return self._compile_hole(hole, at)
         except Faults as faults:
             for fault in faults.faults:
                 self.report(at, Fault(fault.offset + hole.offset, fault.code, fault.message))
             return _Literal(None)
 
-    def _compiled(self, hole: WrittenHole, at: Path) -> _Part:
+    def _compile_hole(self, hole: WrittenHole, at: Path) -> _Part:
         sound_path = self.names.types.sound.get(hole.source)
         if sound_path is not None and sound_path[0][0] in self.names.roots:
             self.holes.append(Hole(at, (sound_path[0],)))
             return _PathHole(*sound_path)
-        chain = whole_path(hole.source, self.names.scanned_roots())
+        chain = whole_path(hole.source, self.names.roots_to_scan())
         if chain is None:
             program, scanned, doubts = compile_source(hole.source, self.names)
             self._doubt(doubts, hole, at)

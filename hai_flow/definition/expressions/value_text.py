@@ -51,10 +51,10 @@ def number_text(number: float) -> str:
     if integer == "0":
         point -= len(fraction) - len(fraction.lstrip("0")) + 1
     digits = digits.rstrip("0") or "0"
-    return sign + _placed(digits, point)
+    return sign + _place_point(digits, point)
 
 
-def _placed(digits: str, point: int) -> str:
+def _place_point(digits: str, point: int) -> str:
     count = len(digits)
     if count <= point <= 21:
         return digits + "0" * (point - count)

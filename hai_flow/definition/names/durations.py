@@ -55,7 +55,7 @@ def _total(text: str) -> int | None:
     return None
 
 
-def meant_duration(text: str) -> str:
+def guess_duration(text: str) -> str:
     """The duration that was meant by "5 minutes", "2h30", "1h 30m" or "2.5h", in the short form; "" for others."""
     lowered = text.strip().lower()
     if not _MEANT.fullmatch(lowered) or _MONTHS.search(text):

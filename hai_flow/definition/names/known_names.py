@@ -128,13 +128,13 @@ class Names:
         type_name = schema.get("type") if isinstance(schema, Mapping) else None
         return type_name if isinstance(type_name, str) else None
 
-    def named(self, text: str, *, guess: bool = False) -> str | None:
+    def path_named(self, text: str, *, guess: bool = False) -> str | None:
         """The path that `text` is, where it leads to something of this place; else None. With `guess` it may also lack
         its beginning: `amount` for `input.amount`, `pay.output` for `steps.pay.output`."""
-        paths = [text, *self._completed(text)] if guess else [text]
+        paths = [text, *self._completions(text)] if guess else [text]
         return next((path for path in paths if self._leads_somewhere(path)), None)
 
-    def _completed(self, text: str) -> Iterator[str]:
+    def _completions(self, text: str) -> Iterator[str]:
         word = text.partition(".")[0]
         if word != text and word in self.visible:
             yield f"steps.{text}"
@@ -143,7 +143,7 @@ class Names:
                 yield f"{root}.{text}"
 
     def _leads_somewhere(self, text: str) -> bool:
-        chain = whole_path(text, self.scanned_roots())
+        chain = whole_path(text, self.roots_to_scan())
         if chain is None or chain.path[0] not in self.roots:
             return False
         least = 3 if chain.path[0] == "steps" else 1 if chain.path[0] not in ROOTS - {"item"} else 2
@@ -152,7 +152,7 @@ class Names:
     def may_be_null(self, value: Json) -> str | None:
         """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
         hole = only_hole(value)
-        chain = whole_path(hole.source, self.scanned_roots()) if hole else None
+        chain = whole_path(hole.source, self.roots_to_scan()) if hole else None
         if chain is None or chain.path[0] not in self.roots or self._is_known(chain.path, frozenset()):
             return None
         look = self.types.look(chain.path)
@@ -162,10 +162,10 @@ class Names:
 
     def _look_at(self, value: Json) -> Look:
         hole = only_hole(value)
-        chain = whole_path(hole.source, self.scanned_roots()) if hole else None
+        chain = whole_path(hole.source, self.roots_to_scan()) if hole else None
         return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
 
-    def scanned_roots(self) -> frozenset[str]:
+    def roots_to_scan(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
@@ -204,7 +204,7 @@ class Names:
     def check(self, source: str, chain: Chain) -> Fault | None:
         """The fault of one path, or None."""
         if chain.path[0] not in self.roots:
-            return Fault(chain.start, "expression.unknown_name", _not_here(str(chain.path[0])))
+            return Fault(chain.start, "expression.unknown_name", _explain_absence(str(chain.path[0])))
         if chain.path[0] == "steps":
             fault = self._check_step(source, chain)
             if fault is not None:
@@ -255,7 +255,7 @@ def _absent_step(path: Sequence[Segment], reason: str) -> str:
     return f"`{step}.{member}` may be absent: {reason}; guard it with {guards}"
 
 
-def _not_here(name: str) -> str:
+def _explain_absence(name: str) -> str:
     if name in ALWAYS:
         return f"`{name}` can't be named here: this is evaluated before there is a run"
     return ELSEWHERE.get(name) or f"there is no name `{name}`"

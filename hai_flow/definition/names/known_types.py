@@ -19,38 +19,38 @@ _STATUS: Final[dict[str, Json]] = {
 }
 
 
-def _closed_object(**properties: Json) -> dict[str, Json]:
+def _object_schema(**properties: Json) -> dict[str, Json]:
     return {
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
     }  # fmt: skip
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
-    "thread": _closed_object(id={}, message={}, content={}),
-    "error": _closed_object(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
-    "response": _closed_object(
+    "run": _object_schema(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
+    "thread": _object_schema(id={}, message={}, content={}),
+    "error": _object_schema(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "response": _object_schema(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
     ),
-    "event": _closed_object(id={}, type={"type": "string"}, data={}, at={}),
+    "event": _object_schema(id={}, type={"type": "string"}, data={}, at={}),
     "index": {"type": "integer"},
 }
 # `event` of a webhook.
-REQUEST: Final[Json] = _closed_object(
+REQUEST: Final[Json] = _object_schema(
     id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
 )
 
 # `event` of a schedule.
-INSTANT: Final[Json] = _closed_object(at={"type": "string"})
+INSTANT: Final[Json] = _object_schema(at={"type": "string"})
 
 # `usage` of a step that asks a model.
-USAGE: Final[dict[str, Json]] = _closed_object(
+USAGE: Final[dict[str, Json]] = _object_schema(
     **{name: {"type": "integer"} for name in ("calls", "input_tokens", "output_tokens", "cached_tokens")},
     reasoning_tokens={"type": "integer"},
     cost_usd={"type": ["number", "null"]},
 )
 PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
-ENVELOPE: Final[dict[str, Json]] = _closed_object(
+ENVELOPE: Final[dict[str, Json]] = _object_schema(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 

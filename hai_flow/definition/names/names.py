@@ -46,15 +46,17 @@ def name_fault(name: str, kind: NameKind = "identifier") -> str | None:
         what = (
             "is a word of CEL and can't be a name" if name in _CEL_WORDS else "already names something in expressions"
         )
-        return f"`{name}` {what}; write another, such as `{corrected(name, kind)}`"
+        return f"`{name}` {what}; write another, such as `{suggest_name(name, kind)}`"
     if _PATTERNS[kind].fullmatch(name):
         return None
     letter = "a letter" if kind in _CAPITALS else "a lower-case letter"
     others = "letters, digits, _ or -" if kind in _HYPHENS else "letters, digits or _"
-    return f"expected {letter}, then {others} (at most {LENGTH_MAX}), found `{name}`; write `{corrected(name, kind)}`"
+    return (
+        f"expected {letter}, then {others} (at most {LENGTH_MAX}), found `{name}`; write `{suggest_name(name, kind)}`"
+    )
 
 
-def corrected(name: str, kind: NameKind = "identifier") -> str:
+def suggest_name(name: str, kind: NameKind = "identifier") -> str:
     """A name of this kind that is as near to `name` as can be: `My Flow` is `my-flow`, or `my_flow` as an id."""
     if _is_reserved(name, kind):
         return f"my_{name}"

@@ -52,9 +52,9 @@ class Visibility(Mapping[str, str]):
 
     def __contains__(self, name: object) -> bool:
         target = self.outline.ids.get(str(name))
-        return target is not None and not self._hidden(target)
+        return target is not None and not self._reason_hidden(target)
 
-    def _hidden(self, target: StepDraft) -> str:
+    def _reason_hidden(self, target: StepDraft) -> str:
         """Why `target` can't be named here, in one word; "" if it can."""
         if target is self.own:
             return "own"
@@ -75,9 +75,11 @@ class Visibility(Mapping[str, str]):
         if target is None:
             if name in self.outline.tolerated:
                 return None
-            hint = suggestion(name, self.outline.ids) or ("; a step is named by its `id`" if self._unnamed() else "")
+            hint = suggestion(name, self.outline.ids) or (
+                "; a step is named by its `id`" if self._has_unnamed_steps() else ""
+            )
             return "expression.unknown_step", f"there is no step `{name}`{hint}"
-        match self._hidden(target):
+        match self._reason_hidden(target):
             case "own":
                 return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
             case "around":
@@ -93,7 +95,7 @@ class Visibility(Mapping[str, str]):
                     f"step `{name}` comes later (line {line}); only steps before can be used",
                 )
 
-    def _unnamed(self) -> bool:
+    def _has_unnamed_steps(self) -> bool:
         """Whether the document has steps without an `id`, one of which may be meant."""
         return any("id" not in step.fields for top in self.outline.steps for step in (top, *top.inside()))
 
@@ -126,9 +128,9 @@ class Visibility(Mapping[str, str]):
             yield _Reason("no iteration has run before the first one")
         for frame in inside:
             yield from _frame_reasons(self.outline, frame, target)
-            yield from _certain(_left_before(frame.owner, target))
+            yield from _certain(_exit_before(frame.owner, target))
         loop = self.chain[-1].owner if self.at_end and self.chain else None
-        yield from _certain(_left_before(loop, target, verbs=("continue",)))
+        yield from _certain(_exit_before(loop, target, verbs=("continue",)))
         yield from _step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
 
     def __getitem__(self, key: str) -> str:
@@ -150,7 +152,7 @@ def names_at(types: Types, place: Visibility) -> Names:
     return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place, shows=place.shows)
 
 
-def moved(names: Names, place: Visibility) -> Names:
+def move_names(names: Names, place: Visibility) -> Names:
     """The names of `place`, with the roots and guards of `names`."""
     return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows)
 
@@ -220,7 +222,7 @@ def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Ite
 
     def has_run(guards: Guards) -> bool:
         """Whether a step of this list is known to have finished; in a branch, one that runs behind `target`."""
-        steps = (outline.ids.get(id) for id in _finished(guards))
+        steps = (outline.ids.get(id) for id in _ids_finished(guards))
         inside = (step for step in steps if step is not None and _is_inside(step, frame))
         return any(verb != "parallel" or _runs_behind(step, target) for step in inside)
 
@@ -245,7 +247,7 @@ def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Ite
         yield _Reason(f"`{owner.id}` around it has a `catch`")
 
 
-def _finished(guards: Guards) -> set[str]:
+def _ids_finished(guards: Guards) -> set[str]:
     """The ids of the steps that are known to have finished."""
     return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
 
@@ -312,7 +314,7 @@ def _has_won(block: StepDraft, branch: str, guards: Guards) -> bool:
     return all((None, "equal", read, repr(other), False) in guards for other in block.blocks if other != branch)
 
 
-def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[str] = LEAVING) -> str | None:
+def _exit_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[str] = LEAVING) -> str | None:
     """Why a round of the loop may have ended before `target`, which is inside."""
     if loop is None or loop.verb not in ("for_each", "repeat"):
         return None

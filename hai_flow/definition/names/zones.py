@@ -50,11 +50,11 @@ def zone_fault(name: str) -> str | None:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_meant(name)}"
+        return f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_guess_zone(name)}"
     return None
 
 
-def turned_sign(name: str) -> str | None:
+def doubt_sign(name: str) -> str | None:
     """The doubt about `Etc/GMT+2`, which is two hours behind UTC; None for others."""
     match = _TURNED.fullmatch(name)
     if match is None or not int(match["hours"]):
@@ -64,16 +64,16 @@ def turned_sign(name: str) -> str | None:
     return f"`{name}` is UTC{real}{hours}, for its sign is turned around; UTC{sign}{hours} is `Etc/GMT{real}{hours}`"
 
 
-def _meant(name: str) -> str:
+def _guess_zone(name: str) -> str:
     offset = _OFFSET.fullmatch(name.strip())
     if offset is not None:
-        return _of_offset(offset)
+        return _zone_of_offset(offset)
     city = name.rpartition("/")[2].lower().replace(" ", "_").replace("-", "_")
     meant = _cities().get(city) or _MEANT.get(city)
     return f"; did you mean `{meant}`?" if meant else suggestion(name, _zones() - NO_PLACES)
 
 
-def _of_offset(offset: re.Match[str]) -> str:
+def _zone_of_offset(offset: re.Match[str]) -> str:
     hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
     ahead = hours if offset["sign"] == "+" else -hours
     place = (

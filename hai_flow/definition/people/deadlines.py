@@ -11,7 +11,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.names.durations import NotADuration, milliseconds, spell
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
-from hai_flow.definition.people.deciders import EXCLUDE, QUORUM, excluded_by, looks_like_one, quorum_of, selectors_of
+from hai_flow.definition.people.deciders import EXCLUDE, QUORUM, exclusion_of, looks_like_one, quorum_of, selectors_of
 from hai_flow.definition.people.notify import REMIND, notify, reminders_of
 from hai_flow.definition.people.quorum_check import check_deciders, check_inherited_quorum
 from hai_flow.definition.yaml.document import Path
@@ -65,7 +65,7 @@ def on_deadline(
     standing = {name: fields[name] for name in ("from", "exclude", "quorum") if name in fields}
     expiry, word, place = None, "", at
     if not items:
-        context.reader.error(at, "deadline.outcome", f"expected {_listed(words)}, found an empty list")
+        context.reader.error(at, "deadline.outcome", f"expected {_list_words(words)}, found an empty list")
     for index, item in enumerate(items):
         place = (*at, index) if isinstance(value, list) else at
         if expiry is not None:
@@ -104,13 +104,13 @@ def _deadline_item(
         first_word, _, rest = word.partition(":") if isinstance(item, str) else ("", "", "")
         hint = suggestion(word, allowed) if isinstance(word, str) else ""
         if first_word.strip() in allowed and rest.strip():
-            hint = f"; it is a mapping, without quotes: {_written(first_word.strip(), rest.strip())}"
+            hint = f"; it is a mapping, without quotes: {_entry_text(first_word.strip(), rest.strip())}"
         several = isinstance(item, Mapping) and len(item) > 1
         hint = "; make it a list, one entry for each" if several else hint
         if several and isinstance(item, Mapping) and item.get("escalate", "") is None:
             keys = [f"`{key}`" for key in item if key in ESCALATE.words]
             hint = f"; indent {' and '.join(keys)} further, to stand inside of `escalate`" if keys else hint
-        message = f"expected {_listed(allowed)}, found {actual}{hint}"
+        message = f"expected {_list_words(allowed)}, found {actual}{hint}"
         context.reader.error(inner, "deadline.outcome", message, key=isinstance(item, Mapping) and inner != at)
         return "", None, at
     if word in ("escalate", "default") and not isinstance(item, Mapping):
@@ -118,13 +118,13 @@ def _deadline_item(
         context.reader.error(at, "deadline.outcome", f"`{word}` says more: write `{example}`")
         return "", None, at
     if (body is not None or word == "escalate") and word != "default" and not isinstance(body, Mapping):
-        message = f"expected a mapping for `{word}`, found {kind_of(body)}; write {_written(word, body)}"
+        message = f"expected a mapping for `{word}`, found {kind_of(body)}; write {_entry_text(word, body)}"
         context.reader.error(inner, "shape.type", message)
         return "", None, at
     return word, body, inner
 
 
-def _written(word: str, body: Json) -> str:
+def _entry_text(word: str, body: Json) -> str:
     """An entry of `on_deadline` as it is written, for one whose value is no mapping."""
     if word == "escalate":
         people = body if isinstance(body, list) else [body]
@@ -177,7 +177,7 @@ def check_times(context: Context, fields: Mapping[str, Json], at: Path, deadline
 def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Escalate | None:
     fields = context.reader.fields(ESCALATE, body, at, "`escalate`")
     from_ = selectors_of(context, fields["from"], (*at, "from"), names) if "from" in fields else None
-    exclude = excluded_by(context, fields, at, names)
+    exclude = exclusion_of(context, fields, at, names)
     quorum = quorum_of(context, fields, at, names)
     if "from" in fields:
         check_deciders(context, fields, at, quorum)
@@ -195,6 +195,6 @@ def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Esca
     )
 
 
-def _listed(words: Sequence[str]) -> str:
+def _list_words(words: Sequence[str]) -> str:
     quoted = [f"`{word}`" for word in words]
     return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]

@@ -53,7 +53,7 @@ def selectors_of(
     return context.template([value], at, names, wrapped=True)
 
 
-def excluded_by(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
+def exclusion_of(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
     """The selectors of `exclude`; None where it is not there."""
     if "exclude" not in fields:
         return None

@@ -49,7 +49,7 @@ def form_of(
             clean = False
             message = f"a form's holes can stand in {', '.join(_HOLED)} only; write this out"
             context.reader.error((*place, *path), "schema.hole", message)
-    if not clean or context.compiled_schema(literal, place) is None:
+    if not clean or context.compile_schema(literal, place) is None:
         return None, None
     return context.template({"type": "object", **form}, place, names), literal
 

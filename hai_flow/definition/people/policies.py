@@ -12,7 +12,7 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.names import name_fault
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.people.deadlines import ON_DEADLINE_KEY, check_times, on_deadline
-from hai_flow.definition.people.deciders import EXCLUDE, FROM, QUORUM, REQUESTER, excluded_by, quorum_of, selectors_of
+from hai_flow.definition.people.deciders import EXCLUDE, FROM, QUORUM, REQUESTER, exclusion_of, quorum_of, selectors_of
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
 from hai_flow.definition.people.notify import REMIND, notify, reminders_of
 from hai_flow.definition.people.quorum_check import check_deciders
@@ -37,7 +37,7 @@ from hai_flow.definition.yaml.keys import (
     shape_of,
 )
 from hai_flow.definition.yaml.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["approve", "approval", "ask"]
@@ -111,7 +111,7 @@ def _check_edit(context: Context, fields: Mapping[str, Json], at: Path, argument
     edit = fields.get("edit", False)
     for index, name in enumerate(edit if isinstance(edit, list) else ()):
         top = name.split("/")[1] if name.startswith("/") else name
-        if arguments is not None and unescaped(top) not in arguments:
+        if arguments is not None and unescape(top) not in arguments:
             hint = suggestion(top, arguments) or f"; it has {', '.join(arguments) or 'none'}"
             message = f"expected an argument of this step in `edit`, found `{name}`{hint}"
             context.reader.error((*at, "edit", index), "approval.edit", message)
@@ -130,7 +130,7 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
     if "from" not in fields and kind != "ask":
         return None
     from_ = selectors_of(context, fields.get("from", [REQUESTER]), (*at, "from"), names)
-    exclude = excluded_by(context, fields, at, names)
+    exclude = exclusion_of(context, fields, at, names)
     quorum = quorum_of(context, fields, at, names)
     options = _options(context, fields, at)
     reasons = _reasons(context, fields, at, options)

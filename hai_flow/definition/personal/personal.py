@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.paths import is_inside, list_of, plan_path
 from hai_flow.definition.personal import pii_marks
-from hai_flow.definition.personal.pii_marks import EVERY, Mark, join, of_schema, under
-from hai_flow.json_pointers import unescaped
+from hai_flow.definition.personal.pii_marks import EVERY, Mark, join, mark_of_schema, under
+from hai_flow.json_pointers import unescape
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 """Finds the workflow that a `run` step starts; None: it is not known."""
@@ -78,7 +78,9 @@ class Personal:
     @cached_property
     def _key(self) -> str:
         steps = sorted((path, each) for path, each in self.steps.items())
-        return repr((self.sha256, *map(_told, (self.input, self.state, self.output)), self.message, self.key, steps))
+        return repr(
+            (self.sha256, *map(_mark_text, (self.input, self.state, self.output)), self.message, self.key, steps)
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Personal) and (self is other or self._key == other._key)
@@ -106,10 +108,10 @@ class Personal:
         return EVERYTHING if self.anything else NOTHING
 
 
-def _told(mark: Mark) -> str:
+def _mark_text(mark: Mark) -> str:
     if not isinstance(mark, Mapping):
         return str(mark)
-    return f"{{{','.join(f'{name!r}:{_told(mark[name])}' for name in sorted(mark))}}}"
+    return f"{{{','.join(f'{name!r}:{_mark_text(mark[name])}' for name in sorted(mark))}}}"
 
 
 WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=True, whole=True)
@@ -118,25 +120,29 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 
 def personal_of(workflow: plan.Plan, children: Children) -> Personal:
     """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
-    return _of(workflow, children, False, ())
+    return _personal_of(workflow, children, False, ())
 
 
-def _of(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
+def _personal_of(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
     if workflow.sha256 in around:  # a workflow that runs itself, somewhere
         return WHOLE if passed or declares(workflow) else Personal(workflow.sha256.hex())
-    if not passed and not declares(workflow) and not any(isinstance(each.verb, plan.Run) for each in _all(workflow)):
+    if (
+        not passed
+        and not declares(workflow)
+        and not any(isinstance(each.verb, plan.Run) for each in _steps_of(workflow))
+    ):
         return Personal(workflow.sha256.hex())
-    return Flow(workflow, children, passed, (*around, workflow.sha256)).found()
+    return Flow(workflow, children, passed, (*around, workflow.sha256)).resolve()
 
 
 def declares(workflow: plan.Plan) -> bool:
     """Whether any schema of the workflow says `pii: true`."""
-    if of_schema(workflow.input.raw) or of_schema(workflow.state_schema.raw):
+    if mark_of_schema(workflow.input.raw) or mark_of_schema(workflow.state_schema.raw):
         return True
-    return any(of_schema(schema) for step in _all(workflow) for schema in _schemas(step))
+    return any(mark_of_schema(schema) for step in _steps_of(workflow) for schema in _schemas(step))
 
 
-def _all(workflow: plan.Plan) -> Iterator[plan.Step]:
+def _steps_of(workflow: plan.Plan) -> Iterator[plan.Step]:
     return iter(workflow.steps.values())
 
 
@@ -217,15 +223,17 @@ class Flow:
         self.workflow = workflow
         self.children = children
         self.around = around
-        own = of_schema(workflow.input.raw)
+        own = mark_of_schema(workflow.input.raw)
         self.message = own is True
         self.input = join(own, passed)
-        self.state: Mark = {name: mark for name, each in workflow.state.items() if (mark := of_schema(each.schema.raw))}
+        self.state: Mark = {
+            name: mark for name, each in workflow.state.items() if (mark := mark_of_schema(each.schema.raw))
+        }
         self.output: Mark = False
         self.steps: dict[str, OfStep] = dict.fromkeys(workflow.steps, NOTHING)
         self.reads = {path: tuple(reads(step)) for path, step in workflow.steps.items()}
 
-    def found(self) -> Personal:
+    def resolve(self) -> Personal:
         for _ in range(_ROUNDS_MAX):
             before = (dict(self.steps), self.state, self.output)
             for path, step in self.workflow.steps.items():
@@ -249,7 +257,7 @@ class Flow:
     def _output(self) -> Mark:
         """The mark of the run's output."""
         ends = [] if self.workflow.output is None else [self.workflow.output]
-        ends += [step.verb.value for step in _all(self.workflow) if isinstance(step.verb, plan.Return)]
+        ends += [step.verb.value for step in _steps_of(self.workflow) if isinstance(step.verb, plan.Return)]
         mark: Mark = False
         for each in ends:
             mark = join(mark, self.mark(each, None))
@@ -261,9 +269,9 @@ class Flow:
         """The mark of the data at `path`, as `step` (None: the end of the document) sees it."""
         root, rest = path[0], path[1:]
         if root == "input":
-            return pii_marks.at(self.input, rest)
+            return pii_marks.mark_at(self.input, rest)
         if root == "state":
-            return pii_marks.at(self.state, rest)
+            return pii_marks.mark_at(self.state, rest)
         if root == "steps":
             return self._look_at_step(rest)
         if root == "thread":
@@ -273,10 +281,10 @@ class Flow:
         if root == "error":
             return any(each.touches for each in self.steps.values()) and rest not in (("code",), ("attempt",), ("at",))
         if root == "args":
-            return pii_marks.at(self.steps[step.path].args, rest) if step is not None else True
+            return pii_marks.mark_at(self.steps[step.path].args, rest) if step is not None else True
         if root in ("response", plan.THE_CALL):
-            return step is not None and self._of_agent_or_own(step)
-        return pii_marks.at(self._item(str(root), step), rest)
+            return step is not None and self._touches_agent_or_own(step)
+        return pii_marks.mark_at(self._item(str(root), step), rest)
 
     def _look_at_step(self, path: tuple[str | int, ...]) -> Mark:
         marks = self.steps.get(self.workflow.ids.get(str(path[0]), "")) if path else EVERYTHING
@@ -284,9 +292,9 @@ class Flow:
             return True
         match path[1] if len(path) > 1 else None:
             case "output":
-                return pii_marks.at(marks.output, path[2:])
+                return pii_marks.mark_at(marks.output, path[2:])
             case "approval":
-                return pii_marks.at(marks.approval, path[2:])
+                return pii_marks.mark_at(marks.approval, path[2:])
             case "status" | "usage":
                 return False
             case "parts":
@@ -294,7 +302,7 @@ class Flow:
             case _:
                 return marks.touches
 
-    def _of_agent_or_own(self, step: plan.Step) -> bool:
+    def _touches_agent_or_own(self, step: plan.Step) -> bool:
         around = self._agent(step)
         return self.steps[around.path if around is not None else step.path].touches
 
@@ -305,7 +313,7 @@ class Flow:
                 return pii_marks.part(self.mark(loop.verb.items, loop), 0)
         mark: Mark = name not in self.workflow.lets
         for path in self.workflow.lets.get(name, ()):
-            mark = join(mark, pii_marks.at(self.steps[path].output, (name,)))
+            mark = join(mark, pii_marks.mark_at(self.steps[path].output, (name,)))
         return mark
 
     def _around(self, step: plan.Step | None) -> Iterator[plan.Step]:
@@ -339,10 +347,10 @@ class Flow:
         around = self._agent(step)
         if around is not None and self.steps[around.path].touches:
             return EVERYTHING
-        touches = self.steps[step.path].touches or self._reads(step) or self._declared(step)
-        if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._said())):
+        touches = self.steps[step.path].touches or self._reads(step) or self._is_declared(step)
+        if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._thread_is_personal())):
             touches = True
-        args = join(self.mark(getattr(verb, "arguments", None), step), of_schema(_parameters(verb)))
+        args = join(self.mark(getattr(verb, "arguments", None), step), mark_of_schema(_parameters(verb)))
         if isinstance(verb, plan.Call) and verb.into is not None and touches:
             args = True  # also of the call in which its text grows
         policy = getattr(verb, "policy", None) or (None if gate is None else gate.policy)
@@ -375,12 +383,12 @@ class Flow:
         if self.children is None:
             return Personal()
         child = self.children(run)
-        return WHOLE if child is None else _of(child, self.children, passed, self.around)
+        return WHOLE if child is None else _personal_of(child, self.children, passed, self.around)
 
-    def _declared(self, step: plan.Step) -> bool:
-        return any(of_schema(schema) for schema in _schemas(step))
+    def _is_declared(self, step: plan.Step) -> bool:
+        return any(mark_of_schema(schema) for schema in _schemas(step))
 
-    def _said(self) -> bool:
+    def _thread_is_personal(self) -> bool:
         """Whether anything in the thread is personal."""
         return self.message or any(each.touches for each in self.steps.values())
 
@@ -392,7 +400,7 @@ class Flow:
         beforehand."""
         if form is None or policy is None:
             return False
-        answer_mark = join(of_schema(form.written), self.mark(policy.expiry.value, step))
+        answer_mark = join(mark_of_schema(form.written), self.mark(policy.expiry.value, step))
         properties = pii_marks.part(self.mark(form, step), "properties")
         if not isinstance(properties, Mapping):
             return join(answer_mark, properties)
@@ -434,7 +442,7 @@ class Flow:
             case plan.WaitFor():
                 return self.mark(verb.expiry.value, step)
         result = _result(verb)
-        declared = of_schema(result)
+        declared = mark_of_schema(result)
         is_personal = own.touches if isinstance(verb, plan.Agent | plan.AgentTurn) else bool(own.args)
         return True if is_personal and not pii_marks.denies(result) else declared
 
@@ -444,7 +452,7 @@ class Flow:
     def _assign(self, verb: plan.Set, step: plan.Step) -> None:
         state_mark = self.state
         for name, template in verb.assign:
-            path = [unescaped(each) for each in name.removeprefix("/").split("/")]
+            path = [unescape(each) for each in name.removeprefix("/").split("/")]
             value_mark = self.mark(template, step)
             if (variable := self.workflow.state.get(path[0])) is not None and variable.reduce == "append":
                 value_mark = join(value_mark, under((EVERY,), value_mark))

@@ -12,7 +12,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.personal.personal import Flow, declares
-from hai_flow.definition.personal.pii_marks import covers, of_schema, part
+from hai_flow.definition.personal.pii_marks import covers, mark_of_schema, part
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.reader import Reader
@@ -25,27 +25,27 @@ def refuse_disclosures(context: Context, reader: Reader, workflow: plan.Plan, dr
     if not declares(workflow):
         return
     flow = Flow(workflow)
-    flow.found()
+    flow.resolve()
     if flow.mark(workflow.summary, None):
         message = "lists of runs show the `summary`, with a personal value here; use one that is not marked `pii: true`"
         reader.refuse(("summary",), "pii.shown", message)
-    for draft in _all(drafts):
+    for draft in _drafts_of(drafts):
         step = workflow.steps.get(draft.path)
         if step is None:
             continue
-        for at, what in _given_away(flow, step, draft):
+        for at, what in _disclosures(flow, step, draft):
             reader.refuse(at, "pii.shown", f"{what}; use a value that is not marked `pii: true`")
         _check_child(context, reader, flow, step, draft)
 
 
-def _all(drafts: Sequence[StepDraft]) -> Iterator[StepDraft]:
+def _drafts_of(drafts: Sequence[StepDraft]) -> Iterator[StepDraft]:
     for draft in drafts:
         yield draft
         for inner in draft.lists():
-            yield from _all(inner)
+            yield from _drafts_of(inner)
 
 
-def _given_away(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple[Path, str]]:
+def _disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple[Path, str]]:
     verb, gate = step.verb, step.approval
     if isinstance(verb, plan.ForEach):
         if flow.mark(verb.key, flow.workflow.steps.get(verb.iteration)):
@@ -79,7 +79,7 @@ def _check_child(context: Context, reader: Reader, flow: Flow, step: plan.Step, 
         child = context.children(run.workflow, run.version)
         input_schema = None if child is None else child.input
     if input_schema is None or covers(
-        declared := of_schema(input_schema.raw), arguments := flow.mark(run.arguments, step)
+        declared := mark_of_schema(input_schema.raw), arguments := flow.mark(run.arguments, step)
     ):
         return
     names: list[str] = []

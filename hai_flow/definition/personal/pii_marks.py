@@ -47,7 +47,7 @@ def part(mark: Mark, name: str | int) -> Mark:
     return every if isinstance(name, int) else join(mark.get(name, False), every)
 
 
-def at(mark: Mark, path: Sequence[str | int]) -> Mark:
+def mark_at(mark: Mark, path: Sequence[str | int]) -> Mark:
     """The mark of the part at `path` of a value with this mark."""
     for name in path:
         mark = part(mark, name)
@@ -82,7 +82,7 @@ def shallow(mark: Mark, depth: int = _DEPTH_MAX) -> Mark:
     return True if depth == 0 else {name: shallow(inner, depth - 1) for name, inner in mark.items()}
 
 
-def masked(value: Json, mark: Mark) -> Json:
+def mask_value(value: Json, mark: Mark) -> Json:
     """The value with its personal parts replaced by `MASK`. Where the value has another shape than the mark, all of it
     counts as personal; null is shown."""
     if not mark or value is None:
@@ -90,27 +90,27 @@ def masked(value: Json, mark: Mark) -> Json:
     if mark is True:
         return MASK
     if isinstance(value, Mapping):
-        return {name: masked(inner, part(mark, name)) for name, inner in value.items()}
+        return {name: mask_value(inner, part(mark, name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [masked(item, part(mark, 0)) for item in value]
+        return [mask_value(item, part(mark, 0)) for item in value]
     return MASK
 
 
-def masked_object(value: Json, mark: Mark) -> Json:
-    """As `masked`, for a value that its readers expect to be an object: if all of an object is personal, its keys stay
-    and each value is masked."""
-    return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else masked(value, mark)
+def mask_object(value: Json, mark: Mark) -> Json:
+    """As `mask_value`, for a value that its readers expect to be an object: if all of an object is personal, its keys
+    stay and each value is masked."""
+    return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else mask_value(value, mark)
 
 
 # --- of schemas -------------------------------------------------------------------------------------------------------
 
 
-def of_schema(schema: Json) -> Mark:
+def mark_of_schema(schema: Json) -> Mark:
     """The mark of the values of a schema: of the parts that it marks with `pii: true`. A schema that contains itself in
     so many ways that following them all takes too long is personal as a whole."""
     if not _mentions(schema):
         return False
-    return shallow(_Marking(schema).of(schema, ()))
+    return shallow(_Marking(schema).mark_of(schema, ()))
 
 
 def denies(schema: Json) -> bool:
@@ -127,7 +127,7 @@ class _Marking:
         self._root = root
         self._left = _SCHEMAS_MAX
 
-    def of(self, schema: Json, followed: tuple[str, ...]) -> Mark:
+    def mark_of(self, schema: Json, followed: tuple[str, ...]) -> Mark:
         if not isinstance(schema, Mapping):
             return False
         self._left -= 1
@@ -153,21 +153,21 @@ class _Marking:
             if reference in followed or len(followed) > _DEPTH_MAX or "$dynamicRef" in schema:
                 yield None, True  # a schema of itself: no finite mark says how deep
                 return
-            yield None, self.of(resolve({"$ref": reference}, self._root), (*followed, reference))
+            yield None, self.mark_of(resolve({"$ref": reference}, self._root), (*followed, reference))
         for keyword, inner in schema.items():
             if keyword == "properties" and isinstance(inner, Mapping):
                 for name, each in inner.items():
-                    yield name, self.of(each, followed)
+                    yield name, self.mark_of(each, followed)
             elif keyword == "patternProperties" and isinstance(inner, Mapping):
                 for each in inner.values():
-                    yield EVERY, self.of(each, followed)
+                    yield EVERY, self.mark_of(each, followed)
             elif keyword in _ITEMS:
                 for each in inner if isinstance(inner, list) else [inner]:
-                    yield EVERY, self.of(each, followed)
+                    yield EVERY, self.mark_of(each, followed)
             elif keyword in _SAME:
                 for each in _alternatives(keyword, inner):
-                    yield None, self.of(each, followed)
-            elif keyword in _WHOLE and self.of(inner, followed):
+                    yield None, self.mark_of(each, followed)
+            elif keyword in _WHOLE and self.mark_of(inner, followed):
                 yield None, True
 
 

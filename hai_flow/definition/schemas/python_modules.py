@@ -48,7 +48,7 @@ class PythonModule:
     others: frozenset[str]
     unsure: bool
 
-    def registered_alone(self) -> PythonModule:
+    def only_registered(self) -> PythonModule:
         """The module as others than its own project see it: only what `@tool` marks may be called."""
         marked = {name: each for name, each in self.functions.items() if name in self.registered}
         return replace(self, functions=marked)

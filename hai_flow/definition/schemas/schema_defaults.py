@@ -34,7 +34,7 @@ class Defaults:
         self._together: dict[int, list[Mapping[str, Json]]] = {}
         self._properties: dict[int, list[tuple[str, Mapping[str, Json], int]]] = {}
 
-    def filled(self, value: Json) -> Json:
+    def fill(self, value: Json) -> Json:
         """A copy of `value` with defaults; `value` itself where that takes too many steps."""
         try:
             return _Filling(self).fill([self._root], value, 0)
@@ -71,7 +71,7 @@ class Defaults:
         if parts is None:
             order: dict[int, Mapping[str, Json]] = {}
             visited = {id(schema)}
-            stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _all_of(schema))]
+            stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _parts_of_all_of(schema))]
             while stack:
                 outer, remaining = stack[-1]
                 if not remaining:
@@ -81,7 +81,7 @@ class Defaults:
                 inner = resolve(remaining.pop(), self._root)
                 if isinstance(inner, Mapping) and id(inner) in self._leading and id(inner) not in visited:
                     visited.add(id(inner))
-                    stack.append((inner, _all_of(inner)))
+                    stack.append((inner, _parts_of_all_of(inner)))
             parts = self._together[id(schema)] = list(order.values())
         return parts
 
@@ -114,7 +114,7 @@ def _largest_default(root: Json) -> int:
     return largest
 
 
-def _all_of(schema: Mapping[str, Json]) -> list[Json]:
+def _parts_of_all_of(schema: Mapping[str, Json]) -> list[Json]:
     parts = schema.get("allOf")
     return list(reversed(parts)) if isinstance(parts, list) else []
 
@@ -137,7 +137,7 @@ class _Filling:
         if not together:
             return value
         if isinstance(value, dict):
-            return self._filled_object(together, value, depth)
+            return self._fill_object(together, value, depth)
         filled = list(value)
         first = max((len(each["prefixItems"]) for each in together if _has_first(each)), default=0)
         others = [each["items"] for each in together if "items" in each]
@@ -145,11 +145,11 @@ class _Filling:
             if isinstance(item, dict | list):
                 parts = others
                 if index < first:
-                    parts = [part for each in together if (part := _of_item(each, index)) is not None]
+                    parts = [part for each in together if (part := _item_schema(each, index)) is not None]
                 filled[index] = self.fill(parts, item, depth + 1)
         return filled
 
-    def _filled_object(self, together: list[Mapping[str, Json]], value: dict[str, Json], depth: int) -> dict[str, Json]:
+    def _fill_object(self, together: list[Mapping[str, Json]], value: dict[str, Json], depth: int) -> dict[str, Json]:
         filled = dict(value)
         inside: dict[str, list[Json]] = {}
         for schema in together:
@@ -166,7 +166,7 @@ class _Filling:
         return filled
 
 
-def _of_item(schema: Mapping[str, Json], index: int) -> Json:
+def _item_schema(schema: Mapping[str, Json], index: int) -> Json:
     """The schema of an item of a list; None: it has none."""
     if _has_first(schema) and index < len(schema["prefixItems"]):
         return schema["prefixItems"][index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.values import Json
 
 
@@ -13,17 +13,17 @@ def resolve(schema: Json, root: Json) -> Json:
     for _ in range(16):  # a chain of references that is longer than this is a circle
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
-        schema = at(root, schema["$ref"])
+        schema = schema_at(root, schema["$ref"])
     return {}
 
 
-def at(root: Json, reference: Json) -> Json:
+def schema_at(root: Json, reference: Json) -> Json:
     """What a reference into the schema names; `{}`: nothing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
     node = root
     for part in reference[1:].split("/")[1:]:
-        key = unescaped(part)
+        key = unescape(part)
         if isinstance(node, list) and key.isdigit() and int(key) < len(node):
             node = node[int(key)]
         elif isinstance(node, Mapping) and key in node:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urljoin
 
 from hai_flow.definition.yaml.document import Path
-from hai_flow.json_pointers import pointer_of, unescaped
+from hai_flow.json_pointers import pointer_of, unescape
 from hai_flow.values import DEPTH_MAX, Json
 
 INSTANCES_MAX: Final = 10_000
@@ -224,7 +224,7 @@ class _Graph:
             if not fragment:
                 targets.append(resource)
             elif fragment.startswith("/"):
-                targets += _pointed(resource, fragment)
+                targets += _follow_pointer(resource, fragment)
             elif (anchor := self._anchors.get((document, unquote(fragment)))) is not None:
                 targets.append(anchor)
         if keyword == "$dynamicRef" and fragment and not fragment.startswith("/"):
@@ -255,11 +255,11 @@ def _base_of(schema: Mapping[str, Json], base: str) -> str:
     return urljoin(base, own).partition("#")[0] if isinstance(own, str) else base
 
 
-def _pointed(resource: tuple[Json, str, Path], fragment: str) -> list[tuple[Json, str, Path]]:
+def _follow_pointer(resource: tuple[Json, str, Path], fragment: str) -> list[tuple[Json, str, Path]]:
     """What a JSON Pointer leads to, inside a resource."""
     value, base, path = resource
     for part in fragment.split("/")[1:]:
-        key = unescaped(unquote(part))
+        key = unescape(unquote(part))
         if isinstance(value, list) and key.isdecimal() and len(key) < 10 and int(key) < len(value):
             value, path = value[int(key)], (*path, int(key))
         elif isinstance(value, Mapping) and key in value:
@@ -560,10 +560,10 @@ class _States:
         key = tuple(sorted(entries.items()))
         state = self._known.get(key)
         if state is None:
-            state = self._known[key] = self._made(dict(entries))
+            state = self._known[key] = self._make_state(dict(entries))
         return state
 
-    def _made(self, times: dict[int, int]) -> _State:
+    def _make_state(self, times: dict[int, int]) -> _State:
         state = _State(0, 0, 0, {}, {}, {}, {}, {}, min(times))
         once = dict(times)  # as `times`, but for what is looked at again
         waiting = sorted(times, key=self._order.__getitem__, reverse=True)
@@ -617,7 +617,7 @@ class _States:
         Raises `TooLarge` where that grows with each level."""
         most, texts, last = least, 0, None
         try:
-            for last in self._all():
+            for last in self._walk_states():
                 most, texts = max(most, last.work), max(texts, last.per_character + last.per_key)
                 if last.work > PLACE_WORK_MAX:
                     self._refuse(last, f"{_number(last.work)} steps")
@@ -631,14 +631,14 @@ class _States:
         """As `explore`, of a schema that is known to be none too large; zeros: there are too many places to know."""
         self._steps = 0
         try:
-            every = [(each.work, each.per_character + each.per_key) for each in self._all()]
+            every = [(each.work, each.per_character + each.per_key) for each in self._walk_states()]
         except _TooMany:
             return 0, 0
         finally:
             self._steps = 0
         return max((work for work, _ in every), default=1), max((texts for _, texts in every), default=0)
 
-    def _all(self) -> Iterator[_State]:
+    def _walk_states(self) -> Iterator[_State]:
         first = self.first
         level: list[_State] = [first] if first is not None else []
         visited = set(map(id, level))
@@ -727,7 +727,7 @@ class Work:
             )
         return {"path": "", "message": message, "code": "value.too_large", "params": []}
 
-    def of(self, value: Json) -> int:
+    def work_of(self, value: Json) -> int:
         """The units of work that the value is, texts aside; more than `WORK_MAX`: at least so many."""
         return self._along(value)[0]
 

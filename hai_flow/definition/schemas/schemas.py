@@ -26,11 +26,11 @@ import jsonschema_rs
 from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
-from hai_flow.definition.schemas.schema_references import at, resolve
+from hai_flow.definition.schemas.schema_references import resolve, schema_at
 from hai_flow.definition.schemas.schema_work import WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
 from hai_flow.file_ids import sha256_of_file
-from hai_flow.json_pointers import pointer_of, unescaped
+from hai_flow.json_pointers import pointer_of, unescape
 from hai_flow.values import Json
 
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message
@@ -119,7 +119,7 @@ class JsonSchema:
             return [fault]
         if self._validator.is_valid(value):
             return []
-        return list(islice(self._explained(value), _FAULTS_MAX))
+        return list(islice(self._explain(value), _FAULTS_MAX))
 
     def fit(self, value: Json) -> tuple[Json, list[dict[str, Any]]]:
         """`value` as the schema wants it, and its findings. Where the schema wants a number and `value` has the digits
@@ -129,7 +129,7 @@ class JsonSchema:
         rounds = _rounds_of(value) if faults else 0
         while faults and rounds:
             rounds -= 1
-            places = [[unescaped(part) for part in fault["path"].split("/")[1:]] for fault in faults]
+            places = [[unescape(part) for part in fault["path"].split("/")[1:]] for fault in faults]
             fitted = foreign.with_integers_at(value, places)
             if fitted is value or self._work_of_huge(fitted) > WORK_MAX:
                 break
@@ -157,7 +157,7 @@ class JsonSchema:
     def is_explainable(self, value: Json) -> bool:
         return _is_explainable(self._work, value)
 
-    def _explained(self, value: Json) -> Iterator[dict[str, Any]]:
+    def _explain(self, value: Json) -> Iterator[dict[str, Any]]:
         if self.is_explainable(value):
             yield from (_fault(error, self.raw) for error in self._validator.iter_errors(value))
         else:
@@ -166,7 +166,7 @@ class JsonSchema:
     def with_defaults(self, value: Json) -> Json:
         """A copy of `value` in which absent properties, at any depth, have their schema's `default`; `value` itself
         where that takes too much work, which `findings` tells."""
-        return self._defaults.filled(value) if self._defaults is not None else value
+        return self._defaults.fill(value) if self._defaults is not None else value
 
     def __repr__(self) -> str:
         return f"JsonSchema({self.raw!r})"
@@ -179,7 +179,7 @@ class JsonSchema:
 
 
 @lru_cache(maxsize=1024)
-def compiled(text: bytes) -> JsonSchema:
+def compile_cached(text: bytes) -> JsonSchema:
     """The schema that is written in JSON, compiled once for all who ask. Raises what `JsonSchema` raises."""
     return JsonSchema(values.loads(text))
 
@@ -211,7 +211,7 @@ def _is_explainable(work: Work, value: Json) -> bool:
     nodes, characters = count_parts(value, _EXPLAINED_WORK_MAX)
     if nodes > _EXPLAINED_WORK_MAX:
         return False
-    units = work.of(value)
+    units = work.work_of(value)
     return units <= _EXPLAINED_WORK_MAX and units * characters <= _EXPLAINED_CHARS_MAX
 
 
@@ -294,7 +294,7 @@ def _with_definitions(schema: Json, root: Json) -> Json:
             reference = part.get("$ref") if isinstance(part, Mapping) else None
             place = reference.split("/") if isinstance(reference, str) else ()
             if len(place) >= 3 and place[0] == "#" and place[1] in ("$defs", "definitions"):
-                group, name = root.get(place[1]), unescaped(unquote(place[2]))
+                group, name = root.get(place[1]), unescape(unquote(place[2]))
                 if isinstance(group, Mapping) and name in group and name not in definitions.get(place[1], {}):
                     definitions.setdefault(place[1], {})[name] = group[name]
                     waiting.append(group[name])
@@ -307,7 +307,7 @@ def _fault(error: jsonschema_rs.ValidationError, raw: Json) -> dict[str, Any]:
         "path": pointer_of(*error.instance_path),
         "message": _NO_FILE
         if error.kind.value == "file" and kind == "Format"
-        else _shortened(error.message) + _meant(error, kind, raw),
+        else _shorten_message(error.message) + _meant(error, kind, raw),
         "code": code_of_kind(kind),
         "params": _params(error.kind.value),
     }
@@ -339,7 +339,7 @@ def _params(wanted: object) -> list[str]:
     return [str(one)[:_PARAM_CHARS_MAX] for one in plain][:_PARAMS_MAX]
 
 
-def _shortened(message: str) -> str:
+def _shorten_message(message: str) -> str:
     """A message without its middle, if it is too long: the value, which may be a whole body, comes first in it, and the
     fault last."""
     if len(message) <= _MESSAGE_CHARS_MAX:
@@ -447,7 +447,7 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
     return None if faulty else compiled
 
 
-def closed(raw: Mapping[str, Json]) -> dict[str, Json]:
+def close_schema(raw: Mapping[str, Json]) -> dict[str, Json]:
     """The workflow's `input`: unknown properties are refused unless `additionalProperties` says otherwise."""
     return dict(raw) if "additionalProperties" in raw else {**raw, "additionalProperties": False}
 
@@ -589,7 +589,7 @@ def _check_reference(path: Path, schema: Mapping[str, Json], root: Json, fault: 
                 "schema.reference",
                 f"expected a reference inside this schema (#/$defs/...), found {target}; copy the schema here",
             )
-        elif target.startswith("#/") and at(root, target) == {} and keyword == "$ref":
+        elif target.startswith("#/") and schema_at(root, target) == {} and keyword == "$ref":
             fault((*path, keyword), "schema.reference", f"{target} leads nowhere; it counts from this schema's own top")
 
 

@@ -36,7 +36,7 @@ class CatalogueServer:
     trusted: bool = False
 
 
-def declared_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -> plan.McpServer | None:
+def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -> plan.McpServer | None:
     """The server of the tool `name` with these `fields`. None after a finding.
 
     It is a mapping, or a text (an address or a command) that has `auth`, `headers` and `env` beside it.

@@ -18,7 +18,7 @@ from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import parse
-from hai_flow.json_pointers import escaped, unescaped
+from hai_flow.json_pointers import escape, unescape
 from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")
@@ -102,7 +102,7 @@ class ApiDocument:
         placed, properties, required = self._parameters(item, raw)
         body, body_type = None, None
         if "requestBody" in raw:
-            request = _mapping(self._resolved(raw["requestBody"]))
+            request = _mapping(self._resolve(raw["requestBody"]))
             body, body_type, schema = self._body(request)
             properties["body"] = schema
             if request.get("required") is True:
@@ -117,7 +117,7 @@ class ApiDocument:
             method.upper(),
             path,
             description[:DESCRIPTION_CHARS_MAX],
-            self._compiled(schema),
+            self._compile_schema(schema),
             tuple(placed),
             body,
             body_type,
@@ -130,16 +130,16 @@ class ApiDocument:
         then the author of the workflow may give a schema."""
         try:
             callbacks = [
-                (expression, _mapping(_mapping(self._resolved(item)).get("post")))
+                (expression, _mapping(_mapping(self._resolve(item)).get("post")))
                 for each in _mapping(raw.get("callbacks")).values()
-                for expression, item in _mapping(self._resolved(each)).items()
+                for expression, item in _mapping(self._resolve(each)).items()
             ]
             if len(callbacks) != 1:
                 return None
             ((expression, post),) = callbacks
-            body = _mapping(self._resolved(post.get("requestBody")))
+            body = _mapping(self._resolve(post.get("requestBody")))
             kind, _, schema = self._body(body) if body else ("text", "", None)
-            return DescribedCallback(_place_in(expression), self._compiled(schema) if kind == "body" else None)
+            return DescribedCallback(_place_in(expression), self._compile_schema(schema) if kind == "body" else None)
         except Unusable:
             return None
 
@@ -148,7 +148,7 @@ class ApiDocument:
     ) -> tuple[list[Placed], dict[str, Json], list[str]]:
         parameters: dict[tuple[str, str], Mapping[str, Json]] = {}
         for each in (*_list(item.get("parameters")), *_list(raw.get("parameters"))):
-            parameter = _mapping(self._resolved(each))
+            parameter = _mapping(self._resolve(each))
             parameters[str(parameter.get("in")), str(parameter.get("name"))] = parameter
         placed: list[Placed] = []
         properties: dict[str, Json] = {}
@@ -163,7 +163,7 @@ class ApiDocument:
                 continue
             if name in properties or name == "body":
                 raise Unusable(f"two of its parameters are called `{shorten(name)}`")
-            placed.append(_placed(place, name, parameter))
+            placed.append(_place_parameter(place, name, parameter))
             schema = _mapping(parameter.get("schema"))
             if not schema and "content" in parameter:
                 raise Unusable(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
@@ -186,23 +186,23 @@ class ApiDocument:
         """The schema of the operation's successful answer, None where the document has none that can be used."""
         responses = _mapping(raw.get("responses"))
         for status in ("200", "201", "202", "2XX", "default"):
-            content = _mapping(_mapping(self._resolved(responses.get(status))).get("content"))
+            content = _mapping(_mapping(self._resolve(responses.get(status))).get("content"))
             for media_type, media in content.items():
                 if "json" in media_type and "schema" in _mapping(media):
                     return cast(Mapping[str, Json], self._whole(_mapping(media)["schema"]))
         return None
 
-    def _resolved(self, value: Json) -> Json:
+    def _resolve(self, value: Json) -> Json:
         """`value`, with a `$ref` followed to the object that it names."""
         references: set[str] = set()
         while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
             if reference in references:
                 raise Unusable(f"it refers to {shorten(reference)}, which refers to itself")
             references.add(reference)
-            value = self._found(reference)
+            value = self._find_part(reference)
         return value
 
-    def _found(self, reference: str) -> Json:
+    def _find_part(self, reference: str) -> Json:
         """The part of the document that a reference like `#/components/schemas/A` names."""
         if not reference.startswith("#/"):
             raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
@@ -216,7 +216,7 @@ class ApiDocument:
             raise Unusable(f"it refers to {shorten(reference)}, which is not there")
         return part_value
 
-    def _compiled(self, schema: Json) -> JsonSchema:
+    def _compile_schema(self, schema: Json) -> JsonSchema:
         try:
             return JsonSchema(self._whole(schema))
         except ValueError as error:
@@ -225,7 +225,7 @@ class ApiDocument:
     def _whole(self, schema: Json) -> Json:
         """A schema as JSON Schema has it, with all that it refers to."""
         used: set[str] = set()
-        converted = self._converted(schema, used, 0)
+        converted = self._convert(schema, used, 0)
         if not used or not isinstance(converted, dict):
             return converted
         definitions: dict[str, Json] = {}
@@ -246,16 +246,16 @@ class ApiDocument:
         definition = self._definitions.get(name)
         if definition is None:
             used: set[str] = set()
-            converted = self._converted(self._found(self._references[name]), used, 0)
+            converted = self._convert(self._find_part(self._references[name]), used, 0)
             definition = self._definitions[name] = _Definition(converted, frozenset(used))
         return definition
 
-    def _converted(self, schema: Json, used: set[str], depth: int) -> Json:
+    def _convert(self, schema: Json, used: set[str], depth: int) -> Json:
         """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
         if depth > _DEPTH_MAX:
             raise Unusable("its schema is nested too deep")
         if isinstance(schema, list):
-            return [self._converted(each, used, depth + 1) for each in schema]
+            return [self._convert(each, used, depth + 1) for each in schema]
         if not isinstance(schema, Mapping):
             return schema
         converted: dict[str, Json] = {}
@@ -263,7 +263,7 @@ class ApiDocument:
         if isinstance(reference, str):
             name = self._name(reference)
             used.add(name)
-            converted["$ref"] = f"#/$defs/{quote(escaped(name))}"
+            converted["$ref"] = f"#/$defs/{quote(escape(name))}"
             if not self._has_siblings:  # here the keys beside `$ref` have no effect
                 return converted | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
         for key, value in schema.items():
@@ -274,11 +274,9 @@ class ApiDocument:
             if key in ("enum", "const", "default", "examples", "required"):
                 converted[key] = value
             elif key in ("properties", "patternProperties", "$defs", "dependentSchemas"):
-                converted[key] = {
-                    name: self._converted(each, used, depth + 1) for name, each in _mapping(value).items()
-                }
+                converted[key] = {name: self._convert(each, used, depth + 1) for name, each in _mapping(value).items()}
             else:
-                converted[key] = self._converted(value, used, depth + 1)
+                converted[key] = self._convert(value, used, depth + 1)
         return _as_of_2020(converted, nullable=schema.get("nullable") is True)
 
     def _name(self, reference: str) -> str:
@@ -305,7 +303,7 @@ class _Definition:
 
 def _parts(reference: str) -> list[str]:
     """The names on the way to a place, of a JSON Pointer in an address."""
-    return [unescaped(unquote(part)) for part in reference[2:].split("/")]
+    return [unescape(unquote(part)) for part in reference[2:].split("/")]
 
 
 def read(source: bytes) -> ApiDocument:
@@ -334,7 +332,7 @@ def _place_in(expression: str) -> str:
     return match["name"] or ".".join(["body", *(part for part in _parts(match["pointer"]) if part)])
 
 
-def _placed(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
+def _place_parameter(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
     styles = _STYLES.get(place, ())
     style = parameter.get("style", "form" if place == "query" else "simple")
     if style not in styles:

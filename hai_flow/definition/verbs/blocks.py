@@ -94,13 +94,13 @@ def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
         cases.append((condition, steps[0].path if steps else ""))
         result = None
         if isinstance(raw, Mapping) and "result" in raw:
-            here = _at_end(context, draft, steps, inside, behind)
+            here = _names_at_end(context, draft, steps, inside, behind)
             result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), here)
         results.append(result)
     return plan.Switch(tuple(cases), tuple(results) if any(results) else ())
 
 
-def _at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names) -> Names:
+def _names_at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names) -> Names:
     """The names at the end of a list of the block."""
     if not steps:
         return names
@@ -320,7 +320,7 @@ def _parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel
         behind = context.compile(steps, names)
         raw = draft.fields["parallel"][name]
         if isinstance(raw, Mapping) and "result" in raw:
-            here = _at_end(context, draft, steps, names, behind)
+            here = _names_at_end(context, draft, steps, names, behind)
             results[name] = context.template(raw["result"], (*draft.at, "parallel", name, "result"), here)
     branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
     return plan.Parallel(branches, _join(context, draft), results)

@@ -14,7 +14,7 @@ from hai_flow.definition.names.secret_names import CallbackBearing
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.definition.verbs.http import AWAIT_CALLBACK, awaited
+from hai_flow.definition.verbs.http import AWAIT_CALLBACK, callback_terms
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import LITERAL
@@ -92,7 +92,7 @@ def _callback(
         if described is not None and described.place
         else ""
     )
-    deadline, schema = awaited(context, fields, at, names, template.written, hint)
+    deadline, schema = callback_terms(context, fields, at, names, template.written, hint)
     return plan.Callback(deadline, schema or (described.schema if described is not None else None))
 
 

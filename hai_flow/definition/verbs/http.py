@@ -63,7 +63,7 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     fields = context.reader.fields(HTTP, value, at, "`http`")
     methods = [method for method in METHODS if method in value]
     if len(methods) != 1:
-        _no_method(context, value, methods, at)
+        _report_method(context, value, methods, at)
     bodies = [key for key in _BODIES if key in fields]
     if len(bodies) > 1:
         actual = " and ".join(f"`{key}`" for key in bodies)
@@ -98,7 +98,7 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     method = context.literal(methods[0].upper())
     callback = _callback(context, draft, fields["await_callback"], names, parts) if awaits else None
     arguments = Record((("method", method), ("url", url), *parts))
-    streamed = _streamed(context, fields, at, names)
+    streamed = _stream_body(context, fields, at, names)
     return plan.Http(
         arguments, expect, following, fields.get("pages", 100), callback, streamed, fields.get("big_integers", "text")
     )
@@ -111,7 +111,7 @@ def _check_url(context: Context, url: str, at: Path) -> None:
         context.reader.error(at, "http.url", f"expected a URL that begins with https:// or http://{hint}")
 
 
-def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
+def _stream_body(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
     streams = fields.get("stream") == "text"
     for key in ("piece", "idle"):
         if key in fields and not streams:
@@ -128,7 +128,7 @@ def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Nam
     return plan.StreamedBody(piece, idle if isinstance(idle, int) else plan.StreamedBody().idle)
 
 
-def awaited(
+def callback_terms(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
 ) -> tuple[plan.Duration, plan.Schema | None]:
     """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent` is the request as the document
@@ -146,7 +146,7 @@ def _callback(
 ) -> plan.Callback:
     at = (*draft.value_at, "await_callback")
     fields = context.reader.fields(AWAIT_CALLBACK, given, at, "`await_callback`")
-    callback = plan.Callback(*awaited(context, fields, at, names, [part.written for _, part in parts]))
+    callback = plan.Callback(*callback_terms(context, fields, at, names, [part.written for _, part in parts]))
     if "next" in draft.value:
         message = "`next` asks for one page after the other; a step that waits for a callback sends one request"
         context.reader.error((*draft.value_at, "next"), "http.callback", message, key=True)
@@ -166,7 +166,7 @@ def _gives(context: Context, draft: StepDraft) -> Json:
     return record(**_OUTPUT)
 
 
-def _no_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
+def _report_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
     listed = ", ".join(f"`{method}`" for method in METHODS)
     if given:
         actual = " and ".join(f"`{method}`" for method in given)

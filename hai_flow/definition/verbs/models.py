@@ -15,7 +15,7 @@ from hai_flow.definition.declarations import check_model
 from hai_flow.definition.fields import Record, is_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion
-from hai_flow.definition.paths import escaped
+from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
@@ -268,7 +268,7 @@ def _has_functions(tool: plan.Tool, name: str) -> bool:
 
 
 def _use_path(body: str, name: str) -> str:
-    return f"{body}/{escaped(name)}"
+    return f"{body}/{escape(name)}"
 
 
 def _use(
@@ -417,11 +417,11 @@ def _agent_approvals(
             if gate is not None:
                 responds = "options" not in raw or RESPOND in gate.policy.options
                 approvals[name] = _with_respond(gate) if responds else gate
-                _no_custom_options(context, gate, place)
+                _refuse_custom_options(context, gate, place)
     return approvals
 
 
-def _no_custom_options(context: Context, gate: plan.Approval, at: Path) -> None:
+def _refuse_custom_options(context: Context, gate: plan.Approval, at: Path) -> None:
     custom = [option for option in gate.policy.options if option not in ("approve", "reject", RESPOND)]
     if custom:
         message = (

@@ -9,7 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.children import Child
 from hai_flow.definition.context import Context
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.names import WORKFLOW, corrected
+from hai_flow.definition.names.names import WORKFLOW, suggest_name
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.calls import check_arguments
@@ -50,10 +50,10 @@ def _reference_hint(written: str) -> str:
     """What to write in place of a file, a command, or a version that is none."""
     name, _, version = written.partition("@")
     if _FILE.fullmatch(written):
-        return f"; write the `name` that stands in that file, such as `run: {corrected(written, 'workflow')}`"
+        return f"; write the `name` that stands in that file, such as `run: {suggest_name(written, 'workflow')}`"
     if _COMMAND.search(name):
         return "; programs are functions of a tool: declare it under `tools`, and `call` it"
-    near = corrected(name, "workflow")
+    near = suggest_name(name, "workflow")
     number = re.fullmatch(r"v?([1-9][0-9]{0,8})(\.0)*", version)
     if number is not None:
         return f"; write `{near}@{number[1]}`"

@@ -18,7 +18,7 @@ from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.yaml.reference import ENDED_KEYS
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
@@ -105,7 +105,7 @@ def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool
             message = f"expected a JSON Pointer such as /name/0, found `{shorten(target)}`"
             context.reader.error(at, "set.pointer", message, key=key)
             return
-        name = unescaped(target.split("/")[1])
+        name = unescape(target.split("/")[1])
     if name not in context.declared.state:
         hint = suggestion(name, context.declared.state) or "; declare it under `state`"
         if name.removeprefix("state.") in context.declared.state:
@@ -138,7 +138,7 @@ def _let(context: Context, draft: StepDraft, names: Names) -> plan.Let | None:
         if fault is not None:
             context.reader.error((*at, name), "let.name", fault, key=True)
         elif isinstance(value[name], str) and value[name].strip() and "${{" not in value[name]:
-            path = names.named(value[name])
+            path = names.path_named(value[name])
             if path is not None:
                 message = f"this is text; an expression is written ${{{{ {path} }}}}"
                 context.reader.warning((*at, name), "let.text", message)

@@ -18,7 +18,7 @@ import yaml
 
 from hai_flow.definition.names.holes import end_of_hole
 from hai_flow.definition.names.wording import shorten
-from hai_flow.definition.yaml.yaml_holes import PRIVATE, Masked, masked
+from hai_flow.definition.yaml.yaml_holes import PRIVATE, Masked, mask_holes
 from hai_flow.errors import Edit, Finding
 from hai_flow.values import INTEGER_MAX, Json
 
@@ -166,13 +166,14 @@ def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> D
     text = builder.decode(source)
     root = None
     if text is not None:
-        builder = _read(builder, text, Masked(text) if strict else masked(text))
+        builder = _read(builder, text, Masked(text) if strict else mask_holes(text))
         if not strict and "${{" in text and any(f.code in _UNREADABLE for f in builder.findings):
-            again = _read(_Builder(file), text, masked(text, flow=True))  # braces of a hole inside of braces of YAML
+            # braces of a hole inside of braces of YAML
+            again = _read(_Builder(file), text, mask_holes(text, flow=True))
             builder = again if _reads_further(again, builder) else builder
         root = builder.root
         if root is None and not strict:
-            mended = _mended(builder, file, text)
+            mended = _mend(builder, file, text)
             if mended is not None:
                 return mended
     findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
@@ -183,7 +184,7 @@ _MENDS_MAX: Final = 8
 _LINE = re.compile(r"([ \t]*(?:- +)*)((?:[\w-]+:(?: +|$))?)(.*)")
 
 
-def _mended(builder: _Builder, file: str, text: str) -> Document | None:
+def _mend(builder: _Builder, file: str, text: str) -> Document | None:
     """The document without the lines that YAML can't read, so that one of them hides no other finding; None if there
     are too many.
 
@@ -338,7 +339,7 @@ class _Builder:
         spoilt = _SPOILT_BY_MARK.search(text) if "\ufeff" in text else None
         if spoilt is not None:
             place = spoilt.start("mark") if spoilt["mark"] else spoilt.start("indent")
-            self.find(*Lines(text).place(place), "yaml.unseen", _unseen("\ufeff", "a word", "remove it"))
+            self.find(*Lines(text).place(place), "yaml.unseen", _describe_invisible("\ufeff", "a word", "remove it"))
             return None
         text = text.replace("\ufeff", " ")
         control = _CONTROL.search(text)
@@ -429,15 +430,15 @@ class _Builder:
                 if event.tag is not None:
                     self._tag(start, event.tag)
                 if not event.value.isprintable():
-                    event.value = self._judged(event, start)
+                    event.value = self._check_scalar(event, start)
                 if not event.style and not event.value.isascii() and (spoilt := _SPOILT.search(event.value)):
-                    event.value = _SPOILT.sub(lambda each: _mended_by(each[0]), event.value)
+                    event.value = _SPOILT.sub(lambda each: _replacement_of(each[0]), event.value)
                     self._spoilt(event, start, spoilt[0], f"the key `{event.value.strip()}`")
                     event.value = event.value.strip().removeprefix("- ")
                 top.key = (event.value, start)
                 return
         if not event.value.isprintable():
-            event.value = self._judged(event, start)
+            event.value = self._check_scalar(event, start)
         if not event.style and not event.value.isascii() and (spoilt := _SPOILT_TEXT.search(event.value)):
             self._spoilt(event, start, spoilt[1], "an unquoted text")
         value = self._resolve(event, start) if event.tag is not None or not event.style else event.value
@@ -446,7 +447,7 @@ class _Builder:
             self.anchors[event.anchor] = node
         self._place(node)
 
-    def _judged(self, event: yaml.ScalarEvent, start: int) -> str:
+    def _check_scalar(self, event: yaml.ScalarEvent, start: int) -> str:
         """The text of a scalar. A finding where it has a character, written by an escape, that nothing can store."""
         control = _UNSTORABLE.search(event.value)
         if control is None:
@@ -458,10 +459,10 @@ class _Builder:
     def _spoilt(self, event: yaml.ScalarEvent, start: int, sign: str, what: str) -> None:
         index = max(self.text.find(sign, start, _end(event)), start)
         line, column = self.lines.place(index)
-        mended = _mended_by(sign)
+        mended = _replacement_of(sign)
         remedy = "write a space" if mended else "remove it"
         fix = (Edit(line, column, line, column + 1, mended),)
-        message = _unseen(sign, what, f"{remedy}, or quote the text if it is meant")
+        message = _describe_invisible(sign, what, f"{remedy}, or quote the text if it is meant")
         self.find(line, column, "yaml.unseen", message, fix)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
@@ -619,12 +620,15 @@ class _Builder:
         for number in sorted({line, line - 1, *(() if context is None else (context.line + 1,))}):
             indent = _SPOILT_INDENT.match(self._line(number))
             if indent is not None:
-                message = _unseen(indent[1], "the indentation", "write a space, or remove it")
+                message = _describe_invisible(indent[1], "the indentation", "write a space, or remove it")
                 self.find(number, indent.start(1) + 1, "yaml.unseen", f"{message}; YAML stops here: {problem}")
                 return
         unseen = _SPOILT.search(self._line(line))
         if unseen is not None and not _QUOTED.search(self._line(line)):
-            message = _unseen(unseen[0], "this line", "write a space, or remove it") + f"; YAML stops here: {problem}"
+            message = (
+                _describe_invisible(unseen[0], "this line", "write a space, or remove it")
+                + f"; YAML stops here: {problem}"
+            )
             self.find(line, unseen.start() + 1, "yaml.unseen", message)
             return
         if "could not find expected ':'" in problem and context is not None and context.line + 1 < line:
@@ -661,7 +665,7 @@ class _Builder:
                 return "; the line before needs a space after its colon"
             return "; the line is indented too far, or the one before needs quotes: it has a value already"
         if "mapping values" in problem:
-            return f"; text that contains `: ` must be quoted{_quoted_line(line)}, or be written under `|`"
+            return f"; text that contains `: ` must be quoted{_quote_line(line)}, or be written under `|`"
         hole = self._hole_remedy(number)
         if hole:
             return hole
@@ -712,7 +716,7 @@ _NAMES: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
-def _mended_by(sign: str) -> str:
+def _replacement_of(sign: str) -> str:
     """What belongs in the place of a sign: a space, or nothing where the sign has no width."""
     return (
         ""
@@ -723,12 +727,12 @@ def _mended_by(sign: str) -> str:
     )
 
 
-def _unseen(sign: str, where: str, remedy: str) -> str:
+def _describe_invisible(sign: str, where: str, remedy: str) -> str:
     name = f" ({_NAMES[sign]})" if sign in _NAMES else ""
     return f"found U+{ord(sign):04X}{name}, which looks like a space or like nothing, in {where}; {remedy}"
 
 
-def _quoted_line(line: str) -> str:
+def _quote_line(line: str) -> str:
     """The line with its text in quotes, where it is one key and one text."""
     parts = None if len(line) > 120 else _KEY_AND_TEXT.fullmatch(line)  # which takes a time of the length's square
     if parts is None:

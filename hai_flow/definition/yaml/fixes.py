@@ -25,7 +25,7 @@ _HABIT: Final = re.compile(r"^`([^`]+)` is not CEL; write `([^`]+)`$")
 _WORD: Final = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[A-Za-z_]\w*(?:-\w+)*|[^\w\s]+|.")
 
 
-def completed(document: Document, findings: Sequence[Finding]) -> list[Finding]:
+def complete_findings(document: Document, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with their ends and edits."""
     if not findings:
         return []
@@ -33,10 +33,10 @@ def completed(document: Document, findings: Sequence[Finding]) -> list[Finding]:
     for match in re.finditer("\n", document.text):
         starts.append(match.end())
     spans = dict(_spans(document))
-    return [_completed(finding, document.text, starts, spans) for finding in findings]
+    return [_complete(finding, document.text, starts, spans) for finding in findings]
 
 
-def _completed(finding: Finding, text: str, starts: Sequence[int], spans: dict[tuple[int, int], int]) -> Finding:
+def _complete(finding: Finding, text: str, starts: Sequence[int], spans: dict[tuple[int, int], int]) -> Finding:
     if not 1 <= finding.line <= len(starts):
         return finding
     begin = starts[finding.line - 1] + finding.column - 1
@@ -106,7 +106,7 @@ def _spans(document: Document) -> Iterator[tuple[tuple[int, int], int]]:
                 yield (line, column + 1), end - 1
 
 
-def fixed(text: str, findings: Sequence[Finding]) -> str:
+def apply_fixes(text: str, findings: Sequence[Finding]) -> str:
     """`text` with the edits of the findings made, from its end to its beginning; of two that overlap the later one."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     edits = sorted({edit for finding in findings for edit in finding.fix}, key=lambda each: (each.line, each.column))

@@ -39,7 +39,7 @@ class Part:
     fault: str = ""
 
 
-def opened(source: bytes) -> tuple[bytes, list[Part]]:
+def split_source(source: bytes) -> tuple[bytes, list[Part]]:
     """The first document of `source`, and those behind it."""
     marks = [] if b"---" not in source else list(_MARK.finditer(source))
     if marks and _NOTHING.fullmatch(source, 0, marks[0].start()):
@@ -57,7 +57,7 @@ def _fault_of(mark: bytes) -> str:
 
 def first_of(source: bytes) -> bytes:
     """The workflow's own document, without the files that it uses."""
-    return opened(source)[0]
+    return split_source(source)[0]
 
 
 def used_by(source: bytes) -> list[str]:
@@ -69,7 +69,7 @@ def used_by(source: bytes) -> list[str]:
     return [each for each in named if isinstance(each, str)][:USES_MAX] if isinstance(named, list) else []
 
 
-def described_by(value: Json) -> list[str]:
+def service_names(value: Json) -> list[str]:
     """The documents of services that the tools of a document name, as it names them."""
     tools = value.get("tools") if isinstance(value, Mapping) else None
     services = (
@@ -82,16 +82,16 @@ def described_by(value: Json) -> list[str]:
 def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
     """The documents of services behind those of `use`: as the workflow `value` names them, or would. `used` are the
     names and texts of the files of its `use`."""
-    names = [posixpath.normpath(name) for name in described_by(value)]
+    names = [posixpath.normpath(name) for name in service_names(value)]
     for name, text in used:
         if b"openapi" in text:
-            names += [label(name, each) for each in described_by(parse(text).value)]
+            names += [label(name, each) for each in service_names(parse(text).value)]
     return list(dict.fromkeys(names))[:SERVICES_MAX]
 
 
 def behind(source: bytes) -> list[str]:
     """The names of all documents behind the workflow's own."""
-    main, parts = opened(source)
+    main, parts = split_source(source)
     named = used_by(source)
     texts = ((name, part.text) for name, part in zip(named, parts, strict=False))
     return [*named, *(services_of(parse(main).value, texts) if b"openapi" in source else ())]
@@ -105,14 +105,14 @@ def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
     """The workflow with the files that it uses. `read_service` reads documents of services, where they are read in
     another way."""
     named = used_by(source)
-    if opened(source)[1] or (not named and b"openapi" not in source):
+    if split_source(source)[1] or (not named and b"openapi" not in source):
         return source
     used = [_part(name, read) for name in named]
     texts = zip(named, (part.partition(b"\n")[2] for part in used), strict=True)
     services = services_of(parse(source).value, texts)
     if not named and not services:
         return source
-    return b"".join([_ended(source), *used, *(_part(name, read_service or read) for name in services)])
+    return b"".join([_with_line_end(source), *used, *(_part(name, read_service or read) for name in services)])
 
 
 def _part(name: str, read: Callable[[str], bytes]) -> bytes:
@@ -122,10 +122,10 @@ def _part(name: str, read: Callable[[str], bytes]) -> bytes:
             raise Unusable("a file that is used is one document: take its line `---` out")
     except Unusable as error:
         return _FAULT + " ".join(str(error).split()).encode() + b"\n"
-    return b"--- # " + " ".join(name.split()).encode() + b"\n" + _ended(text.removeprefix(b"\xef\xbb\xbf"))
+    return b"--- # " + " ".join(name.split()).encode() + b"\n" + _with_line_end(text.removeprefix(b"\xef\xbb\xbf"))
 
 
-def _ended(text: bytes) -> bytes:
+def _with_line_end(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 
@@ -144,7 +144,7 @@ def label(file: str, name: str) -> str:
 
 def texts_of(source: bytes, file: str) -> dict[str, str]:
     """The text of each document of `source`, by the name that findings give it."""
-    main, parts = opened(source)
+    main, parts = split_source(source)
     texts = {file: main.decode(errors="replace")}
     for name, part in zip(behind(source) if parts else (), parts, strict=False):
         texts.setdefault(label(file, name), part.text.decode(errors="replace"))

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
-from hai_flow.definition.names.durations import meant_duration
+from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.names import NameKind, name_fault
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
 from hai_flow.definition.yaml.document import FINDINGS_MAX, Document, Path
@@ -27,18 +27,18 @@ from hai_flow.values import Json
 
 @cache
 def _validator(shape: Shape) -> SchemaValidator:
-    schemas = {key.name: (_taken(key.read or key.type), key.required) for key in shape.keys}
+    schemas = {key.name: (_schema_of_type(key.read or key.type), key.required) for key in shape.keys}
     fields = {name: core.typed_dict_field(schema, required=required) for name, (schema, required) in schemas.items()}
     return SchemaValidator(core.typed_dict_schema(fields, extra_behavior="forbid", config={"strict": True}))
 
 
-def _taken(type_: Type) -> core.CoreSchema:
+def _schema_of_type(type_: Type) -> core.CoreSchema:
     """The values that the reader takes for this type. Their inside is read when its turn comes."""
     match type_.kind:
         case "text" | "literal" | "duration" | "hole" | "name":
             return core.str_schema(min_length=_whole(type_.minimum), max_length=_whole(type_.maximum))
         case "id" | "variable" | "workflow":
-            return core.no_info_after_validator_function(_named(_NAMES[type_.kind]), core.str_schema())
+            return core.no_info_after_validator_function(_name_check(_NAMES[type_.kind]), core.str_schema())
         case "cel":
             return core.union_schema([core.str_schema(), core.bool_schema()])
         case "boolean":
@@ -62,7 +62,7 @@ def _taken(type_: Type) -> core.CoreSchema:
         case "shape" | "schema":
             return core.dict_schema()
         case "either":
-            return core.union_schema([_taken(part) for part in type_.parts])
+            return core.union_schema([_schema_of_type(part) for part in type_.parts])
         case _:
             return core.any_schema()
 
@@ -72,7 +72,7 @@ def _item(type_: Type) -> core.CoreSchema | None:
         case "text" | "literal" | "duration" | "id":
             return core.str_schema()
         case "enum":
-            return _taken(type_)
+            return _schema_of_type(type_)
         case _:
             return None
 
@@ -84,7 +84,7 @@ def _whole(bound: float | None) -> int | None:
 _NAMES: Final[dict[str, NameKind]] = {"id": "identifier", "variable": "variable", "workflow": "workflow"}
 
 
-def _named(kind: NameKind) -> Callable[[str], str]:
+def _name_check(kind: NameKind) -> Callable[[str], str]:
     def validate(name: str) -> str:
         fault = name_fault(name, kind)
         if fault:
@@ -219,7 +219,7 @@ class Reader:
         reported: set[str] = {"when", "steps"} if "else" in value and "when" in words else set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
-            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), words)) in missing:
+            if detail["type"] == "extra_forbidden" and (meant := _guess_key(str(detail["loc"][0]), words)) in missing:
                 reported.add(meant)
         for detail in details:
             key = str(detail["loc"][0])
@@ -344,7 +344,7 @@ _ADVICE: Final = {
 }
 
 
-def _meant(key: str, known: Sequence[str]) -> str:
+def _guess_key(key: str, known: Sequence[str]) -> str:
     """The known key that was meant by an unknown one; "" where that is not certain."""
     return _synonym(key, known) or _near(key, known)
 
@@ -447,12 +447,12 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Shape) -> s
             return f"`{key}`: expected {bound}, found {found}"
         case kind if kind in _EXPECTED:
             hint = _quote_hint(kind, key, found, shape)
-            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{hint}"
+            return f"`{key}`: expected {_describe_expected(key, detail)}, found {kind_of(found)}{hint}"
         case _:
             return f"`{key}`: {detail['msg']}"
 
 
-def _expected(key: str, detail: ErrorDetails) -> str:
+def _describe_expected(key: str, detail: ErrorDetails) -> str:
     union = {
         "say": "text or a mapping", "fail": "text or a mapping", "set": "a mapping or a list of operations",
         "thinking": "text or a mapping", "if": "an expression", "when": "an expression",
@@ -468,7 +468,7 @@ _DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "f
 
 def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
     if kind == "dict_type" and key == "wait" and isinstance(found, (str, int, float)):
-        meant = meant_duration(f"{found}s" if not isinstance(found, str) else found)
+        meant = guess_duration(f"{found}s" if not isinstance(found, str) else found)
         return f"; write `wait: {{for: {meant or '10m'}}}`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
         return f"; write {_example(shape, key)}"

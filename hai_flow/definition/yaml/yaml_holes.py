@@ -28,7 +28,7 @@ class Masked:
     back: dict[int, str] | None = None
 
 
-def masked(text: str, *, flow: bool = False) -> Masked:
+def mask_holes(text: str, *, flow: bool = False) -> Masked:
     """`text` with the `: ` and ` #` inside of its holes hidden from YAML; with `flow` also braces and commas."""
     if not flow and not _is_doubtful(text):
         return Masked(text)

@@ -19,11 +19,11 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
 from hai_flow.engine.state.state import Ending, LoopState, StepState
 from hai_flow.engine.steps.agents import (
+    agent_in_charge,
     answer_in,
     answers_so_far,
-    called,
+    call_records,
     calls_of,
-    handed_over,
     is_summary,
     keys_of,
     was_wrong,
@@ -44,7 +44,7 @@ def begin(draft: Draft, step: Step) -> None:
     args = draft.json_text(draft.render(verb.arguments, step))
     first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
     draft.pure_steps += 1
-    draft.started(step, args=args, ready=(paths.iteration(step.path, first),))
+    draft.note_start(step, args=args, ready=(paths.iteration(step.path, first),))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -64,7 +64,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     if done and verb.output is not None and calls_of(answer) and not loop.closing:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=True, ready=ready)
         return None
-    other = handed_over(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
+    other = agent_in_charge(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
     if done or other is not None:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         if other is None and verb.output is not None and "output" not in answer:
@@ -87,7 +87,7 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
         return True
     if verb.stop_when is None or was_wrong(answer):
         return False
-    calls = called(draft.plan, draft.state, iteration.path)
+    calls = call_records(draft.plan, draft.state, iteration.path)
     report = {"number": count, "text": answer["text"], "calls": calls}
     return draft.truth(verb.stop_when, step, answer=report)
 
@@ -120,9 +120,9 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
     keys = () if was_wrong(answer) or (closing is not None and closing.closing) else keys_of(answer)
     draft.pure_steps += 1
     if not keys:
-        draft.started(step)
+        draft.note_start(step)
         return Finish(step)
-    draft.started(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
+    draft.note_start(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
     return None
 
 

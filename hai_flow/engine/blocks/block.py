@@ -40,7 +40,7 @@ def _raise_further(draft: Draft, step: Step, child: Step, error: Error) -> Conse
     return Fail(step, error)
 
 
-def _nothing(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
+def _ignore_failure(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
     return None
 
 
@@ -48,11 +48,11 @@ def _begins_anew(draft: Draft, step: Step) -> Consequence | str | None:
     return None
 
 
-def _no_obstacle(was: Step, now: Step) -> Hindrance | None:
+def _allow_any_move(was: Step, now: Step) -> Hindrance | None:
     return None
 
 
-def _no_iteration(draft: Draft, step: Step, *more: Any) -> Consequence | None:
+def _refuse_iteration(draft: Draft, step: Step, *more: Any) -> Consequence | None:
     raise AssertionError(f"{step.path} is no loop")
 
 
@@ -78,9 +78,9 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     resume: Callable[[Step, StepState], Lists]
     behind: Callable[[Draft, Step], Consequence | str | None] = _begins_anew
     child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
-    child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _nothing
-    iteration_done: Callable[[Draft, Step, Step, Json], Consequence | None] = _no_iteration
-    loop_left: Callable[[Draft, Step, Step], Consequence | None] = _no_iteration
-    may_move: Callable[[Step, Step], Hindrance | None] = _no_obstacle
+    child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _ignore_failure
+    iteration_done: Callable[[Draft, Step, Step, Json], Consequence | None] = _refuse_iteration
+    loop_left: Callable[[Draft, Step, Step], Consequence | None] = _refuse_iteration
+    may_move: Callable[[Step, Step], Hindrance | None] = _allow_any_move
     undoes: Callable[[Step], bool] = lambda step: False
     undoes_items: Callable[[Step], bool] = lambda step: False

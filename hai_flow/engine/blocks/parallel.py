@@ -20,16 +20,16 @@ from hai_flow.values import Json
 def begin(draft: Draft, step: Step) -> None:
     branches = _verb(step).branches
     draft.pure_steps += 1
-    draft.started(step, branches=len(branches), ready=tuple(first for _, first in branches))
+    draft.note_start(step, branches=len(branches), ready=tuple(first for _, first in branches))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
     draft.emit(e.BranchEnded, path=step.path, branch=body)
     _end_those_over(draft, step)
-    joined, won = draft.state.steps[step.path], _won(draft, step)
+    joined, won = draft.state.steps[step.path], _winners(draft, step)
     if won:
         try:
-            output = _of_race(draft, step, won)
+            output = _race_output(draft, step, won)
         except Raised as raised:
             error = draft.error(raised.code, raised.message, step.path)
             return End(step, Ending("failed", error=error, reason=f"branch {', '.join(won)} won"))
@@ -41,7 +41,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
     if not draft.state.steps[step.path].verb:
         return None
     _end_those_over(draft, step)
-    won = _won(draft, step)
+    won = _winners(draft, step)
     return _finish(draft, step, won)
 
 
@@ -71,21 +71,21 @@ def _is_over(draft: Draft, first: str) -> bool:
 
 def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
     try:
-        return Finish(step, _of_race(draft, step, won))
+        return Finish(step, _race_output(draft, step, won))
     except Raised as raised:
         return Fail(step, draft.error(raised.code, raised.message, step.path))
 
 
-def _won(draft: Draft, step: Step) -> list[str]:
+def _winners(draft: Draft, step: Step) -> list[str]:
     """The branches that have won the race; none where it goes on, or is none."""
     needed = _verb(step).wanted
     if needed is None:
         return []
-    finished = _finished(draft, step, draft.state.steps[step.path])
+    finished = _branches_done(draft, step, draft.state.steps[step.path])
     return finished[:needed] if len(finished) >= needed else []
 
 
-def _of_race(draft: Draft, step: Step, won: list[str]) -> Json:
+def _race_output(draft: Draft, step: Step, won: list[str]) -> Json:
     """The output: the winners, none where all have to finish; and the results of the branches that have finished.
     Raises `Raised`."""
     verb = _verb(step)
@@ -105,13 +105,13 @@ def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Conse
     if needed is not None and len(joined.winners) < needed and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=step.path, branch=branch, failed=True)
         joined = draft.state.steps[step.path]
-        finished = len(_finished(draft, step, joined))
+        finished = len(_branches_done(draft, step, joined))
         if finished + joined.left - joined.dropped >= needed:
             return None
     return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))
 
 
-def _finished(draft: Draft, step: Step, joined: StepState) -> list[str]:
+def _branches_done(draft: Draft, step: Step, joined: StepState) -> list[str]:
     """The branches that have finished, the first first; not those that run again since a Retry."""
     return [name for name in joined.winners if not is_open_inside(draft, paths.inside(step.path, name))]
 

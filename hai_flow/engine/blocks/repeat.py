@@ -22,9 +22,9 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     step_state = draft.state.steps.get(step.path)
     first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
     if _wants_more(draft, step, step, 0):
-        draft.started(step, ready=(paths.iteration(step.path, first),))
+        draft.note_start(step, ready=(paths.iteration(step.path, first),))
         return None
-    draft.started(step)
+    draft.note_start(step)
     return Finish(step, {"count": 0})
 
 

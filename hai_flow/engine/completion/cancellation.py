@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hai_flow.definition.paths import FINALLY, UNDO, depth, in_cleanup, is_inside, is_undo
+from hai_flow.definition.paths import FINALLY, UNDO, depth, is_in_cleanup, is_inside, is_undo
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, IterationDone, LoopLeft, Settle
@@ -28,7 +28,7 @@ def end(draft: Draft, due: End) -> Consequence | None:
     undone = ending.outcome not in ("finished", "next", "left")  # a `return` and a won race undo nothing
     cut(draft, step.path, ending.reason, around=() if due.of is None else (due.of.path,), undone=undone)
     if not is_open_inside(draft, step.path):
-        return _ended(draft, step, ending)
+        return _end_step(draft, step, ending)
     draft.emit(
         e.StepEnding,
         path=step.path,
@@ -47,10 +47,10 @@ def settle(draft: Draft, due: Settle) -> Consequence | None:
     ending = None if step_state is None else step_state.ending
     if ending is None or is_left_to_the_stop(draft, step.path) or is_open_inside(draft, step.path):
         return None
-    return _ended(draft, step, ending)
+    return _end_step(draft, step, ending)
 
 
-def _ended(draft: Draft, step: Step, ending: Ending) -> Consequence | None:
+def _end_step(draft: Draft, step: Step, ending: Ending) -> Consequence | None:
     """Nothing is open inside the step any more."""
     match ending.outcome:
         case "next":
@@ -61,12 +61,12 @@ def _ended(draft: Draft, step: Step, ending: Ending) -> Consequence | None:
             assert ending.error is not None
             return Fail(step, ending.error)
         case "stopped" | "abandoned":
-            return stopped(draft, step, ending.reason, undone=ending.outcome == "stopped")
+            return stop_step(draft, step, ending.reason, undone=ending.outcome == "stopped")
         case _:
             return Finish(step, ending.output)
 
 
-def stopped(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) -> Consequence | None:
+def stop_step(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) -> Consequence | None:
     """A step that was cut off has nothing open inside: it is over, if it has nothing to undo and no `finally`."""
     if not _is_stopped(draft, step, reason, undone=undone):
         return None
@@ -84,7 +84,7 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), un
     `undone`: the items of a `for_each` that are cut off are undone, where it says so.
     """
     leaves = [path for path in open_leaves(draft) if path == scope or is_inside(path, scope)]
-    gone = [path for path in leaves if not in_cleanup(path, scope)]
+    gone = [path for path in leaves if not is_in_cleanup(path, scope)]
     for path in gone:
         drop_work(draft, path, reason)
     blocks = _blocks_around(draft, [*leaves, *around], scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hai_flow.definition.paths import FINALLY, UNDO, is_inside
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.cancellation import stopped
+from hai_flow.engine.completion.cancellation import stop_step
 from hai_flow.engine.completion.consequences import Consequence, Handle, Raise, UndoOver
 from hai_flow.engine.completion.open_steps import is_left_to_the_stop
 from hai_flow.engine.draft import Draft
@@ -42,7 +42,7 @@ def undo_over(draft: Draft, due: UndoOver) -> Consequence | None:
     if any(is_inside(path, scope.path) for path in draft.state.undo_failed):
         return _incomplete(draft, scope, step_state.error)
     if step_state.outcome == "stopped":
-        return stopped(draft, scope)
+        return stop_step(draft, scope)
     assert step_state.error is not None
     return Handle(scope, step_state.error)
 
@@ -58,7 +58,7 @@ def _incomplete(draft: Draft, scope: Step, cause: e.Error | None) -> Consequence
     return Raise(scope, error)
 
 
-def failed_behind_finally(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
+def fail_behind_finally(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
     """A step that had finished fails by its own `finally`: its work is undone, and no `catch` of it is asked."""
     undo = next_undo(draft, owner.path) if is_undo_scope(draft, owner) else None
     if undo is not None:

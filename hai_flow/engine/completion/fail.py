@@ -16,7 +16,7 @@ from hai_flow.definition.paths import FINALLY, REJECT, UNDO
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
-from hai_flow.engine.completion.compensation import failed_behind_finally, undo_failed
+from hai_flow.engine.completion.compensation import fail_behind_finally, undo_failed
 from hai_flow.engine.completion.consequences import Consequence, Fail, Handle, Raise, Settle
 from hai_flow.engine.completion.finish import finally_done
 from hai_flow.engine.completion.open_steps import is_ending, is_left_to_the_stop
@@ -65,7 +65,7 @@ def _next_handler(step: Step, error: e.Error, known: StepState | None) -> tuple[
     return (None, "") if step.finally_ is None or cleaned else (FINALLY, step.finally_)
 
 
-def raised(draft: Draft, due: Raise) -> Consequence | None:
+def propagate(draft: Draft, due: Raise) -> Consequence | None:
     """The rule of `Raise`."""
     step, error = due.step, due.error
     if step.path == "":
@@ -101,7 +101,7 @@ def _finally_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | 
     if step_state.is_failed:
         assert step_state.error is not None
         return Raise(owner, step_state.error)  # an earlier error stands
-    return finally_done(draft, owner) if step_state.outcome == "stopped" else failed_behind_finally(draft, owner, error)
+    return finally_done(draft, owner) if step_state.outcome == "stopped" else fail_behind_finally(draft, owner, error)
 
 
 def _catch_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:

@@ -57,7 +57,7 @@ _RULES: Final[dict[type, Callable[[Draft, Any], Consequence | None]]] = {
     consequences.LoopLeft: completing.loop_left,
     consequences.Fail: failing.fail,
     consequences.Handle: failing.handle,
-    consequences.Raise: failing.raised,
+    consequences.Raise: failing.propagate,
     consequences.UndoOver: compensation.undo_over,
     consequences.End: cancellation.end,
     consequences.Settle: cancellation.settle,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow.definition.paths import in_cleanup, is_inside
+from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import Step
 from hai_flow.engine.draft import Draft
 
@@ -36,7 +36,7 @@ def is_ending(draft: Draft, path: str) -> bool:
 
 def is_left_to_the_stop(draft: Draft, path: str) -> bool:
     """Whether the run is being stopped, and finds the next step by itself (`stopping`)."""
-    return draft.state.status == "stopping" and not in_cleanup(path)
+    return draft.state.status == "stopping" and not is_in_cleanup(path)
 
 
 def has_begun(draft: Draft, path: str) -> bool:

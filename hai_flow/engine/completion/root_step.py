@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hai_flow.definition.paths import FINALLY
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.compensation import failed_behind_finally
+from hai_flow.engine.completion.compensation import fail_behind_finally
 from hai_flow.engine.completion.consequences import Consequence, Fail
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.state.state import StepState
@@ -54,7 +54,7 @@ def _fail(draft: Draft) -> Consequence | None:
     document, root = draft.step(""), draft.state.steps.get("")
     error = undo_error(draft, "", None)
     if root is not None and root.cleaned:
-        return failed_behind_finally(draft, document, error)
+        return fail_behind_finally(draft, document, error)
     return Fail(document, error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hai_flow.definition.paths import FINALLY, UNDO, depth, in_cleanup
+from hai_flow.definition.paths import FINALLY, UNDO, depth, is_in_cleanup
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.cancellation import drop_work, note_stopped
@@ -20,7 +20,7 @@ def begin_stop(draft: Draft, reason: str) -> None:
     leaves = [
         path
         for path in open_leaves(draft)
-        if path not in draft.state.attempts and (not in_cleanup(path) or _is_inherited(draft, path))
+        if path not in draft.state.attempts and (not is_in_cleanup(path) or _is_inherited(draft, path))
     ]
     for path in leaves:
         drop_work(draft, path, reason)
@@ -45,7 +45,7 @@ def note_finally(draft: Draft, step: Step) -> None:
 def cut_attempts(draft: Draft, reason: str) -> None:
     """The grace period is over: effects that were asked to cancel and have not ended are cut off."""
     for path in sorted(draft.state.attempts):
-        if not in_cleanup(path):
+        if not is_in_cleanup(path):
             drop_work(draft, path, reason)
             stop_leaf(draft, draft.step(path), reason)
 
@@ -108,7 +108,7 @@ def _is_cut_off(draft: Draft, path: str, known: StepState) -> bool:
     return known.outcome == "stopped" and not known.cleaned
 
 
-def left_cleanups(draft: Draft) -> tuple[str, ...]:
+def pending_cleanups(draft: Draft) -> tuple[str, ...]:
     """The steps that were cut off without their `finally`, or within it, because it was left to a fork. In the order of
     their paths: a map of the state has none of its own."""
     return tuple(

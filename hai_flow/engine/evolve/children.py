@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hai_flow import values
 from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import dropped, following, without
+from hai_flow.engine.evolve.common import following, without, without_entry
 from hai_flow.engine.evolve.thread import message_of
 from hai_flow.engine.state.state import Expense, LastChild, Map, PendingState, RelayedState, RunState, ToolCallState
 
@@ -32,7 +32,7 @@ def collaboration_started(state: RunState, event: e.CollaborationStarted) -> Run
         last_children=state.last_children.set(event.path, last),
         children=state.children.set(event.path, event.run_id),
         idle=without(state.idle, event.path),
-        timeouts=dropped(state.timeouts, event.path),
+        timeouts=without_entry(state.timeouts, event.path),
     )
 
 
@@ -99,12 +99,12 @@ def child_asked(state: RunState, event: e.ChildAsked) -> RunState:
     )
     changes: dict[str, Any] = {}
     if opened.kind == "tool":
-        changes = _relayed_call(state, pending)
+        changes = _relay_call(state, pending)
     relayed = state.relayed.set(opened.id, RelayedState(event.path, event.run_id, pending))
     return following(state, event, relayed=relayed, **changes)
 
 
-def _relayed_call(state: RunState, pending: PendingState) -> dict[str, Any]:
+def _relay_call(state: RunState, pending: PendingState) -> dict[str, Any]:
     """The changes by which a frontend tool's call of a run below stands here."""
     opened = pending.opened
     call = state.tool_calls.get(opened.id)

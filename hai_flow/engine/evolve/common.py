@@ -31,7 +31,7 @@ def without(items: tuple[str, ...], item: str) -> tuple[str, ...]:
     return () if len(items) == 1 else tuple(each for each in items if each != item)
 
 
-def dropped(mapping: Map[str, int], path: str) -> Map[str, int]:
+def without_entry(mapping: Map[str, int], path: str) -> Map[str, int]:
     """`mapping` but for one entry, which need not be there."""
     return mapping.delete(path) if path in mapping else mapping
 
@@ -48,7 +48,7 @@ def timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> M
     """The timeouts, with that of the step or attempt that begins."""
     if event.timeout is None:
         return state.timeouts
-    return state.timeouts.set(event.path, state.worked_at(event.at) + event.timeout)
+    return state.timeouts.set(event.path, state.working_time(event.at) + event.timeout)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def with_step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]
 
 def inside_with(state: RunState, path: str) -> Map[str, tuple[str, ...]]:
     """The steps that are kept of each iteration, with one that may be new."""
-    if path in state.steps or not paths.in_loop(path):
+    if path in state.steps or not paths.is_in_loop(path):
         return state.inside
     around = iteration_around(path)
     return state.inside if around is None else state.inside.set(around, (*state.inside.get(around, ()), path))
@@ -87,12 +87,12 @@ def waiting(state: RunState, event: e.Event, path: str, **changes: Any) -> Map[s
     return state.steps.set(path, replace(step, phase=phase_after(event, step, "waiting"), outcome=None, **changes))
 
 
-def begun_with(step: StepState, handler: str | None) -> tuple[str, ...]:
+def with_handler(step: StepState, handler: str | None) -> tuple[str, ...]:
     """The handlers of the step that have begun, when `handler` does."""
     return step.begun if handler is None else (*without(step.begun, handler), handler)
 
 
-def begun_anew(state: RunState, place: str) -> tuple[RunState, Map[str, StepState]]:
+def begin_anew(state: RunState, place: str) -> tuple[RunState, Map[str, StepState]]:
     """The steps, with those of a handler that may have run before, in a run that was retried: they run once more, and
     start other children. Beside them the state, which has the steps as they were."""
     steps = state.steps

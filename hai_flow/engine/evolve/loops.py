@@ -17,7 +17,7 @@ AGENT: Final = "agent"
 AGENT_CALLS: Final = "agent_calls"
 
 
-def begun_loop(state: RunState, event: e.StepStarted, before: StepState | None) -> LoopState:
+def begin_loop(state: RunState, event: e.StepStarted, before: StepState | None) -> LoopState:
     """A loop that begins; a `repeat` or an agent that begins anew counts its iterations on."""
     if event.verb in ("for_each", AGENT_CALLS):
         return LoopState(event.items, event.keys, len(event.ready))
@@ -32,7 +32,7 @@ def iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
     assert loop_state is not None
     if not loop_state.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
         if 0 <= loop_state.last != event.index and state.steps[loop].verb != AGENT:
-            state = replace(state, **_forgotten(state, paths.iteration(loop, loop_state.last)))
+            state = replace(state, **_forget_iteration(state, paths.iteration(loop, loop_state.last)))
         state = replace(state, steps=with_step(state, loop, loop=replace(loop_state, last=event.index)))
     phase = phase_after(event, state.steps.get(path), "working")
     return replace(
@@ -72,16 +72,16 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
         ready=(*without(state.ready, event.path), *event.ready),
     )
     keeps_steps = not loop.keys or event.status != "finished" or state.steps[path].verb == AGENT_CALLS
-    return after if keeps_steps else replace(after, **_forgotten(after, event.path))
+    return after if keeps_steps else replace(after, **_forget_iteration(after, event.path))
 
 
-def gathered(loop: LoopState) -> list[Json]:
+def loop_output(loop: LoopState) -> list[Json]:
     """The output of a `for_each`: the outcome of each item, in their order."""
     none = Item("stopped")
     items = ((key, loop.results.get(key, none)) for key in loop.keys)
     return [
         {
-            "key": paths.unescaped(key),
+            "key": paths.unescape(key),
             "status": item.status,
             "output": item.output,
             "error": None if item.error is None else msgspec.to_builtins(item.error),
@@ -90,27 +90,27 @@ def gathered(loop: LoopState) -> list[Json]:
     ]
 
 
-def closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
+def close_loop(state: RunState, path: str, loop: LoopState) -> RunState:
     """A `for_each` that has finished needs none of its iterations any more, nor its items; unless something in it may
     yet be undone, and be done again. An agent that has finished is not asked any more."""
     verb = state.steps[path].verb
     if verb == AGENT:
         for number in range(loop.begun, loop.last + 1):
-            state = replace(state, **_forgotten(state, paths.iteration(path, number)))
+            state = replace(state, **_forget_iteration(state, paths.iteration(path, number)))
         return state
     if verb == AGENT_CALLS or not loop.keys or any(is_inside(each, path) for each in state.undoables):
         return state
     for key in loop.keys:
         iteration = paths.iteration(path, key)
         if iteration in state.steps:
-            state = replace(state, **_forgotten(state, iteration))
+            state = replace(state, **_forget_iteration(state, iteration))
     return replace(state, steps=with_step(state, path, loop=replace(loop, items=[], results=Map())))
 
 
-def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
+def _forget_iteration(state: RunState, iteration: str) -> dict[str, Any]:
     """The changes that forget an iteration and everything in it; none if something in it could yet be undone, or if it
     is of a handler: that may run once more after a Retry, and its attempts are counted on."""
-    if paths.in_handler(iteration) or (state.undoables and _undoable_inside(state, iteration)):
+    if paths.is_in_handler(iteration) or (state.undoables and _undoable_inside(state, iteration)):
         return {}
     steps, inside, last_children = state.steps.mutate(), state.inside.mutate(), state.last_children
     waiting = [iteration]

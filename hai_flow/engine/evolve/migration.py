@@ -14,10 +14,10 @@ from hai_flow.engine.state.instigators import people_behind
 from hai_flow.engine.state.state import Map, PendingState, RunState
 
 
-def migrated(state: RunState, event: e.Migrated) -> RunState:
+def apply_migration(state: RunState, event: e.Migrated) -> RunState:
     """The same run under another plan: renamed paths, and nothing else."""
     if event.paths:
-        state = _renamed(state, event.paths)
+        state = _rename_paths(state, event.paths)
     return following(
         state,
         event,
@@ -30,11 +30,11 @@ def migrated(state: RunState, event: e.Migrated) -> RunState:
     )
 
 
-def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
+def _rename_paths(state: RunState, moved: dict[str, str]) -> RunState:
     """`state` with every path in it as the new plan has it."""
 
     def new(path: str) -> str:
-        return paths.renamed(path, moved)
+        return paths.rename_path(path, moved)
 
     def keys(mapping: Map[str, Any]) -> Map[str, Any]:
         return Map({new(path): value for path, value in mapping.items()})
@@ -78,7 +78,7 @@ def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
     )
 
 
-def forked(state: RunState, event: e.Forked) -> RunState:
+def apply_fork(state: RunState, event: e.Forked) -> RunState:
     passed = event.at - state.at
     pendings = state.pendings
     for id in state.open_pendings.values():

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import dropped, following, timers_without, waiting, without, working
+from hai_flow.engine.evolve.common import following, timers_without, waiting, without, without_entry, working
 from hai_flow.engine.state.state import Map, PendingState, RunState
 
 
@@ -15,8 +15,8 @@ def pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
     changes: dict[str, Any] = {}
     if event.kind == "doubt" or event.inquiry is not None:  # the attempt is over, though not the call
-        changes["attempts"] = dropped(state.attempts, event.path)
-        changes["timeouts"] = dropped(state.timeouts, event.path)
+        changes["attempts"] = without_entry(state.attempts, event.path)
+        changes["timeouts"] = without_entry(state.timeouts, event.path)
     return following(
         state,
         event,

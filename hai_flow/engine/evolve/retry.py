@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import begun_with, following, phase_after, without
+from hai_flow.engine.evolve.common import following, phase_after, with_handler, without
 from hai_flow.engine.evolve.run import status_after
 from hai_flow.engine.state.state import Item, LoopState, RunState, StepState
 
@@ -17,9 +17,9 @@ def run_retried(state: RunState, event: e.RunRetried) -> RunState:
         assert state.parent is not None, "only a child is awaited"
         parent = replace(state.parent, attempt=awaited.attempt)
         state = replace(state, parent=parent, allowance=awaited.allowance, stop_by="", stop_reason="")
-    after = _reopened(state, event)
+    after = _reopen_blocks(state, event)
     if awaited is not None and awaited.timeout is not None:
-        after = replace(after, timeouts=after.timeouts.set("", state.worked_at(event.at) + awaited.timeout))
+        after = replace(after, timeouts=after.timeouts.set("", state.working_time(event.at) + awaited.timeout))
     return following(
         after,
         event,
@@ -39,15 +39,15 @@ def run_retried(state: RunState, event: e.RunRetried) -> RunState:
 
 def step_reopened(state: RunState, event: e.StepReopened) -> RunState:
     ready = (*without(state.ready, event.path), *event.ready)
-    return following(_reopened(state, event), event, ready=ready)
+    return following(_reopen_blocks(state, event), event, ready=ready)
 
 
-def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState:
+def _reopen_blocks(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState:
     """`state` with the blocks open again that the event names."""
     steps, timeouts = state.steps, state.timeouts
     for path in event.reopened:
         step = steps[path]
-        loop = None if step.loop is None else _reopened_loop(step, step.loop, path, (*event.ready, *event.reopened))
+        loop = None if step.loop is None else _reopen_loop(step, step.loop, path, (*event.ready, *event.reopened))
         changed = replace(
             step,
             phase=phase_after(event, step, "working"),
@@ -63,7 +63,7 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         )
         steps = steps.set(path, changed)
         if step.timeout is not None:
-            timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
+            timeouts = timeouts.set(path, state.working_time(event.at) + step.timeout)
     for path, handler in event.handling.items():
         steps = steps.set(path, _handling(event, steps[path], handler))
     return replace(state, steps=steps, timeouts=timeouts)
@@ -74,12 +74,12 @@ def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
     phase = phase_after(event, step, "handling")
     if handler == paths.FINALLY:
         outcome = "handled" if step.done is None and step.outcome == "failed" else step.done or step.outcome
-        handlers = begun_with(step, handler)
+        handlers = with_handler(step, handler)
         return replace(step, phase=phase, outcome=outcome, begun=handlers, replaced=None, error=None)
     return replace(step, phase=phase, outcome="handled", begun=(handler,), ending=None)
 
 
-def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
+def _reopen_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
     """The loop as it goes on: unfinished iterations begin again, some of them now (they are `begun_again`). In a loop
     that was over no other iteration begins again: a failure in it is data. An agent that has failed behind
     its last answer goes on with the next one, and has as many more as `max_turns` allows."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, with_step, without
 from hai_flow.engine.state.patch import apply_patch
@@ -24,12 +24,12 @@ def status_after(state: RunState, event: e.Event, to: Status | None = None) -> d
     if working and state.running_since is None:
         changes["running_since"] = event.at
     elif not working and state.running_since is not None:
-        changes["worked"] = state.worked_at(event.at)
+        changes["worked"] = state.working_time(event.at)
         changes["running_since"] = None
     return changes
 
 
-def _ended(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
+def _end_run(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
     return following(
         state,
         event,
@@ -107,7 +107,7 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         path: due
         for path, due in state.timeouts.items()
         if path in state.attempts
-        or (in_cleanup(path) and not (0 < state.steps[path].turn <= inherited.turn or path in inherited.steps))
+        or (is_in_cleanup(path) and not (0 < state.steps[path].turn <= inherited.turn or path in inherited.steps))
     }
     return following(
         state,
@@ -146,15 +146,15 @@ def work_taken_back(state: RunState, event: e.WorkTakenBack) -> RunState:
 
 def run_stopped(state: RunState, event: e.RunStopped) -> RunState:
     """A run that is terminated leaves nothing to anybody."""
-    return _ended(state, event, **({"heir": None, "left": Map()} if event.terminated else {}))
+    return _end_run(state, event, **({"heir": None, "left": Map()} if event.terminated else {}))
 
 
 def run_finished(state: RunState, event: e.RunFinished) -> RunState:
-    return _ended(state, event, output=event.output)
+    return _end_run(state, event, output=event.output)
 
 
 def run_failed(state: RunState, event: e.RunFailed) -> RunState:
-    return _ended(state, event, error=event.error)
+    return _end_run(state, event, error=event.error)
 
 
 def run_needs_attention(state: RunState, event: e.RunNeedsAttention) -> RunState:

@@ -11,19 +11,19 @@ from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.children import below_without, cut_below
 from hai_flow.engine.evolve.common import (
-    begun_anew,
-    begun_with,
-    dropped,
+    begin_anew,
     following,
     inside_with,
     phase_after,
     timeouts_with,
     timers_without,
+    with_handler,
     with_step,
     without,
+    without_entry,
     working,
 )
-from hai_flow.engine.evolve.loops import AGENT_CALLS, begun_loop, closed_loop, gathered
+from hai_flow.engine.evolve.loops import AGENT_CALLS, begin_loop, close_loop, loop_output
 from hai_flow.engine.state.state import Ending, Phase, RunState, StepState
 
 _End: TypeAlias = e.StepFinished | e.StepSkipped | e.StepFailed | e.StepStopped
@@ -47,7 +47,7 @@ def step_started(state: RunState, event: e.StepStarted) -> RunState:
         timeout=None if event.attempt else event.timeout,
         key=event.key,
         rounds=before.rounds if before else 0,
-        loop=begun_loop(state, event, before) if event.verb in _LOOPS else None,
+        loop=begin_loop(state, event, before) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
     )
@@ -89,17 +89,17 @@ def step_finished(state: RunState, event: e.StepFinished) -> RunState:
         step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="finished",
-        begun=begun_with(step_state, handler),
+        begun=with_handler(step_state, handler),
         replaced="handled" if step_state.outcome == "handled" else step_state.replaced,  # a document behind its `catch`
         ending=None,
-        output=event.output if loop is None or not loop.keys or step_state.verb == AGENT_CALLS else gathered(loop),
+        output=event.output if loop is None or not loop.keys or step_state.verb == AGENT_CALLS else loop_output(loop),
         approval=step_state.approval if event.approval is None else event.approval,
         lost=0,
     )
-    after = _closed(state, event, closed, handler, event.ready)
+    after = _close_step(state, event, closed, handler, event.ready)
     if event.undoable:
         after = replace(after, undoables=after.undoables.set(path, after.seq))
-    return after if loop is None else closed_loop(after, path, loop)
+    return after if loop is None else close_loop(after, path, loop)
 
 
 def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
@@ -107,7 +107,7 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
     before = state.steps.get(path)
     phase = phase_after(event, before, "over" if handler is None else "handling")
     if event.by is not None:
-        return _skipped_by(state, event, before, phase)
+        return _skip_by_person(state, event, before, phase)
     if handler is None and event.approval is None:
         return replace(
             state,
@@ -122,15 +122,15 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
         step_state,
         phase=phase,
         outcome="skipped",
-        begun=begun_with(step_state, handler),
+        begun=with_handler(step_state, handler),
         ending=None,
         approval=event.approval,
         output=event.approval,
     )
-    return _closed(state, event, closed, handler, event.ready)
+    return _close_step(state, event, closed, handler, event.ready)
 
 
-def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None, phase: Phase) -> RunState:
+def _skip_by_person(state: RunState, event: e.StepSkipped, before: StepState | None, phase: Phase) -> RunState:
     """A person had the step skipped, whatever its phase was: an earlier outcome counts no more."""
     path, handler = event.path, event.handler
     step_state = StepState("pending", event.at) if before is None else before
@@ -138,7 +138,7 @@ def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None,
         step_state,
         phase=phase,
         outcome="skipped",
-        begun=begun_with(step_state, handler),
+        begun=with_handler(step_state, handler),
         replaced=None,
         ending=None,
         error=None,
@@ -148,7 +148,7 @@ def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None,
         lost=0,
     )
     redo = tuple(each for each in state.redo if each != path)
-    return _closed(replace(state, redo=redo), event, closed, handler, event.ready)
+    return _close_step(replace(state, redo=redo), event, closed, handler, event.ready)
 
 
 def step_failed(state: RunState, event: e.StepFailed) -> RunState:
@@ -158,21 +158,21 @@ def step_failed(state: RunState, event: e.StepFailed) -> RunState:
     spoiled = step_state.cleaned and (step_state.outcome in ("finished", "skipped") or step_state.handled)
     output, approval = step_state.output, step_state.approval
     if not spoiled and step_state.loop is not None and step_state.loop.keys and step_state.verb != AGENT_CALLS:
-        output = gathered(step_state.loop)
+        output = loop_output(step_state.loop)
     elif event.approval is not None:
         output = event.approval
     closed = replace(
         step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="handled" if handler is not None and paths.is_catch(handler) else "failed",
-        begun=begun_with(step_state, handler),
+        begun=with_handler(step_state, handler),
         replaced=step_state.outcome if spoiled else step_state.done,
         ending=None,
         error=event.error,
         output=output,
         approval=approval if event.approval is None else event.approval,
     )
-    after = _closed(state, event, closed, handler, event.ready)
+    after = _close_step(state, event, closed, handler, event.ready)
     if paths.is_undo(path):
         after = _undo_ended(after, path, failed=True)
     return replace(after, failure=event.error) if "" in event.ready else after
@@ -186,16 +186,18 @@ def step_stopped(state: RunState, event: e.StepStopped) -> RunState:
         step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="stopped",
-        begun=begun_with(step_state, handler),
+        begun=with_handler(step_state, handler),
         replaced="handled" if step_state.outcome == "handled" else step_state.replaced,
         ending=None,
     )
     if handler == paths.FINALLY:
         state = replace(state, owed=without(state.owed, path))
-    return _closed(state, event, closed, handler, event.ready)
+    return _close_step(state, event, closed, handler, event.ready)
 
 
-def _closed(state: RunState, event: _End, closed: StepState, handler: str | None, ready: tuple[str, ...]) -> RunState:
+def _close_step(
+    state: RunState, event: _End, closed: StepState, handler: str | None, ready: tuple[str, ...]
+) -> RunState:
     """Shared by every end of a step: no attempt, no timer, no place in the frontier; its successors are ready."""
     path, steps = event.path, state.steps
     if path in state.children:
@@ -204,7 +206,7 @@ def _closed(state: RunState, event: _End, closed: StepState, handler: str | None
     if path in state.last_children and not isinstance(event, e.StepFailed | e.StepStopped):
         state = replace(state, last_children=state.last_children.delete(path))
     if state.retried and handler is not None and handler != paths.UNDO:
-        state, steps = begun_anew(state, paths.inside(path, handler))
+        state, steps = begin_anew(state, paths.inside(path, handler))
     return replace(
         state,
         seq=state.seq + 1,
@@ -212,9 +214,9 @@ def _closed(state: RunState, event: _End, closed: StepState, handler: str | None
         steps=steps.set(path, closed),
         inside=inside_with(state, path),
         subscriptions=state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,
-        attempts=dropped(state.attempts, path),
+        attempts=without_entry(state.attempts, path),
         timers=timers_without(state, path),
-        timeouts=dropped(state.timeouts, path),
+        timeouts=without_entry(state.timeouts, path),
         ready=(*without(state.ready, path), *ready),
     )
 
@@ -248,22 +250,22 @@ def step_ending(state: RunState, event: e.StepEnding) -> RunState:
         at=event.at,
         steps=state.steps.set(path, step),
         inside=inside_with(state, path),
-        timeouts=dropped(state.timeouts, path),
+        timeouts=without_entry(state.timeouts, path),
     )
 
 
 def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     path, handler, steps = event.path, event.handler, state.steps
     if state.retried and event.ready and handler != paths.UNDO:
-        state, steps = begun_anew(state, paths.inside(path, handler))
+        state, steps = begin_anew(state, paths.inside(path, handler))
     elif path in state.owed and event.ready:  # it was at work, and cut off in this step
-        state, steps = begun_anew(state, event.ready[0])
+        state, steps = begin_anew(state, event.ready[0])
     before = steps[path]
     step = replace(
         before,
         phase=phase_after(event, before, "handling"),
         outcome="handled" if paths.is_catch(handler) else before.outcome,
-        begun=begun_with(before, handler),
+        begun=with_handler(before, handler),
         ending=None,
     )
     owed = without(state.owed, path) if handler == paths.FINALLY else state.owed
@@ -284,8 +286,8 @@ def step_retried(state: RunState, event: e.StepRetried) -> RunState:
             lost=step.lost + 1 if event.lost else 0,
             failures=step.failures + (not event.lost),
         ),
-        attempts=dropped(state.attempts, event.path),
-        timeouts=dropped(state.timeouts, event.path),
+        attempts=without_entry(state.attempts, event.path),
+        timeouts=without_entry(state.timeouts, event.path),
         ready=state.ready if event.due is not None else (*without(state.ready, event.path), event.path),
     )
 

@@ -19,7 +19,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
     if all(repeated for _, _, repeated in readings):
         draft.already = True
         results = [
-            validate_answers.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings
+            validate_answers.answer_outcome(pending, reading, "already", pending.by) for pending, reading, _ in readings
         ]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     draft.posted = command.turn
@@ -46,12 +46,12 @@ def take(
     results = []
     for pending, reading, repeated in readings:
         if repeated:
-            results.append(validate_answers.answered(pending, reading, "already", pending.by))
+            results.append(validate_answers.answer_outcome(pending, reading, "already", pending.by))
         elif draft.state.pendings[pending.opened.id].status == "open":
             decide.decide_pending(draft, pending, reading, command.by, command.via)
-            results.append(validate_answers.answered(pending, reading, "accepted", command.by.id))
+            results.append(validate_answers.answer_outcome(pending, reading, "accepted", command.by.id))
         else:  # an answer before it in this very command decided a race, or failed a sibling
-            results.append(validate_answers.answered(pending, reading, "voided", None))
+            results.append(validate_answers.answer_outcome(pending, reading, "voided", None))
     go_on(draft)
     return results
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow.definition.paths import UNDO, in_cleanup
+from hai_flow.definition.paths import UNDO, is_in_cleanup
 from hai_flow.definition.plan import Retry, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
@@ -33,7 +33,7 @@ def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | 
         resolve_call(draft, step, None, error)
         loop.fail(draft, step, error)
         return
-    if step.delivery == "asked" and error.code == "step.timeout" and not in_cleanup(step.path):
+    if step.delivery == "asked" and error.code == "step.timeout" and not is_in_cleanup(step.path):
         unknown_outcome.open_doubt(draft, step, error.message)  # it may have happened, so it is not simply tried again
         return
     due = draft.now + wait

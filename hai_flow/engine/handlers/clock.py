@@ -9,9 +9,9 @@ from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.due import pass_time
-from hai_flow.engine.handlers.replies import not_now, run_outcome
+from hai_flow.engine.handlers.replies import refuse_now, run_outcome
 from hai_flow.engine.state import run_size
-from hai_flow.engine.state.jobs import next_timer, performed
+from hai_flow.engine.state.jobs import next_timer, open_attempts
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -36,8 +36,8 @@ def _jump(draft: Draft, command: c.Jump) -> Json:
     step that begins on the way begins on the way. It goes no further where the run works, or wants something of others:
     that takes real time. Returns how much has `passed` and is `left` (docs/decisions/0033)."""
     if draft.state.status not in _ON_A_CLOCK:
-        raise not_now(draft, "let time pass for")
-    remaining, attempts, sent = command.ms, dict(performed(draft.state)), len(draft.outbox)
+        raise refuse_now(draft, "let time pass for")
+    remaining, attempts, sent = command.ms, dict(open_attempts(draft.state)), len(draft.outbox)
     while remaining and draft.state.status in _ON_A_CLOCK and draft.within_bounds():
         timer = next_timer(draft.state)
         step = remaining if timer is None else min(remaining, timer.due - draft.clock)
@@ -45,7 +45,7 @@ def _jump(draft: Draft, command: c.Jump) -> Json:
         draft.emit(e.TimeJumped, by=command.by, ms=step)
         remaining -= step
         pass_time(draft, draft.clock, attempts=False)
-        working = any(attempts.get(path) != attempt for path, attempt in performed(draft.state).items())
+        working = any(attempts.get(path) != attempt for path, attempt in open_attempts(draft.state).items())
         if working or len(draft.outbox) > sent:
             break
     return {**run_outcome(draft), "passed": command.ms - remaining, "left": remaining}

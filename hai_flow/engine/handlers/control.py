@@ -9,7 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.due import pass_time
-from hai_flow.engine.handlers.replies import not_now, run_outcome
+from hai_flow.engine.handlers.replies import refuse_now, run_outcome
 from hai_flow.engine.pendings import open, passing
 from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import run_size
@@ -27,7 +27,7 @@ def _pause(draft: Draft, command: c.Pause) -> Json:
         draft.already = True
         return run_outcome(draft)
     if status not in ("queued", "running", "waiting"):
-        raise not_now(draft, "pause")
+        raise refuse_now(draft, "pause")
     draft.emit(e.RunPaused, by=command.by, reason=command.reason)
     children.pass_down(draft, "pause", command.by, command.reason)
     go_on(draft)
@@ -37,7 +37,7 @@ def _pause(draft: Draft, command: c.Pause) -> Json:
 def _resume(draft: Draft, command: c.Resume) -> Json:
     if draft.state.status != "paused":
         if draft.state.status not in ("queued", "running", "waiting"):
-            raise not_now(draft, "resume")
+            raise refuse_now(draft, "resume")
         draft.already = True
         return run_outcome(draft)
     status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
@@ -57,9 +57,9 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         if status in ("queued", "running", "waiting", "paused"):
             draft.already = True
             return run_outcome(draft)
-        raise not_now(draft, "retry")
+        raise refuse_now(draft, "retry")
     _demand_own(draft)
-    _reopen(draft, command)
+    _go_on_from_failure(draft, command)
     return _on_again(draft, was=status)
 
 
@@ -74,7 +74,7 @@ def _retry_child(draft: Draft, command: c.RetryChild) -> Json:
         raise Rejected(409, FINISHED, f"run {draft.state.run_id} has finished.")
     if status not in ("failed", "stopped"):  # it was cut off, and has not come to its end yet
         raise Rejected(503, "run_active", f"run {draft.state.run_id} is {status}; it can go on when it has ended.")
-    _reopen(draft, command, command.awaited)
+    _go_on_from_failure(draft, command, command.awaited)
     return _on_again(draft, was="failed")
 
 
@@ -91,7 +91,9 @@ def _demand_own(draft: Draft) -> None:
         raise Rejected(409, "run_not_awaited", detail, winner={"run_id": root})
 
 
-def _reopen(draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.Awaited | None = None) -> None:
+def _go_on_from_failure(
+    draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.Awaited | None = None
+) -> None:
     """A run that failed, was stopped with the run above it, or needs attention, goes on from there. Raises `Rejected`:
     409 where its log is full or a fork has acted on its approval, 403 where the caller may not have asked anew what is
     asked then. (What the run above has retried was judged there, where it knows the questions below.)"""
@@ -104,9 +106,9 @@ def _reopen(draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.A
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
     if draft.state.ended:
         redo = retry.to_redo(draft.plan, draft.state)
-        frontier = retry.resumed(draft, redo)
+        frontier = retry.retry_frontier(draft, redo)
         if not isinstance(command, c.RetryChild) and not command.again:
-            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_skipped(draft, command))
+            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_path_to_skip(draft, command))
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
@@ -114,7 +116,7 @@ def _reopen(draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.A
     draft.emit(e.RunRetried, by=command.by, redo=redo, awaited=awaited, **frontier.fields())
 
 
-def _skipped(draft: Draft, command: c.Retry | c.Skip) -> str | None:
+def _path_to_skip(draft: Draft, command: c.Retry | c.Skip) -> str | None:
     return draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
 
 
@@ -133,10 +135,10 @@ def _on_again(draft: Draft, *, was: str) -> Json:
 def _skip(draft: Draft, command: c.Skip) -> Json:
     status = draft.state.status
     if status not in ("running", "waiting", "paused", "failed", "needs_attention"):
-        raise not_now(draft, "skip a step of")
+        raise refuse_now(draft, "skip a step of")
     if status in ("failed", "needs_attention"):
         _demand_own(draft)
-        _reopen(draft, command)
+        _go_on_from_failure(draft, command)
     step = skipping.examine(draft, command)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())

@@ -18,25 +18,25 @@ from hai_flow.values import Json
 
 def _signal(draft: Draft, command: c.Signal) -> Json:
     demand_active(draft)
-    outcome = wait_for_event.arrived(draft, command)
+    outcome = wait_for_event.receive_signal(draft, command)
     go_on(draft)
     return outcome
 
 
 def _child_moved(draft: Draft, command: c.ChildMoved) -> Json:
-    children.moved(draft, command)
+    children.child_moved(draft, command)
     go_on(draft)
     return None
 
 
 def _child_told(draft: Draft, command: c.ChildTold) -> Json:
-    children.told(draft, command)
+    children.apply_child_news(draft, command)
     go_on(draft)
     return None
 
 
 def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
-    children.ended(draft, command)
+    children.child_ended(draft, command)
     go_on(draft)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.paths import in_cleanup, list_of, loop_of
+from hai_flow.definition.paths import is_in_cleanup, list_of, loop_of
 from hai_flow.definition.plan import AgentTurn, Llm, Step, callback_of
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -15,10 +15,10 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.handlers.attempts import attempt_failed
 from hai_flow.engine.pendings import tool_questions, unknown_outcome
 from hai_flow.engine.state import budget, run_size
-from hai_flow.engine.state.jobs import performed
+from hai_flow.engine.state.jobs import open_attempts
 from hai_flow.engine.state.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.steps import wait_for_event
-from hai_flow.engine.steps.agents import asked_by
+from hai_flow.engine.steps.agents import calls_requested
 from hai_flow.engine.steps.tool_calls import close_message, end_written, resolve_call, show_part
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -30,7 +30,7 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     close_message(draft, step.path)
     if draft.state.open_calls and isinstance(step.verb, AgentTurn):
         goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
-        end_written(draft, step.path, asked_by(draft.state, step.path, command.output) if goes_on else None)
+        end_written(draft, step.path, calls_requested(draft.state, step.path, command.output) if goes_on else None)
     if command.parts:
         _note_parts(draft, step, command)
     callback = callback_of(step.verb)
@@ -77,10 +77,10 @@ def _step_asks(draft: Draft, command: c.StepAsks) -> Json:
         raise _attempt_closed(command.path, command.attempt)
     step = draft.step(command.path)
     _note_models(draft, command)
-    if draft.state.status == "stopping" and not in_cleanup(step.path):
+    if draft.state.status == "stopping" and not is_in_cleanup(step.path):
         close_message(draft, step.path, aborted=True)
         stopping.stop_leaf(draft, step, "it asks a person")
-    elif in_cleanup(step.path):
+    elif is_in_cleanup(step.path):
         message = f"Its tool asks a person, and what cleans up waits for nobody: {command.message}"
         attempt_failed(draft, step, draft.error("tool.failed", message, step.path))
     else:
@@ -109,12 +109,12 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     step = _attempt(draft, command.path, command.attempt)
     budget.charge(draft, step)
     close_message(draft, step.path, aborted=True)
-    alone = len(performed(draft.state)) == 1
+    alone = len(open_attempts(draft.state)) == 1
     draft.cut = True
     in_stop = draft.state.status == "stopping"
-    if in_stop and not in_cleanup(step.path):
+    if in_stop and not is_in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "lost")
-    elif step.delivery != "at_least_once" and not in_cleanup(step.path):
+    elif step.delivery != "at_least_once" and not is_in_cleanup(step.path):
         unknown_outcome.open_doubt(draft, step, command.reason)
     elif step.delivery != "at_least_once":  # a step that cleans up does not wait for people
         message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."

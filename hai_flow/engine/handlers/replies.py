@@ -15,7 +15,7 @@ def run_outcome(draft: Draft) -> dict[str, Json]:
     return {"id": draft.state.run_id, "status": draft.state.status}
 
 
-def not_now(draft: Draft, what: str) -> Rejected:
+def refuse_now(draft: Draft, what: str) -> Rejected:
     status = draft.state.status
     code = "run_ended" if draft.state.ended else "run_" + status
     asks_in_vain = what in _GOING_ON and draft.state.ended
@@ -26,4 +26,4 @@ def not_now(draft: Draft, what: str) -> Rejected:
 
 def demand_active(draft: Draft) -> None:
     if draft.state.ended:
-        raise not_now(draft, "change")
+        raise refuse_now(draft, "change")

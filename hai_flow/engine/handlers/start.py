@@ -9,7 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.handlers.answering import take
-from hai_flow.engine.handlers.replies import not_now, run_outcome
+from hai_flow.engine.handlers.replies import refuse_now, run_outcome
 from hai_flow.engine.pendings import validate_answers
 from hai_flow.engine.runs import fork
 from hai_flow.engine.runs.start_run import begin_run
@@ -53,7 +53,7 @@ def _admit(draft: Draft, command: c.Admit) -> Json:
         draft.already = True
         return run_outcome(draft)
     if draft.state.status != "queued":
-        raise not_now(draft, "admit")
+        raise refuse_now(draft, "admit")
     draft.open_turn(c.Turn())
     go_on(draft)
     return run_outcome(draft)

@@ -10,16 +10,16 @@ from hai_flow.engine.advance import go_on
 from hai_flow.engine.completion import stopping
 from hai_flow.engine.completion.cancellation import cut_everything
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.handlers.replies import demand_active, not_now, run_outcome
+from hai_flow.engine.handlers.replies import demand_active, refuse_now, run_outcome
 from hai_flow.engine.runs import children
-from hai_flow.engine.runs.fork import overtaken
+from hai_flow.engine.runs.fork import refuse_overtaken
 from hai_flow.values import Json
 
 
 def stop(draft: Draft, command: c.Stop) -> Json:
     if draft.state.status in ("stopping", "stopped"):
         if command.inherited is not None and draft.state.heir != command.heir:
-            raise overtaken(draft.state)
+            raise refuse_overtaken(draft.state)
         draft.already = True
         return run_outcome(draft)
     demand_active(draft)
@@ -48,8 +48,8 @@ def _take_back(draft: Draft, command: c.TakeBack) -> Json:
         draft.already = True
         return run_outcome(draft)
     if state.ended != command.seized:
-        raise not_now(draft, "take back the work of")
-    cleanups = stopping.left_cleanups(draft)
+        raise refuse_now(draft, "take back the work of")
+    cleanups = stopping.pending_cleanups(draft)
     draft.emit(e.WorkTakenBack, heir=command.heir, cleanups=cleanups)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())

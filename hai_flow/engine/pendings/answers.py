@@ -14,7 +14,7 @@ import msgspec
 
 from hai_flow import foreign, values
 from hai_flow.definition.plan import FrontendTool, Schema
-from hai_flow.definition.schemas.schemas import compiled
+from hai_flow.definition.schemas.schemas import compile_cached
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings import votes
@@ -70,12 +70,12 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
         assert tool is not None
         outcome, value, reason = _tool_answer(opened, tool, answer)
     elif opened.kind == "ask":
-        outcome, value, reason = _filled_in(opened, answer)
+        outcome, value, reason = _fill_in(opened, answer)
     elif opened.kind == "doubt":
         outcome, value, reason = _settlement(opened, answer)
     else:
         outcome, value, reason, edits = _choice(pending, answer)
-    args = None if edits is None else _edited(pending, tool, edits)
+    args = None if edits is None else _apply_edits(pending, tool, edits)
     sha = sha256(_sorted.encode([outcome, value, reason, edits])).hexdigest()
     if args == opened.args:
         edits = args = None  # the same arguments as before: no edit
@@ -107,14 +107,16 @@ def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
     unexpected = sorted(set(present) - expected)
     if unexpected:
         takes = ", ".join(sorted(expected - {"content"}))
-        raise refused(opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored.")
+        raise answer_refusal(
+            opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored."
+        )
 
 
 def _demand_members(opened: PendingOpened, given: dict[str, Json], expected: tuple[str, ...]) -> None:
     """Raises Rejected(422) if an answer that a frontend wrote as an object has a member that nothing would read."""
     unknown = given.keys() - set(expected)
     if unknown:
-        raise refused(opened, f"unknown key {', '.join(sorted(unknown))}; expected {', '.join(expected)}.")
+        raise answer_refusal(opened, f"unknown key {', '.join(sorted(unknown))}; expected {', '.join(expected)}.")
 
 
 def _demand_digest(opened: PendingOpened, digest: Json) -> None:
@@ -128,7 +130,7 @@ def _demand_digest(opened: PendingOpened, digest: Json) -> None:
         )
 
 
-def refused(opened: PendingOpened, message: str, findings: list[dict[str, Any]] | None = None) -> Rejected:
+def answer_refusal(opened: PendingOpened, message: str, findings: list[dict[str, Any]] | None = None) -> Rejected:
     return Rejected(
         422, "answer.invalid", f"{opened.id}: {message} The question is still open.", findings=findings or []
     )
@@ -136,29 +138,29 @@ def refused(opened: PendingOpened, message: str, findings: list[dict[str, Any]] 
 
 def form_of(opened: PendingOpened) -> Schema | None:
     """The form as it was opened, with its holes filled."""
-    return None if opened.schema is None else compiled(values.dumps(opened.schema))
+    return None if opened.schema is None else compile_cached(values.dumps(opened.schema))
 
 
-def _checked(opened: PendingOpened, value: Json) -> Json:
+def _check_json(opened: PendingOpened, value: Json) -> Json:
     try:
         return values.check(value)
     except values.NotJson as error:
-        raise refused(opened, f"{error}.") from None
+        raise answer_refusal(opened, f"{error}.") from None
 
 
 def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     if answer.error is not None:
-        return "declined", None, _checked(opened, answer.error)
+        return "declined", None, _check_json(opened, answer.error)
     if answer.content is not None:
         return "answered", _from_text(opened, tool, answer.content), None
     if answer.result is msgspec.UNSET:
-        raise refused(opened, f"expected the result of {tool.name}: {{result}} or {{error}}.")
+        raise answer_refusal(opened, f"expected the result of {tool.name}: {{result}} or {{error}}.")
     return "answered", _result_of(opened, tool, answer.result), None
 
 
 def _from_text(opened: PendingOpened, tool: FrontendTool, text: str) -> Json:
     """Without a `result` schema the text itself; else its JSON, or the text where the schema admits a string."""
-    _checked(opened, text)
+    _check_json(opened, text)
     schema = tool.result
     if schema is None:
         return text
@@ -177,9 +179,9 @@ def _result_of(opened: PendingOpened, tool: FrontendTool, result: Json) -> Json:
     try:
         value = foreign.take(result).value
     except values.NotJson as error:
-        raise refused(opened, f"{error}.") from None
+        raise answer_refusal(opened, f"{error}.") from None
     if tool.result is not None and (findings := tool.result.fit(value)[1]):
-        raise refused(opened, "the answer does not fit what was asked for.", findings)
+        raise answer_refusal(opened, "the answer does not fit what was asked for.", findings)
     return value
 
 
@@ -188,19 +190,19 @@ def _valid(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:
         return value
     findings = schema.findings(value)
     if findings:
-        raise refused(opened, "the answer does not fit what was asked for.", findings)
+        raise answer_refusal(opened, "the answer does not fit what was asked for.", findings)
     return value
 
 
-def _filled_in(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+def _fill_in(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     """The values of a form; or, where a tool asks, that a person does not answer it."""
     if opened.inquiry is not None:
         if answer.error is not None:
-            return "decline", None, _checked(opened, answer.error)
+            return "decline", None, _check_json(opened, answer.error)
         if answer.decision is not None and answer.decision != ACCEPT:
             if answer.decision not in opened.options:
                 expected = " or ".join((ACCEPT, *opened.options))
-                raise refused(opened, f"expected {{values}}, or decision {expected}, found {answer.decision!r}.")
+                raise answer_refusal(opened, f"expected {{values}}, or decision {expected}, found {answer.decision!r}.")
             return answer.decision, None, answer.reason
         if answer.content is not None and (refusal := _refusal(opened, answer.content)) is not None:
             return refusal, None, None
@@ -224,11 +226,11 @@ def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
     schema = form_of(opened)
     assert schema is not None, "an ask has a form"
     if answer.values is not msgspec.UNSET:
-        value = _checked(opened, answer.values)
+        value = _check_json(opened, answer.values)
     elif answer.content is not None:
         value = _form_in(opened, schema, _object_in(opened, answer.content))
     else:
-        raise refused(opened, "expected the values of the form: {values}.")
+        raise answer_refusal(opened, "expected the values of the form: {values}.")
     return _valid(opened, schema, schema.with_defaults(value))
 
 
@@ -238,7 +240,7 @@ def _form_in(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> 
     question was dismissed: a form is filled in, or stays open."""
     fields = schema.raw.get("properties", {})
     if posted.keys() == {"status"} and posted["status"] == "cancelled" and "status" not in fields:
-        raise refused(opened, "a form can't be cancelled; expected its values.")
+        raise answer_refusal(opened, "a form can't be cancelled; expected its values.")
     if "digest" in posted and "digest" not in fields:
         _demand_digest(opened, posted["digest"])
         posted = {name: value for name, value in posted.items() if name != "digest"}
@@ -250,11 +252,11 @@ def _form_in(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> 
 
 def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
     try:
-        value = _checked(opened, values.loads(text))
+        value = _check_json(opened, values.loads(text))
     except values.NotJson as error:
-        raise refused(opened, f"{error}.") from None
+        raise answer_refusal(opened, f"{error}.") from None
     if not isinstance(value, dict):
-        raise refused(opened, f"expected a JSON object with the form's values, found {text[:80]!r}.")
+        raise answer_refusal(opened, f"expected a JSON object with the form's values, found {text[:80]!r}.")
     return value
 
 
@@ -267,18 +269,20 @@ def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, st
     decision, reason = choice.get("decision"), choice.get("reason")
     _demand_members(opened, choice, _CHOICE_KEYS)
     if decision not in opened.options:
-        raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
+        raise answer_refusal(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
-        raise refused(opened, "expected the reason as text.")
+        raise answer_refusal(opened, "expected the reason as text.")
     _demand_digest(opened, choice.get("digest"))
     edits = _edits_of(pending, choice)
     if edits is not None and decision != votes.APPROVE:
-        raise refused(opened, f"edits are part of an approval, found them with {decision}.")
+        raise answer_refusal(opened, f"edits are part of an approval, found them with {decision}.")
     if edits is not None and not isinstance(edits, dict):
-        raise refused(opened, "expected the edits as an object: argument name or JSON Pointer, and its new value.")
+        raise answer_refusal(
+            opened, "expected the edits as an object: argument name or JSON Pointer, and its new value."
+        )
     if decision in votes.rules_of(pending).reasons and not (reason or "").strip():
-        raise refused(opened, f"{decision} needs a reason: say why in `reason`.")
-    return decision, _chosen_values(opened, decision, choice.get("values")), reason, edits or None
+        raise answer_refusal(opened, f"{decision} needs a reason: say why in `reason`.")
+    return decision, _values_of_choice(opened, decision, choice.get("values")), reason, edits or None
 
 
 def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
@@ -290,13 +294,13 @@ def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
         return edits
     opened = pending.opened
     if edits is not None:
-        raise refused(opened, "expected edits or editedArgs, found both.")
+        raise answer_refusal(opened, "expected edits or editedArgs, found both.")
     args = values.loads(opened.args) if opened.args is not None else {}
     if not isinstance(edited, dict) or not isinstance(args, dict):
-        raise refused(opened, "expected all arguments in editedArgs, as an object.")
+        raise answer_refusal(opened, "expected all arguments in editedArgs, as an object.")
     missing = args.keys() - edited.keys()
     if missing:
-        raise refused(
+        raise answer_refusal(
             opened,
             f"editedArgs are all arguments, found none of {', '.join(sorted(missing))}; "
             "send all of them, or only those that change as `edits`.",
@@ -310,13 +314,13 @@ def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
     return changed or None
 
 
-def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
+def _values_of_choice(opened: PendingOpened, decision: str, given: Json) -> Json:
     """The values that go with a choice. An approval fills in the whole form; with any other option the values given
     must fit, but none must be: a form asks for the needs of an approval."""
     form = form_of(opened)
     if form is None:
         if given is not None:
-            raise refused(opened, "values were sent, but this approval has no form.")
+            raise answer_refusal(opened, "values were sent, but this approval has no form.")
         return None
     if decision == votes.APPROVE:
         chosen = _valid(opened, form, form.with_defaults({} if given is None else given))
@@ -324,9 +328,9 @@ def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
         return None
     else:
         loose = {name: part for name, part in form.raw.items() if name != "required"}
-        chosen = _valid(opened, compiled(values.dumps(loose)), given)
+        chosen = _valid(opened, compile_cached(values.dumps(loose)), given)
     if not isinstance(chosen, dict):
-        raise refused(opened, "expected the values of the form as an object.")
+        raise answer_refusal(opened, "expected the values of the form as an object.")
     return chosen
 
 
@@ -335,21 +339,21 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     if answer.decision is not None:
         choice: dict[str, Json] = {"decision": answer.decision}
         if answer.reason is not None:
-            choice["reason"] = _checked(opened, answer.reason)
+            choice["reason"] = _check_json(opened, answer.reason)
         if answer.values is not msgspec.UNSET:
-            choice["values"] = _checked(opened, answer.values)
+            choice["values"] = _check_json(opened, answer.values)
         if answer.edits is not msgspec.UNSET:
-            choice["edits"] = _checked(opened, answer.edits)
+            choice["edits"] = _check_json(opened, answer.edits)
         return choice
     if answer.content is not None:
         raw: Json = answer.content
         with suppress(values.NotJson):
-            raw = _checked(opened, values.loads(answer.content))
+            raw = _check_json(opened, values.loads(answer.content))
     elif answer.result is not msgspec.UNSET:
-        raw = _checked(opened, answer.result)
+        raw = _check_json(opened, answer.result)
     else:
-        raise refused(opened, "expected a decision: {decision, reason?, values?, edits?, digest?}.")
-    return _spelled(opened, raw)
+        raise answer_refusal(opened, "expected a decision: {decision, reason?, values?, edits?, digest?}.")
+    return _object_of_answer(opened, raw)
 
 
 _WORDS: Final = {
@@ -359,7 +363,7 @@ _WORDS: Final = {
 """Answers of frontends that know of `confirmAction` only that something is to be confirmed, in any case."""
 
 
-def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
+def _object_of_answer(opened: PendingOpened, raw: Json) -> dict[str, Json]:
     if raw is True:
         return {"decision": votes.APPROVE}
     if raw is False:
@@ -377,7 +381,7 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
             return {"decision": "approve" if approved is True or approved == "true" else "reject", **rest}
-    raise refused(opened, "expected yes, no, {approved}, or {decision, reason?, values?, edits?, digest?}.")
+    raise answer_refusal(opened, "expected yes, no, {approved}, or {decision, reason?, values?, edits?, digest?}.")
 
 
 # --- doubts -----------------------------------------------------------------------------------------------------------
@@ -391,23 +395,23 @@ def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json
     if answer.decision is None:
         raw = _object_in(opened, answer.content) if answer.content is not None else fields.get("result")
         fields = raw if isinstance(raw, dict) else {}
-    _checked(opened, fields)
+    _check_json(opened, fields)
     _demand_members(opened, fields, ("decision", "reason", "result", "digest"))
     _demand_digest(opened, fields.get("digest"))
     decision, reason = fields.get("decision"), fields.get("reason")
     if decision not in opened.options:
-        raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
+        raise answer_refusal(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
-        raise refused(opened, "expected the reason as text.")
+        raise answer_refusal(opened, "expected the reason as text.")
     if decision == HAPPENED and "result" not in fields:
-        raise refused(opened, "it happened, with what result? Add {result} (null, if it gives none).")
+        raise answer_refusal(opened, "it happened, with what result? Add {result} (null, if it gives none).")
     return decision, fields.get("result") if decision == HAPPENED else None, reason
 
 
 # --- edits ------------------------------------------------------------------------------------------------------------
 
 
-def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, Json]) -> str:
+def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[str, Json]) -> str:
     """The arguments with `edits` in them, as JSON text. Raises Rejected(422)."""
     opened = pending.opened
     args = values.loads(opened.args or "{}")
@@ -416,14 +420,16 @@ def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, J
     for pointer, value in pointers.items():
         if allowed is not True and pointer not in {_pointer(name) for name in allowed or ()}:
             listed = ", ".join(allowed or ()) or "none"
-            raise refused(opened, f"{pointer} may not be edited; what may: {listed}.")
-        before = _at(opened, args, pointer)
+            raise answer_refusal(opened, f"{pointer} may not be edited; what may: {listed}.")
+        before = _value_at(opened, args, pointer)
         if tool is None and _json_type(before) != _json_type(value):
-            raise refused(opened, f"{pointer}: expected {_json_type(before)} as before, found {_json_type(value)}.")
+            raise answer_refusal(
+                opened, f"{pointer}: expected {_json_type(before)} as before, found {_json_type(value)}."
+            )
         try:
             args = apply_patch(args, [{"op": "replace", "path": pointer, "value": value}])
         except PatchError as error:
-            raise refused(opened, f"{pointer} can't be edited: {error}.") from None
+            raise answer_refusal(opened, f"{pointer} can't be edited: {error}.") from None
     if tool is not None and tool.parameters is not None:
         _valid(opened, tool.parameters, args)
     return values.dumps(args).decode()
@@ -434,7 +440,7 @@ def _pointer(name: str) -> str:
     return pointer_of(*parse_pointer(name)) if name.startswith("/") else pointer_of(name)
 
 
-def _at(opened: PendingOpened, args: Json, pointer: str) -> Json:
+def _value_at(opened: PendingOpened, args: Json, pointer: str) -> Json:
     """The value at `pointer`: an edit replaces, it never adds."""
     node = args
     for part in parse_pointer(pointer):
@@ -443,7 +449,7 @@ def _at(opened: PendingOpened, args: Json, pointer: str) -> Json:
         elif isinstance(node, list) and part.isascii() and part.isdigit() and int(part) < len(node):
             node = node[int(part)]
         else:
-            raise refused(opened, f"there is no argument {pointer} to edit.")
+            raise answer_refusal(opened, f"there is no argument {pointer} to edit.")
     return node
 
 

@@ -73,7 +73,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
         assert rules.deadline is not None, "a stage has a deadline"
         due = draft.now + rules.deadline
         since = None if draft.now == draft.clock else draft.now
-        policy = votes.written(rules)
+        policy = votes.to_json(rules)
         draft.rendered_bytes += len(values.dumps(policy))
         draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason, since=since)
         pending = draft.state.pendings[id]

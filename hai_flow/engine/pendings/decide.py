@@ -14,7 +14,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, digest_with, edits_by_name
 from hai_flow.engine.pendings.deciders import world_of
-from hai_flow.engine.pendings.selectors import barred, matched
+from hai_flow.engine.pendings.selectors import excluding_selectors, matching_selectors
 from hai_flow.engine.pendings.votes import Rules, rules_of
 from hai_flow.engine.state.state import PendingState
 from hai_flow.engine.steps.agents import RESPONDED
@@ -102,8 +102,8 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
         values=reading.value,
         via=via,
         digest=pending.opened.digest,
-        matched=matched(rules.selectors(), by, world),
-        barred=barred(rules.exclusions(), by, world),
+        matched=matching_selectors(rules.selectors(), by, world),
+        barred=excluding_selectors(rules.exclusions(), by, world),
         edited=reading.args is not None,
         answer_sha=reading.sha,
     )
@@ -139,7 +139,7 @@ def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vo
 
 def values_given(rules: Rules, pending: PendingState) -> Json:
     forms = [vote.values or {} for vote in votes.approvals(rules, pending)]
-    return votes.combined(rules, pending.opened.schema, forms)
+    return votes.combine_values(rules, pending.opened.schema, forms)
 
 
 def close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:

@@ -10,7 +10,15 @@ from typing import Final, NamedTuple
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.selectors import CAUSED, REQUESTER, World, barred, ids_of, is_agent, matched
+from hai_flow.engine.pendings.selectors import (
+    CAUSED,
+    REQUESTER,
+    World,
+    excluding_selectors,
+    ids_of,
+    is_agent,
+    matching_selectors,
+)
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.state import PendingState, RunState
 
@@ -37,7 +45,7 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
     refusal = ineligible(pending, principal, world)
     if refusal is not None:
         return refusal
-    spent = ", ".join(sorted(votes.who_voted(pending.votes).intersection(votes.ids_of_voter(principal))))
+    spent = ", ".join(sorted(votes.voters(pending.votes).intersection(votes.ids_of_voter(principal))))
     if not spent:
         return None
     return Obstacle("voted", f"{spent} has voted on it; a vote stands")
@@ -46,20 +54,20 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
 def ineligible(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
     """Why the principal is not among the deciders, or None."""
     rules = rules_of(pending)
-    kept_out = barred(rules.exclude, principal, world)
+    kept_out = excluding_selectors(rules.exclude, principal, world)
     if REQUESTER in kept_out:
-        return _of_the_request(principal, world)
+        return _requester_obstacle(principal, world)
     if kept_out:
         return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
     if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
         reason = f"{principal.id} is an agent, and agents decide only where `from` names them"
         return Obstacle(OF_AN_AGENT, reason)
-    if not matched(rules.from_, principal, world):
+    if not matching_selectors(rules.from_, principal, world):
         return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
     return None
 
 
-def _of_the_request(principal: c.Principal, world: World) -> Obstacle:
+def _requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
     """Why the requester may not decide, nor anybody behind the run."""
     if world.requester in ids_of(principal):
         return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")

@@ -8,13 +8,13 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings.gates import is_approved
-from hai_flow.engine.pendings.open import new_pending_id, open_pending, shown_before
+from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, open_pending
 from hai_flow.engine.pendings.policies import milliseconds
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules
-from hai_flow.engine.state.ids import shown_call_id
+from hai_flow.engine.state.ids import display_call_id
 from hai_flow.engine.state.run_size import demand_wait
-from hai_flow.engine.steps.tool_calls import SHOWN, foretell, show_call, written
+from hai_flow.engine.steps.tool_calls import SHOWN, foretell, model_call, show_call
 
 
 def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence | None:
@@ -29,8 +29,8 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         return _only_show(draft, step, tool, args)
     rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
-        draft.started(step, args=args)
-    if shown_before(draft, step) is None:
+        draft.note_start(step, args=args)
+    if call_shown_before(draft, step) is None:
         foretell(draft, step, tool)
         show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
@@ -41,11 +41,11 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
 def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
-    draft.started(step, args=args)
-    if (call := written(draft.state, step.path)) is not None:
+    draft.note_start(step, args=args)
+    if (call := model_call(draft.state, step.path)) is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
         return Finish(step)
-    id = shown_call_id(draft.state.run_id, step.path, draft.state.entries)
+    id = display_call_id(draft.state.run_id, step.path, draft.state.entries)
     foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
     draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)

@@ -47,7 +47,7 @@ def check_gate(draft: Draft, step: Step) -> str:
     """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
     (approval.digest) if the call about to begin is not the approved one."""
     state = draft.state
-    approved, args = approved_gate(state, step), state.steps[step.path].args
+    approved, args = last_approved_gate(state, step), state.steps[step.path].args
     fault = None
     if approved is None:
         fault = "nobody approved this call"
@@ -63,11 +63,11 @@ def check_gate(draft: Draft, step: Step) -> str:
 def is_approved(state: RunState, step: Step, args: str) -> bool:
     """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
     a rejection leaves one too.)"""
-    passed = approved_gate(state, step)
+    passed = last_approved_gate(state, step)
     return passed is not None and passed.opened.args == args
 
 
-def approved_gate(state: RunState, step: Step) -> PendingState | None:
+def last_approved_gate(state: RunState, step: Step) -> PendingState | None:
     """The gate of the step that was passed last."""
     step_state = state.steps.get(step.path)
     for n in range(step_state.asked if step_state else 0, 0, -1):

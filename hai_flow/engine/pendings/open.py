@@ -18,7 +18,7 @@ from hai_flow.engine.pendings.withdrawing import demand_wanted, event_of
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.engine.state.state import PendingState, ToolCallState
 from hai_flow.engine.steps import wait_for_event
-from hai_flow.engine.steps.tool_calls import written
+from hai_flow.engine.steps.tool_calls import model_call
 from hai_flow.values import Json
 
 _ASKED: Final = ("ask", "approve", "gate")
@@ -43,7 +43,7 @@ def open_pending(
         "path": step.path,
         "kind": kind,
         "deadline": due,
-        "policy": votes.written(rules),
+        "policy": votes.to_json(rules),
         **shown,
     }
     opened = e.PendingOpened(at=draft.now, digest="", **fields)
@@ -61,15 +61,15 @@ def open_pending(
 def new_pending_id(draft: Draft, step: Step) -> str:
     """The id of the pending that the step opens next."""
     count = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
-    call = shown_before(draft, step)
+    call = call_shown_before(draft, step)
     return pending_id(draft.state.run_id, step.path, count) if call is None else call.id
 
 
-def shown_before(draft: Draft, step: Step) -> ToolCallState | None:
+def call_shown_before(draft: Draft, step: Step) -> ToolCallState | None:
     """The call that the step hands to a client, where that has seen it while a model wrote it and was not asked yet."""
     if not isinstance(step.verb, Call) or not isinstance(step.verb.tool, FrontendTool):
         return None
-    call = written(draft.state, step.path)
+    call = model_call(draft.state, step.path)
     return None if call is None or call.result is not None or call.id in draft.state.pendings else call
 
 

@@ -29,22 +29,22 @@ from typing import Final
 from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
 from hai_flow.definition.checks.guarding import (
     guards_of,
-    performed_without,
     question_behind,
     questions_that_read,
     reads_its_arguments,
+    step_without_guard,
 )
-from hai_flow.definition.diff import written
-from hai_flow.definition.paths import is_inside, plan_path, renamed
+from hai_flow.definition.diff import to_plain
+from hai_flow.definition.paths import is_inside, plan_path, rename_path
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deciders import Obstacle, ids_of, ineligible, obstacle, world_of
-from hai_flow.engine.pendings.gates import approved_gate
+from hai_flow.engine.pendings.gates import last_approved_gate
 from hai_flow.engine.pendings.policies import rules_for
-from hai_flow.engine.pendings.selectors import REQUESTER, World, barred, matched
+from hai_flow.engine.pendings.selectors import REQUESTER, World, excluding_selectors, matching_selectors
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.state import PendingState, RunState
@@ -65,17 +65,17 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
         pending = _before_it_is_asked(draft, step)
     if pending is None or pending.opened.kind == "doubt" or pending.opened.inquiry is not None:
         return
-    if approved_gate(draft.state, step) is not None:
+    if last_approved_gate(draft.state, step) is not None:
         return  # the people said yes; what failed is the call
-    said_no = no_of(pending)
+    said_no = refusers(pending)
     if said_no is not None:
         detail = f"{said_no} has said no at {step.path}; what was rejected is not skipped. {_ANEW}"
         raise Rejected(409, "skip.rejected", detail, winner={"seq": draft.state.seq})
     world = world_of(draft.plan, draft.state)
-    fault = _why_not_decide_alone(pending, who, world)
+    fault = _obstacle_to_sole_approval(pending, who, world)
     if fault is None or (command.output is None and _is_for_requester_alone(pending)):
         return
-    detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_who_could(pending)}"
+    detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_describe_deciders(pending)}"
     raise Rejected(403, "skip.forbidden", detail)
 
 
@@ -101,7 +101,7 @@ def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], 
     who, world = c.caller(command), world_of(draft.plan, draft.state)
     refused = [
         (path, pending)
-        for path, pending in rejected_in(draft.state)
+        for path, pending in find_rejected(draft.state)
         if path != but and any(path == each or is_inside(path, each) for each in again)
     ]
     for path, pending in refused:
@@ -156,7 +156,7 @@ def demand_fork(
                 path = pending.opened.path
                 detail = f"people have answered {path}, and {who.id} can't keep their answer for something else"
                 raise Rejected(
-                    403, "fork.forbidden", f"{detail}: {fault.reason}. {_who_could(pending)} Or fork it before."
+                    403, "fork.forbidden", f"{detail}: {fault.reason}. {_describe_deciders(pending)} Or fork it before."
                 )
     for path, pending in rejected:
         if not _is_past(there, path):
@@ -189,11 +189,11 @@ def _is_past(state: RunState, path: str) -> bool:
 def _demand_anew(path: str, pending: PendingState, who: c.Principal, world: World, code: str, what: str) -> None:
     fault = ineligible(pending, who, world)
     if fault is not None:
-        detail = f"{no_of(pending)} has said no at {path}, and {who.id} can't {what}: {fault.reason}"
-        raise Rejected(403, code, f"{detail}. {_who_could(pending)} Or start another run.")
+        detail = f"{refusers(pending)} has said no at {path}, and {who.id} can't {what}: {fault.reason}"
+        raise Rejected(403, code, f"{detail}. {_describe_deciders(pending)} Or start another run.")
 
 
-def rejected_in(state: RunState) -> list[tuple[str, PendingState]]:
+def find_rejected(state: RunState) -> list[tuple[str, PendingState]]:
     """The questions of the run and of the runs below it that were last answered with no, or have a vote that says no,
     with the paths at which the run asks them (again)."""
     return last_rejected((*state.pendings.values(), *(each.pending for each in state.relayed.values())))
@@ -206,7 +206,7 @@ def last_rejected(pendings: Iterable[PendingState]) -> list[tuple[str, PendingSt
         before = last.get(pending.opened.path)
         if before is None or before.opened.at <= pending.opened.at:
             last[pending.opened.path] = pending
-    return [(path, each) for path, each in last.items() if no_of(each) is not None]
+    return [(path, each) for path, each in last.items() if refusers(each) is not None]
 
 
 SKIPPED: Final = "it was skipped"
@@ -237,7 +237,7 @@ def _has_let_through(pending: PendingState) -> bool:
     return pending.status not in ("open", votes.REJECT)
 
 
-def no_of(pending: PendingState) -> str | None:
+def refusers(pending: PendingState) -> str | None:
     """Who has said no to the question, if somebody has."""
     voters = [votes.voter(each) for each in pending.votes if each.decision == votes.REJECT]
     if voters:
@@ -256,13 +256,13 @@ def obstacles_to_move(
     for step in old.steps.values():
         if asks(step) is not Asks.DECIDERS and not _waits_below(step):
             continue
-        moved = new.steps.get(renamed(step.path, paths))
+        moved = new.steps.get(rename_path(step.path, paths))
         what = None
         if moved is None:
             what = "is not there"
         elif _way_of_asking(new, moved) != _way_of_asking(old, step):
             what = "asks otherwise there"
-        elif (without := performed_without(old, step, new, moved, paths)) is not None:
+        elif (without := step_without_guard(old, step, new, moved, paths)) is not None:
             what = f"is not asked there in front of {without}"
         if what is not None:
             yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
@@ -275,8 +275,8 @@ def _waits_below(step: Step) -> bool:
 
 def _way_of_asking(plan: Plan, step: Step) -> object:
     when = None if step.approval is None else step.approval.when
-    arguments = written(step.verb) if isinstance(step.verb, Run) or reads_its_arguments(step) else None
-    return asks(step), written(policy_of(step)), written(when), arguments, guards_of(plan, step)
+    arguments = to_plain(step.verb) if isinstance(step.verb, Run) or reads_its_arguments(step) else None
+    return asks(step), to_plain(policy_of(step)), to_plain(when), arguments, guards_of(plan, step)
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------
@@ -313,11 +313,11 @@ def _before_it_is_asked(draft: Draft, step: Step) -> PendingState | None:
     except Raised as raised:
         detail = f"{step.path} asks people, and can't be skipped before it does: {raised.message}"
         raise Rejected(403, "skip.forbidden", detail) from None
-    opened = e.PendingOpened(at=draft.now, id="", path=step.path, kind=kind, digest="", policy=votes.written(rules))
+    opened = e.PendingOpened(at=draft.now, id="", path=step.path, kind=kind, digest="", policy=votes.to_json(rules))
     return PendingState(opened)
 
 
-def _why_not_decide_alone(pending: PendingState, who: c.Principal, world: World) -> Obstacle | None:
+def _obstacle_to_sole_approval(pending: PendingState, who: c.Principal, world: World) -> Obstacle | None:
     """Why an approval by this person would not decide the question, or None."""
     fault = obstacle(pending, who, world)
     if fault is not None or pending.opened.kind not in _VOTED_ON:
@@ -330,8 +330,8 @@ def _why_not_decide_alone(pending: PendingState, who: c.Principal, world: World)
         on_behalf_of=who.on_behalf_of,
         decision=votes.APPROVE,
         digest=pending.opened.digest,
-        matched=matched(rules.selectors(), who, world),
-        barred=barred(rules.exclusions(), who, world),
+        matched=matching_selectors(rules.selectors(), who, world),
+        barred=excluding_selectors(rules.exclusions(), who, world),
     )
     after = PendingState(pending.opened, votes=(*pending.votes, vote))
     if votes.verdict(rules, after) == votes.APPROVE:
@@ -348,7 +348,7 @@ def _is_of_the_request(who: c.Principal, world: World) -> bool:
     return not {world.requester, *world.instigators}.isdisjoint(ids_of(who))
 
 
-def _who_could(pending: PendingState) -> str:
+def _describe_deciders(pending: PendingState) -> str:
     rules = rules_of(pending)
     out = f", but not {', '.join(rules.exclude)}" if rules.exclude else ""
     return f"Those who may decide it: {', '.join(rules.from_)}{out}."

@@ -38,7 +38,7 @@ def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], 
     for change in policy.escalations:
         stages.append(_next_stage(draft, step, stages[-1], change, roots))
     world = world_of(draft.plan, draft.state)
-    first, *later = (_worked_out(stage, world) for stage in stages)
+    first, *later = (_with_people(stage, world) for stage in stages)
     rules = msgspec.structs.replace(first, escalations=tuple(later))
     draft.take(len(msgspec.json.encode(rules)))
     return rules
@@ -85,7 +85,7 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
     return msgspec.structs.replace(before, **changes)
 
 
-def _worked_out(stage: Rules, world: World) -> Rules:
+def _with_people(stage: Rules, world: World) -> Rules:
     """The stage with its voters, where they can be listed."""
     is_decider = any(surely_matches(each, world.requester, world) for each in stage.from_)
     kept_out = surely_barred(stage.exclude, world.requester, world)

@@ -83,7 +83,7 @@ def person_of(principal: Principal) -> str:
     return principal.on_behalf_of or principal.id
 
 
-def represented(principal: Principal) -> Principal:
+def voting_person(principal: Principal) -> Principal:
     """The person whose vote it is, with their roles and groups."""
     if principal.on_behalf_of is None:
         return principal
@@ -99,9 +99,9 @@ def ids_of(principal: Principal) -> tuple[str, ...]:
     return (principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)
 
 
-def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+def matching_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
-    person = represented(principal)
+    person = voting_person(principal)
     if principal.issuer is not None:
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
     elif is_agent(principal):
@@ -109,9 +109,9 @@ def matched(selectors: Iterable[str], principal: Principal, world: World) -> tup
     return tuple(each for each in selectors if _matches(each, person, world))
 
 
-def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+def excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
-    people = (principal, represented(principal))
+    people = (principal, voting_person(principal))
     return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
 
 
@@ -141,11 +141,11 @@ def _matches(selector: str, principal: Principal, world: World) -> bool:
     return selector == principal.id or selector in principal.aliases
 
 
-def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
+def expand_selectors(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
 
     `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
-    is left can be compared with `held`: a principal that has one of them is asked.
+    is left can be compared with `principal_selectors`: a principal that has one of them is asked.
     """
     unique: dict[str, None] = {}
     for selector in selectors:
@@ -153,15 +153,15 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
         if selector == REQUESTER:
             unique[world.requester] = None
         elif kind == "role" and name in world.roles:
-            unique.update(dict.fromkeys(enumerated(world.roles[name], world)))
+            unique.update(dict.fromkeys(expand_selectors(world.roles[name], world)))
         else:
             unique[selector] = None
     return tuple(unique)
 
 
-def held(principal: Principal) -> tuple[str, ...]:
-    """The principal's ids, roles and groups as selectors, for a comparison with those of `enumerated`."""
-    person = represented(principal)
+def principal_selectors(principal: Principal) -> tuple[str, ...]:
+    """The principal's ids, roles and groups as selectors, for a comparison with those of `expand_selectors`."""
+    person = voting_person(principal)
     if person.issuer is not None or is_agent(principal):
         return (person.id, *person.aliases, ANYONE)
     roles = (f"role:{name}" for name in person.roles)

@@ -41,7 +41,7 @@ def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
     )
 
 
-def answered_inquiry(state: RunState, step: Step, attempt: int) -> PendingState | None:
+def inquiry_to_answer(state: RunState, step: Step, attempt: int) -> PendingState | None:
     """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
 
     A later attempt of a tool that may change something asks anew: the tool may have used the answer already.

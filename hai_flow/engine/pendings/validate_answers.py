@@ -7,7 +7,7 @@ from hai_flow.definition.plan import Call, FrontendTool
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.answers import Reading, read_answer, refused
+from hai_flow.engine.pendings.answers import Reading, answer_refusal, read_answer
 from hai_flow.engine.pendings.deciders import OF_AN_AGENT, ineligible, world_of
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.state import PendingState
@@ -54,7 +54,7 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     if isinstance(reading, Rejected):
         raise reading
     if reading.outcome == votes.APPROVE and reading.value is not None:
-        _combined_with(pending, reading)
+        _combine_with(pending, reading)
     return pending, reading, False
 
 
@@ -104,24 +104,26 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
     if fault is not None:
         code = "vote.agent" if fault.code == OF_AN_AGENT else "pending_forbidden"
         raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
-    spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))
+    spent = votes.voters(pending.votes).intersection(votes.ids_of_voter(by))
     if spent:
         raise Rejected(
             403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."
         )
 
 
-def _combined_with(pending: PendingState, reading: Reading) -> Json:
+def _combine_with(pending: PendingState, reading: Reading) -> Json:
     """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
     rules = rules_of(pending)
     before = [] if reading.args is not None else votes.values_given(pending)  # an edit begins anew
     try:
-        return votes.combined(rules, pending.opened.schema, [*before, reading.value])
+        return votes.combine_values(rules, pending.opened.schema, [*before, reading.value])
     except votes.Differs as differs:
-        raise refused(pending.opened, f"{differs}.") from None
+        raise answer_refusal(pending.opened, f"{differs}.") from None
 
 
-def answered(pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None) -> dict[str, Json]:
+def answer_outcome(
+    pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None
+) -> dict[str, Json]:
     """The outcome of one answer, in that of the command."""
     who = by.id if isinstance(by, c.Principal) else by
     return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}

@@ -15,7 +15,14 @@ from hai_flow import instants, values
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
 from hai_flow.engine.pendings import quorum
-from hai_flow.engine.pendings.selectors import EDITOR, World, barred, ids_of, matched, represented
+from hai_flow.engine.pendings.selectors import (
+    EDITOR,
+    World,
+    excluding_selectors,
+    ids_of,
+    matching_selectors,
+    voting_person,
+)
 from hai_flow.engine.state.patch import same_json
 from hai_flow.engine.state.state import PendingState
 from hai_flow.values import Json
@@ -81,14 +88,14 @@ def asks(policy: Json, other: Principal) -> bool:
     listed is whatever they bring along."""
     rules = msgspec.convert(policy, Rules)
     if rules.people is not None:
-        person = represented(other)
+        person = voting_person(other)
         mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]
-        return bool(matched(mine, other, World(person.id, {})) if other.issuer else mine)
+        return bool(matching_selectors(mine, other, World(person.id, {})) if other.issuer else mine)
     world = World("", {})
-    return bool(matched(rules.from_, other, world)) and not barred(rules.exclude, other, world)
+    return bool(matching_selectors(rules.from_, other, world)) and not excluding_selectors(rules.exclude, other, world)
 
 
-def written(rules: Rules) -> Json:
+def to_json(rules: Rules) -> Json:
     """The rules as plain JSON, as an event keeps them."""
     return values.loads(msgspec.json.encode(rules))
 
@@ -101,7 +108,7 @@ def voter(vote: VoteCast) -> str:
     return vote.on_behalf_of or vote.by
 
 
-def who_voted(votes: Sequence[VoteCast]) -> set[str]:
+def voters(votes: Sequence[VoteCast]) -> set[str]:
     """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
     ids = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
     return ids | {vote.issuer for vote in votes if vote.issuer is not None}
@@ -120,14 +127,14 @@ def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
     return not set(rules.from_).isdisjoint(vote.matched) and set(rules.exclude).isdisjoint(vote.barred)
 
 
-def _counted(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
+def _votes_that_count(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
     digest = pending.opened.digest
     return [vote for vote in pending.votes if vote.decision == decision and counts(rules, vote, digest)]
 
 
 def approvals(rules: Rules, pending: PendingState) -> list[VoteCast]:
     """The approvals that count, in the order in which they were cast."""
-    return _counted(rules, pending, APPROVE)
+    return _votes_that_count(rules, pending, APPROVE)
 
 
 def values_given(pending: PendingState) -> list[Json]:
@@ -154,7 +161,7 @@ def verdict(rules: Rules, pending: PendingState) -> str | None:
     approvers = _approvers(rules, pending)
     if quorum.is_met(_quorum(rules), approvers, _everyone(rules, pending)):
         return APPROVE
-    rejections = _counted(rules, pending, REJECT)
+    rejections = _votes_that_count(rules, pending, REJECT)
     if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):
         return REJECT
     rejecters = {voter(vote) for vote in rejections}
@@ -171,14 +178,14 @@ def impossible(rules: Rules, pending: PendingState) -> str | None:
     if not _is_unreachable(rules, pending, _approvers(rules, pending)):
         return None
     able = ", ".join(rules.people or ()) or "nobody"
-    return f"the quorum of {_spelled(rules)} can't be reached: those who may decide are {able}"
+    return f"the quorum of {_quorum_text(rules)} can't be reached: those who may decide are {able}"
 
 
 def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether not even all that could still approve would be enough. Never, where they can't be listed."""
     if rules.people is None:
         return False
-    spent = who_voted(pending.votes)
+    spent = voters(pending.votes)
     possible = {**{id: matched for id, matched in rules.people.items() if id not in spent}, **approvers}
     return not quorum.is_met(_quorum(rules), possible, _everyone(rules, pending))
 
@@ -191,7 +198,7 @@ def _quorum(rules: Rules) -> quorum.Quorum:
     return needed
 
 
-def _spelled(rules: Rules) -> str:
+def _quorum_text(rules: Rules) -> str:
     needed = rules.quorum
     return (
         str(needed) if not isinstance(needed, dict) else ", ".join(f"{name}: {count}" for name, count in needed.items())
@@ -235,11 +242,11 @@ def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
     }
 
 
-def needed(pending: PendingState) -> dict[str, Json]:
+def decision_needs(pending: PendingState) -> dict[str, Json]:
     """The deciders of the pending now, their votes so far, and the votes missing to an approval."""
     rules = rules_of(pending)
     lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), _everyone(rules, pending))
-    spent = who_voted(pending.votes)
+    spent = voters(pending.votes)
     return {
         "from": list(rules.from_),
         "exclude": list(rules.exclude),
@@ -255,7 +262,7 @@ def needed(pending: PendingState) -> dict[str, Json]:
     }
 
 
-def lapsed(before: PendingState, after: PendingState) -> list[Json]:
+def expire_votes(before: PendingState, after: PendingState) -> list[Json]:
     """The votes that counted before and don't count afterwards: an edit made the question another one."""
     old, new = rules_of(before), rules_of(after)
     return [
@@ -272,7 +279,7 @@ class Differs(ValueError):
     """A value that must be the `same` in every approval is not. The message names both."""
 
 
-def combined(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
+def combine_values(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
     """The values of several approvals as one, each property by its rule. None if there is no form. Raises `Differs`."""
     if form is None:
         return None

@@ -35,7 +35,7 @@ def demand_wanted(draft: Draft, step: Step, kind: str, roots: dict[str, Json]) -
     """Raises `Raised` where the answer is not wanted from the start."""
     condition = _condition_of(step)
     if condition is not None and draft.truth(condition, step, **roots):
-        raise Raised(_CODES.get(kind, _CODE), f"{step.path} was not asked: {_so(condition)}.")
+        raise Raised(_CODES.get(kind, _CODE), f"{step.path} was not asked: {_condition_text(condition)}.")
 
 
 def withdraw(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
@@ -63,7 +63,7 @@ def withdraw_unwanted(draft: Draft) -> None:
             error = draft.error(raised.code, f"`withdraw_when` of {path}: {raised.message}", path, raised.data)
             _end(draft, step, pending, error.message, error)
             continue
-        withdraw(draft, step, pending, f"{path} was taken back: {_so(condition)}.")
+        withdraw(draft, step, pending, f"{path} was taken back: {_condition_text(condition)}.")
 
 
 def _end(draft: Draft, step: Step, pending: PendingState, reason: str, error: e.Error) -> None:
@@ -81,5 +81,5 @@ def _condition_of(step: Step) -> Expression | None:
     return None if condition is None or isinstance(condition, Subscription) else condition
 
 
-def _so(condition: Expression) -> str:
+def _condition_text(condition: Expression) -> str:
     return f"`{condition.source}` is so"

@@ -39,7 +39,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.paths import in_cleanup, inside
+from hai_flow.definition.paths import inside, is_in_cleanup
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -194,16 +194,16 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
         "input": values.loads(args),
         "requester": state.requester,
     }
-    body |= _left_alone(draft, step) if verb.detach else _awaited_child(draft, step)
+    body |= _start_detached(draft, step) if verb.detach else _start_awaited(draft, step)
     if state.all_instigators:
         body["instigators"] = list(state.all_instigators)
     allowance = None if verb.detach else budget.allowance_of(draft, step)
     if allowance is not None:
-        body["allowance"] = msgspec.to_builtins(allowance if last is None else budget.raised_by(allowance, last))
+        body["allowance"] = msgspec.to_builtins(allowance if last is None else budget.raise_allowance(allowance, last))
     trace = attempt_place(state, step.path, state.attempts[step.path])
     if trace is not None:
         body["trace"] = str(trace)
-    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child, allowance=allowance)
+    draft.emit(e.CollaborationStarted, **_task_fields(draft, step, verb), run_id=child, allowance=allowance)
     if last is not None:
         draft.send(RETRY, child, {**body, "by": state.retried_by})
         return
@@ -219,7 +219,7 @@ def _to_go_on_with(state: RunState, step: Step, verb: Run, args: str) -> LastChi
     return last if last.rounds == state.steps[step.path].rounds else None
 
 
-def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
+def _start_awaited(draft: Draft, step: Step) -> dict[str, Json]:
     """The fields of a child's start beside its workflow and its input. Raises `Raised`."""
     state = draft.state
     depth = 1 if state.parent is None else state.parent.depth + 1
@@ -234,7 +234,7 @@ def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
         "message": state.message,
         "parent": {"run_id": state.run_id, **place, "depth": depth, **root},
         "pins": msgspec.to_builtins(state.pins),
-        "timeout": None if timeout is None else max(0, timeout - state.worked_at(draft.now)),
+        "timeout": None if timeout is None else max(0, timeout - state.working_time(draft.now)),
         **({} if state.origin is None else {"origin": msgspec.to_builtins(state.origin)}),
     }
 
@@ -244,7 +244,7 @@ def root_of(parent: e.Parent) -> str:
     return parent.run_id if parent.root is None else parent.root
 
 
-def _left_alone(draft: Draft, step: Step) -> dict[str, Json]:
+def _start_detached(draft: Draft, step: Step) -> dict[str, Json]:
     """The fields of the start of a run that is not awaited (`detach`). `by`: the attempt that hears whether it was
     started."""
     state = draft.state
@@ -260,21 +260,21 @@ def reference_of(verb: Run) -> str:
     return verb.workflow if verb.version is None else f"{verb.workflow}@{verb.version}"
 
 
-def ended(draft: Draft, command: c.ChildEnded) -> None:
+def child_ended(draft: Draft, command: c.ChildEnded) -> None:
     """The child has ended: its step finishes with its output, fails with its error, or was stopped with it. A step that
     has given the child up still notes the tokens that it took."""
-    given_up = _given_up(draft, command)
-    step = draft.step(command.path) if given_up else _awaited(draft, command.path, command.attempt)
+    given_up = _abandoned_child(draft, command)
+    step = draft.step(command.path) if given_up else _demand_awaited(draft, command.path, command.attempt)
     verb = step.verb
     assert isinstance(verb, Run)
     for each in () if given_up else command.told:
-        _told_quietly(draft, each, step.path)
+        _note_quietly(draft, each, step.path)
     child = given_up or draft.state.children[step.path]
     last = draft.state.last_children.get(step.path)
     counted = last if last is not None and last.run_id == child else None
-    for use in command.used if counted is None else budget.unreported(command.used, counted):
+    for use in command.used if counted is None else budget.use_to_report(command.used, counted):
         draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
-    between = _between(draft, step, verb)
+    between = _task_fields(draft, step, verb)
     calls = command.tool_calls - (0 if counted is None else counted.calls)
     draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls))
     if given_up:
@@ -296,7 +296,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     attempt_failed(draft, step, error)
 
 
-def _given_up(draft: Draft, command: c.ChildEnded) -> str | None:
+def _abandoned_child(draft: Draft, command: c.ChildEnded) -> str | None:
     """The id of the child that has ended, if its step does not wait for it any more and something is reserved for it
     still; else None."""
     state = draft.state
@@ -304,9 +304,9 @@ def _given_up(draft: Draft, command: c.ChildEnded) -> str | None:
     return child if child in state.granted and state.children.get(command.path) != child and not state.ended else None
 
 
-def moved(draft: Draft, command: c.ChildMoved) -> None:
+def child_moved(draft: Draft, command: c.ChildMoved) -> None:
     """The child waits for people, signals or time, or it goes on: so does its parent, if it does nothing else."""
-    step = _awaited(draft, command.path, command.attempt)
+    step = _demand_awaited(draft, command.path, command.attempt)
     if command.working and step.path in draft.state.idle and draft.state.status == "waiting":
         draft.open_turn(c.Turn())
     draft.already = not _note_move(draft, step, command)
@@ -317,7 +317,7 @@ def _note_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) ->
     child = draft.state.children[step.path]
     expense, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
     if last is not None and last.run_id == child and (last.spent or last.calls):  # it goes on behind a Retry
-        rest, calls = budget.unreported(command.used, last), max(0, command.tool_calls - last.calls)
+        rest, calls = budget.use_to_report(command.used, last), max(0, command.tool_calls - last.calls)
         command = msgspec.structs.replace(command, used=tuple(rest), tool_calls=calls)
     works = step.path not in draft.state.idle
     moves = command.working is not None and command.working != works
@@ -332,13 +332,13 @@ def _amount(taken: c.ChildMoved | c.ChildTold | Expense) -> tuple[int, int]:
     return sum(use.calls for use in taken.used), taken.tool_calls
 
 
-def told(draft: Draft, command: c.ChildTold) -> None:
+def apply_child_news(draft: Draft, command: c.ChildTold) -> None:
     """The child, or one below it, asks people something, was answered, or has written something.
 
     The turn for that is opened, if there is none: the author of an answer sees its consequences. But
     steps alone open none where the run is held: work that was under way when it was paused ends in the child.
     """
-    step = _awaited(draft, command.path, command.attempt)
+    step = _demand_awaited(draft, command.path, command.attempt)
     if draft.state.parent is not None:
         draft.posted = command.turn
     news = (*command.streamed, *command.told)
@@ -353,29 +353,29 @@ def told(draft: Draft, command: c.ChildTold) -> None:
     for event in news:
         path = inside(step.path, event.path)
         if isinstance(event, e.ChildStepped | e.ChildShared):
-            _told_quietly(draft, event, step.path)
+            _note_quietly(draft, event, step.path)
             continue
         if isinstance(event, e.ChildSaid):
-            _heard(draft, event, path)
+            _note_message(draft, event, path)
             continue
         opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
         is_relayed, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=is_relayed)
     for call in command.calls:
-        _called(draft, call, inside(step.path, call.path))
+        _note_call(draft, call, inside(step.path, call.path))
     for message in command.growing:
-        _grown(draft, message, inside(step.path, message.path))
+        _note_growth(draft, message, inside(step.path, message.path))
     _note_move(draft, step, command)
 
 
-def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
+def _note_message(draft: Draft, event: e.ChildSaid, path: str) -> None:
     """A message of a run below is over."""
     before = draft.state.messages.get(event.message_id)
     if before is None or before.open or before.content != event.content:
         _emit(draft, event, path=path)
 
 
-def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
+def _note_growth(draft: Draft, message: e.ChildSaid, path: str) -> None:
     """A message of a run below has grown to this text. No turn is opened for it, and once the log is half full it is
     not recorded any more (nor are steps); the pieces that are left out come with the message's end."""
     state = draft.state
@@ -391,8 +391,8 @@ def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
     draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
 
 
-def _called(draft: Draft, call: c.ShownCall, path: str) -> None:
-    """A call that a run below shows has grown to this text. The rules are those of `_grown`."""
+def _note_call(draft: Draft, call: c.ShownCall, path: str) -> None:
+    """A call that a run below shows has grown to this text. The rules are those of `_note_growth`."""
     state = draft.state
     before = state.tool_calls.get(call.id)
     full = used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL
@@ -411,10 +411,10 @@ def _called(draft: Draft, call: c.ShownCall, path: str) -> None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=call.result, error=call.error)
 
 
-def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
+def _note_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
     path = inside(step, event.path) if event.path else step
     if isinstance(event, e.ChildStepped):
-        _stepped(draft, event, path)
+        _note_step(draft, event, path)
         return
     own = draft.state.state or {}  # a run's own variables hide those of the runs below it
     visible = {name: value for name, value in event.values.items() if name not in own}
@@ -422,7 +422,7 @@ def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str
         _emit(draft, event, path=path, values=visible)
 
 
-def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
+def _note_step(draft: Draft, event: e.ChildStepped, path: str) -> None:
     """Record the beginning or the end of a step of a run below. An end is recorded only if the beginning was."""
     begins, state = event.status == "running", draft.state
     if begins == (path in state.below):
@@ -449,14 +449,14 @@ def start_anew(draft: Draft) -> None:
         if draft.state.children.get(expense.path) != child:
             step = draft.step(expense.path)
             assert isinstance(step.verb, Run)
-            between = _between(draft, step, step.verb)
+            between = _task_fields(draft, step, step.verb)
             draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=expense.tool_calls)
     for path, child in sorted(draft.state.children.items()):
         step = draft.step(path)
         assert isinstance(step.verb, Run)
         attempt = draft.state.attempts[path]
         calls = expenses[child].tool_calls if child in expenses else 0
-        draft.emit(e.CollaborationEnded, **_between(draft, step, step.verb), run_id=child, tool_calls=calls)
+        draft.emit(e.CollaborationEnded, **_task_fields(draft, step, step.verb), run_id=child, tool_calls=calls)
         error = draft.error("run.forked", "The child is that of the run that this one was forked from.", path)
         draft.emit(e.StepRetried, path=path, attempt=attempt, error=error, lost=True)
 
@@ -467,17 +467,17 @@ def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
     To be called before the parent's own end closes its steps. A stop spares those that clean up.
     """
     for path in sorted(draft.state.children):
-        if what != "stop" or not in_cleanup(path):
+        if what != "stop" or not is_in_cleanup(path):
             tell_child(draft, path, what, by, reason)
 
 
-def _awaited(draft: Draft, path: str, attempt: int) -> Step:
+def _demand_awaited(draft: Draft, path: str, attempt: int) -> Step:
     if path not in draft.state.children or draft.state.attempts.get(path) != attempt:
         raise Rejected(409, "attempt_closed", f"step {path} does not wait for the child run of its attempt {attempt}.")
     return draft.step(path)
 
 
-def _between(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
+def _task_fields(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
     name = step.id if step.title is None else draft.text(step.title, step)
     task = {"id": step.path, "name": name}
     return {"path": step.path, "from_": draft.state.workflow, "to": verb.workflow, "task": task}
@@ -496,9 +496,9 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     was, works = _works(before), _works(state)
     news = _news(draft, before)
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
-    streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
+    streamed = [_message_news(state, each, "") for each in ends if each.message_id in before.open_messages]
     grown, calls = _growing(state, draft.events), _calls(state, draft.events)
-    usage = _taken(before, state)
+    usage = _usage_report(before, state)
     last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown or calls) and not last:
         # For its parent a run that has ended still works: the parent's reaction belongs to the same turn.
@@ -524,18 +524,18 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         draft.send(MOVED, parent.run_id, {**place, "working": works, **usage})
 
 
-def _taken(before: RunState, state: RunState) -> dict[str, Json]:
+def _usage_report(before: RunState, state: RunState) -> dict[str, Json]:
     """What the run has taken in all, for the run above whose limits it counts for; nothing, where that is as it was."""
     if state.allowance is None or state.ended:
         return {}
-    was, now = _taken_so_far(before), _taken_so_far(state)
+    was, now = _total_usage(before), _total_usage(state)
     return {} if was == now else {"used": msgspec.to_builtins(now[0]), "tool_calls": now[1]}
 
 
-def _taken_so_far(state: RunState) -> tuple[list[e.ModelUse], int]:
+def _total_usage(state: RunState) -> tuple[list[e.ModelUse], int]:
     """The models that the run and those below it have asked, and how many tools they have called."""
     below = [expense for _, expense in sorted(state.expenses.items())]
-    used = [*budget.taken(state), *(use for expense in below for use in expense.used)]
+    used = [*budget.total_use(state), *(use for expense in below for use in expense.used)]
     return used, state.begun_calls + sum(expense.tool_calls for expense in below)
 
 
@@ -545,7 +545,7 @@ def outcome_of(state: RunState) -> dict[str, Json]:
     reason = "" if state.stop_reason is None else state.stop_reason
     ended = {"status": state.status, "output": state.output, "error": error, "reason": reason, "run_id": state.run_id}
     if state.spent_on:
-        ended["used"] = msgspec.to_builtins(budget.taken(state))
+        ended["used"] = msgspec.to_builtins(budget.total_use(state))
     if state.begun_calls:
         ended["tool_calls"] = state.begun_calls
     return ended
@@ -574,7 +574,7 @@ def _works(state: RunState) -> bool:
 def _growing(state: RunState, events: Sequence[e.Event]) -> list[e.ChildSaid]:
     """The messages to which the events have added something, and that are still open; without their text."""
     pieces = [each for each in events if isinstance(each, e.MessageChunk) and each.message_id in state.open_messages]
-    return [_said(state, each, "") for each in {each.message_id: each for each in pieces}.values()]
+    return [_message_news(state, each, "") for each in {each.message_id: each for each in pieces}.values()]
 
 
 def _news(draft: Draft, before: RunState) -> list[News]:
@@ -585,7 +585,7 @@ def _news(draft: Draft, before: RunState) -> list[News]:
     started: set[str] = set()  # the steps that began in this decision, and can be watched
     for number, event in enumerate(draft.events):
         if isinstance(event, _OF_PENDINGS):
-            news[event.id] = _asked(draft.state, event.id)
+            news[event.id] = _question_news(draft.state, event.id)
         elif isinstance(event, e.ChildAsked):
             news[event.opened.id] = event
         elif isinstance(event, e.ChildSaid):
@@ -605,8 +605,8 @@ def _news(draft: Draft, before: RunState) -> list[News]:
         elif isinstance(event, e.MessageChunk) and event.message_id in growing:
             growing[event.message_id].append(event.content)
         elif isinstance(event, e.MessageEnded) and event.message_id in growing:
-            news[event.message_id] = _said(draft.state, event, "".join(growing[event.message_id]))
-    changes = shared_state.shown_changes(draft.plan, before.state, draft.state.state or {})
+            news[event.message_id] = _message_news(draft.state, event, "".join(growing[event.message_id]))
+    changes = shared_state.visible_changes(draft.plan, before.state, draft.state.state or {})
     if changes:
         news["state"] = e.ChildShared(at=draft.state.at, turn=0, path="", values=changes)
     return list(news.values())
@@ -651,7 +651,7 @@ _OF_PENDINGS: Final = (
 )
 
 
-def _asked(state: RunState, id: str) -> e.ChildAsked:
+def _question_news(state: RunState, id: str) -> e.ChildAsked:
     pending = state.pendings[id]
     return e.ChildAsked(
         at=state.at,
@@ -668,7 +668,7 @@ def _asked(state: RunState, id: str) -> e.ChildAsked:
     )
 
 
-def _said(state: RunState, event: e.MessageEnded | e.MessageChunk, content: str) -> e.ChildSaid:
+def _message_news(state: RunState, event: e.MessageEnded | e.MessageChunk, content: str) -> e.ChildSaid:
     message = state.messages[event.message_id]
     return e.ChildSaid(
         at=event.at,

@@ -33,7 +33,7 @@ from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.ids import call_prefix
 from hai_flow.engine.state.instances import standing_at
-from hai_flow.engine.state.jobs import next_ready, performed
+from hai_flow.engine.state.jobs import next_ready, open_attempts
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import wait_for_event
 from hai_flow.errors import Rejected
@@ -45,14 +45,14 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     gone on with, 422 where an edit does not fit."""
     of, edits = str(command.of), command.edits
     plan = draft.plan if edits is None or edits.was is None else edits.was
-    draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
+    draft.take_over(tuple(_rename_ids(command.events, of, draft.state.run_id)))
     refused = obstacle(
         plan, draft.state, command.following, command.undone, of=of, edited=edits is not None, acted=command.acted
     )
     if refused is not None:
         raise refused
     _demand_people_are_heard(draft, plan, command)
-    input = None if edits is None else _edited_input(draft.plan, edits)
+    input = None if edits is None else _checked_input(draft.plan, edits)
     draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
     draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
     if edits is not None and edits.state is not msgspec.UNSET:
@@ -71,17 +71,17 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
         who,
         command.rejected,
         edited=edits is not None,
-        values=_edited_values(draft.plan, draft.state, edits),
+        values=_changed_values(draft.plan, draft.state, edits),
         to=draft.plan,
         below=command.below,
     )
     if edits is not None and edits.was is not None:
         less = migrate.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
         if less:
-            raise migrate.refused(draft.plan, less)
+            raise migrate.migration_refusal(draft.plan, less)
 
 
-def _edited_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozenset[str]:
+def _changed_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozenset[str]:
     """Of `input` and `state` those that the fork begins with otherwise than the run was `there`."""
     if edits is None:
         return frozenset()
@@ -94,7 +94,7 @@ def _edited_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozen
     return frozenset(edited)
 
 
-def _edited_input(plan: Plan, edits: c.Edits) -> Json:
+def _checked_input(plan: Plan, edits: c.Edits) -> Json:
     """The other input, as an event has it; None: it is as it was. Raises `Rejected` 422 if it does not fit."""
     if edits.input is msgspec.UNSET:
         return None
@@ -122,7 +122,7 @@ def undone_in(state: RunState) -> tuple[str, ...]:
     return tuple(sorted({*state.undone, *state.undo_failed, *undone}))
 
 
-def acted_in(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
+def first_effects(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
     """The steps that the events of a run of `plan` (each with its seq) began to perform and that change the world, each
     with the last seq at which they did. What a run cleans up when it is left to its heir is none of them."""
     first_seqs, handed_over = dict[str, int](), False
@@ -138,7 +138,7 @@ def acted_in(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int
     return first_seqs
 
 
-def overtaken(now: RunState) -> Rejected:
+def refuse_overtaken(now: RunState) -> Rejected:
     """The refusal of a fork whose run was stopped meanwhile, and has not left its work to it."""
     what = "is being" if now.status == "stopping" else "was"
     whom = f"for run {now.heir.run_id}, which goes on with its work" if now.heir else "and undoes its work itself"
@@ -152,15 +152,15 @@ def demand_left(now: RunState, run_id: str, inherited: e.Inherited | None) -> No
     far."""
     seq = 0 if inherited is None else inherited.seq
     if now.heir is None or now.heir.run_id != run_id or now.left_at != seq:
-        raise overtaken(now)
+        raise refuse_overtaken(now)
 
 
-def finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
+def steps_finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
     """The steps that had finished within the first `seq` events."""
     return {each.path for each in events[:seq] if isinstance(each, e.StepFinished)}
 
 
-def inherited_from(there: RunState) -> e.Inherited | None:
+def inheritance(there: RunState) -> e.Inherited | None:
     """How far a fork goes on with a run that was `there`, for the stop of that run."""
     if there.turn is None:
         return None
@@ -173,24 +173,26 @@ def inherited_from(there: RunState) -> e.Inherited | None:
 def answer_of(command: c.Fork) -> c.Answer:
     """The answer by the ids that its pendings have in the fork."""
     old, new = call_prefix(str(command.of)), call_prefix(str(command.run_id))
-    answers = tuple(msgspec.structs.replace(each, id=_said(each.id, old, new)) for each in command.answer.answers)
+    answers = tuple(msgspec.structs.replace(each, id=_renamed_id(each.id, old, new)) for each in command.answer.answers)
     return msgspec.structs.replace(command.answer, answers=answers)
 
 
 _IDS: Final = ("id", "tool_call_id", "message_id", "parent_message_id")
 
 
-def _renamed(events: Sequence[e.Event], of: str, run_id: str) -> Iterator[e.Event]:
+def _rename_ids(events: Sequence[e.Event], of: str, run_id: str) -> Iterator[e.Event]:
     """`events` with the ids of pendings and tool calls as they are in the run `run_id`. Messages keep theirs, by which
     the thread knows them."""
     old, new = call_prefix(of), call_prefix(run_id)
     for event in events:
         ids = {name: getattr(event, name, None) for name in _IDS}
-        changed = {name: _said(id, old, new) for name, id in ids.items() if isinstance(id, str) and id.startswith(old)}
+        changed = {
+            name: _renamed_id(id, old, new) for name, id in ids.items() if isinstance(id, str) and id.startswith(old)
+        }
         yield msgspec.structs.replace(event, **changed) if changed else event
 
 
-def _said(id: str, old: str, new: str) -> str:
+def _renamed_id(id: str, old: str, new: str) -> str:
     return new + id.removeprefix(old) if id.startswith(old) else id
 
 
@@ -210,7 +212,7 @@ def obstacle(
     for code, detail in (
         _unrest(state, following),
         _spent(plan, state, edited=edited, acted=acted),
-        _promised_elsewhere(state),
+        _elsewhere_promised(state),
         _undone(state, undone),
     ):
         if code:
@@ -248,7 +250,7 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     if state.status not in _FORKABLE:
         was = "had not begun" if state.status in ("new", "queued") else f"was {state.status}"
         return "fork_ended", f" {was} at its event {state.seq}; it can be forked where it could go on."
-    flying = sorted(performed(state))
+    flying = sorted(open_attempts(state))
     if flying:
         return "fork_in_flight", f" was performing {', '.join(flying)} at its event {state.seq}: nobody knows how far."
     between_turns = state.status in ("waiting", "paused") and not state.turn_open
@@ -280,13 +282,13 @@ def _spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -
         if step_state.status not in ("running", "waiting"):
             continue
         step = standing_at(plan, path)
-        if step.approval is not None and gates.approved_gate(state, step) is not None:
+        if step.approval is not None and gates.last_approved_gate(state, step) is not None:
             detail = f": {path} was approved and not finished; what people approve they approve for one run."
             return "fork_approved", detail
     return _FREE
 
 
-def _promised_elsewhere(state: RunState) -> tuple[str, str]:
+def _elsewhere_promised(state: RunState) -> tuple[str, str]:
     for path, types in sorted(state.subscriptions.items()):
         if any(type.startswith(wait_for_event.CALLBACK) for type in types):
             return "fork_callback", f" waited for a callback at {path}, which comes to that run alone."

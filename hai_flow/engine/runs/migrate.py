@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow.definition.diff import diff, written
+from hai_flow.definition.diff import diff, to_plain
 from hai_flow.definition.names.wording import article
-from hai_flow.definition.paths import plan_path, renamed
+from hai_flow.definition.paths import plan_path, rename_path
 from hai_flow.definition.plan import (
     BLOCKS,
     EFFECTS,
@@ -80,19 +80,19 @@ def examine(
     `mapping`: ids or paths of steps, old -> new, where they are called otherwise; steps inside go with them. `who`
     moves it; None: that was judged before.
     """
-    obstacles = list(_of_run(old, new, state))
+    obstacles = list(_run_obstacles(old, new, state))
     paths, unknown = _paths(old, new, mapping)
     obstacles += unknown
     if not unknown:
-        obstacles += _of_steps(old, new, state, paths)
+        obstacles += _steps_obstacles(old, new, state, paths)
     if not unknown and who is not None:
         obstacles += less_asked(old, new, state, who, paths)
-    input, state_now = _filled(new, state)
-    obstacles += _of_values(new, input, state_now)
+    input, state_now = _fill_defaults(new, state)
+    obstacles += _value_obstacles(new, input, state_now)
     if obstacles:
         return Move(tuple(obstacles))
     move = Move((), paths, None if input == state.input else input, None if state_now == state.state else state_now)
-    obstacles += _of_questions(old, new, state, _moved(new, state, move, now), paths, now)
+    obstacles += _question_obstacles(old, new, state, _apply_move(new, state, move, now), paths, now)
     if obstacles:
         return Move(tuple(obstacles))
     return move
@@ -114,7 +114,7 @@ def move(
     plan, state = to or draft.plan, draft.state
     migration = examine(was, plan, state, paths, draft.now, who)
     if migration.obstacles:
-        raise refused(plan, migration.obstacles)
+        raise migration_refusal(plan, migration.obstacles)
     draft.emit(
         e.Migrated,
         by=by,
@@ -135,7 +135,7 @@ def less_asked(old: Plan, new: Plan, state: RunState, who: Principal, paths: Map
     ]
 
 
-def refused(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
+def migration_refusal(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
     """The refusal of a move to the version, with all its obstacles."""
     return Rejected(
         409,
@@ -145,7 +145,7 @@ def refused(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
     )
 
 
-def _moved(new: Plan, state: RunState, move: Move, now: int) -> RunState:
+def _apply_move(new: Plan, state: RunState, move: Move, now: int) -> RunState:
     event = e.Migrated(
         at=max(now, state.at),
         by="",
@@ -161,7 +161,7 @@ def _moved(new: Plan, state: RunState, move: Move, now: int) -> RunState:
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _of_run(old: Plan, new: Plan, state: RunState) -> Iterator[Obstacle]:
+def _run_obstacles(old: Plan, new: Plan, state: RunState) -> Iterator[Obstacle]:
     if new.name != old.name:
         yield Obstacle("workflow.other", "", f"{new.name} is another workflow than {old.name}.")
     if state.ended:
@@ -174,7 +174,7 @@ def _of_run(old: Plan, new: Plan, state: RunState) -> Iterator[Obstacle]:
         yield Obstacle("step.in_flight", path, f"{path} {what}; wait until that has ended.")
 
 
-def _filled(new: Plan, state: RunState) -> tuple[Json, Json]:
+def _fill_defaults(new: Plan, state: RunState) -> tuple[Json, Json]:
     """Input and state, with the additions of the new version's defaults."""
     input = new.input.with_defaults(state.input)
     if not isinstance(state.state, dict):
@@ -183,7 +183,7 @@ def _filled(new: Plan, state: RunState) -> tuple[Json, Json]:
     return input, {**state.state, **added}
 
 
-def _of_values(new: Plan, input: Json, state: Json) -> Iterator[Obstacle]:
+def _value_obstacles(new: Plan, input: Json, state: Json) -> Iterator[Obstacle]:
     for fault in new.input.fit(input)[1]:
         yield Obstacle(
             "input.invalid", "", f"the run's input does not fit: {fault['path'] or '/'}: {fault['message']}."
@@ -212,7 +212,7 @@ def _paths(old: Plan, new: Plan, mapping: Mapping[str, str]) -> tuple[dict[str, 
     return paths, unknown
 
 
-def _of_steps(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
+def _steps_obstacles(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
     instances: dict[str, list[tuple[str, StepState | None]]] = {}  # by path of the plan: its instances
     for path, step in sorted(state.steps.items(), key=lambda entry: entry[0]):
         if path:
@@ -223,7 +223,7 @@ def _of_steps(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> I
     old_paths: dict[str, str] = {}
     guess: Mapping[str, str] | None = None
     for path in (path for path in old.steps if path in instances):
-        now = renamed(path, paths)
+        now = rename_path(path, paths)
         if now not in new.steps:
             guess = diff(old, new).same if guess is None else guess
             hint = f"; it looks like {guess[path]}: map {path}={guess[path]}" if path in guess else ""
@@ -231,14 +231,14 @@ def _of_steps(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> I
             continue
         if old_paths.setdefault(now, path) != path:
             yield Obstacle("map.twice", path, f"{path} and {old_paths[now]} would both be {now}.")
-        yield from _of_step(old.steps[path], new.steps[now], state, instances[path], paths)
+        yield from _step_obstacles(old.steps[path], new.steps[now], state, instances[path], paths)
 
 
-def _of_step(
+def _step_obstacles(
     was: Step, now: Step, state: RunState, instances: list[tuple[str, StepState | None]], paths: dict[str, str]
 ) -> Iterator[Obstacle]:
     path = was.path
-    if (now.parent, now.body) != (renamed(was.parent, paths), was.body):
+    if (now.parent, now.body) != (rename_path(was.parent, paths), was.body):
         yield Obstacle("step.elsewhere", path, f"{path} stands in another block there, at {now.path}.")
     started = [(at, step) for at, step in instances if step is not None]
     if not started:
@@ -272,11 +272,11 @@ def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, Step
 
 def _performs(step: Step) -> Json:
     """The effect of a step, apart from its arguments: those were fixed when it began."""
-    return [step.verb.function, written(step.verb.tool)] if isinstance(step.verb, Call) else None
+    return [step.verb.function, to_plain(step.verb.tool)] if isinstance(step.verb, Call) else None
 
 
 def _call(was: Step, now: Step) -> str:
-    names = [written(step.verb.tool)["name"] for step in (was, now) if isinstance(step.verb, Call)]
+    names = [to_plain(step.verb.tool)["name"] for step in (was, now) if isinstance(step.verb, Call)]
     return f"it calls {' and would call '.join(names)}" if len(set(names)) > 1 else f"its tool {names[0]} has changed"
 
 
@@ -294,13 +294,13 @@ def _is_unused(state: RunState, pending: PendingState) -> bool:
     return passed and step is not None and step.status == "running" and not step.attempt
 
 
-def _of_questions(
+def _question_obstacles(
     old: Plan, new: Plan, state: RunState, moved: RunState, paths: dict[str, str], now: int
 ) -> Iterator[Obstacle]:
     draft = Draft(new, moved, max(now, state.at), DEFAULT_BOUNDS)
     for pending in bound_pendings(state):
         path = pending.opened.path
-        was, target = old.steps[plan_path(path)], draft.step(renamed(path, paths))
+        was, target = old.steps[plan_path(path)], draft.step(rename_path(path, paths))
         if pending.opened.kind == "gate" and target.approval is None:
             yield Obstacle("pending.gone", path, f"{path} waits for approval, and there it has none.")
             continue
@@ -319,11 +319,11 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
 
     def same(part: str, shown: Json, *, text: bool = False) -> bool:
         template = after.get(part)
-        if written(template) == written(before.get(part)):
+        if to_plain(template) == to_plain(before.get(part)):
             return True
         if template is None or not hasattr(template, "render"):
             return template == shown
-        return _rendered(draft, template, now, roots, text=text) == shown
+        return _render_or_differ(draft, template, now, roots, text=text) == shown
 
     if opened.kind in ("ask", "approve", "gate"):
         yield "title", same("title", opened.title, text=True)
@@ -362,7 +362,7 @@ def _asks(step: Step) -> dict[str, Any]:
     return contents
 
 
-def _rendered(draft: Draft, template: Template, step: Step, roots: dict[str, Json], *, text: bool) -> Json:
+def _render_or_differ(draft: Draft, template: Template, step: Step, roots: dict[str, Json], *, text: bool) -> Json:
     """The part as the new version would show it now; something that equals nothing, if that fails."""
     try:
         return draft.text(template, step, **roots) if text else draft.render(template, step, **roots)

@@ -61,7 +61,7 @@ def has_ended(decision: Decision) -> bool:
     return decision.state.ended and any(isinstance(event, _ENDS) for event in decision.events)
 
 
-def told(state: RunState) -> Message:
+def end_message(state: RunState) -> Message:
     """The message of a run that has just ended."""
     end = End(
         run_id=state.run_id,

@@ -1,7 +1,7 @@
 """Checks a log: each command is made again from the log's events, decided again, and must give the same events.
 
 Results, arguments, times and ids are recorded, never recomputed. So most commands can be read off the events that they
-led to: the person that paused, the output of an attempt, the votes. `decided_again` makes such a command, decides it on
+led to: the person that paused, the output of an attempt, the votes. `decide_again` makes such a command, decides it on
 the state before, and compares. A command that no event holds in full (the words of a refused answer's form, the news of
 a child for a parent that did not listen) can't be decided again; the result says so, and proves nothing.
 
@@ -45,7 +45,7 @@ class Again(NamedTuple):
 Read: TypeAlias = Callable[[RunState, Sequence[e.Event]], Iterator[c.Command]]
 
 
-def decided_again(
+def decide_again(
     plan: Plan,
     state: RunState,
     events: Sequence[e.Event],
@@ -95,12 +95,12 @@ def _matching(
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
-        if decided and [_timed(each, state.at) for each in events[: len(decided)]] == decided:
+        if decided and [_with_run_time(each, state.at) for each in events[: len(decided)]] == decided:
             return len(decided)
     return 0
 
 
-def _timed(event: e.Event, least: int) -> e.Event:
+def _with_run_time(event: e.Event, least: int) -> e.Event:
     """The event as the fold takes it: within a run time never goes back."""
     return msgspec.structs.replace(event, at=least) if event.at < least else event
 
@@ -119,7 +119,7 @@ def _commands_of(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Comma
     yield c.Continue()
 
 
-def _started(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     turn = next((each for each in events if isinstance(each, e.TurnStarted)), e.TurnStarted(at=0))
     posted = next((each.messages for each in events if isinstance(each, e.MessagesChanged)), ())
@@ -152,7 +152,7 @@ def _turn(event: e.TurnStarted | None) -> c.Turn:
     return c.Turn(event.wire_run_id, event.dialect, event.profile, event.client_tools, event.body_sha)
 
 
-def _admitted(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _admit_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     if state.status == "queued":
         yield c.Admit()
 
@@ -165,7 +165,7 @@ def _attempt_of(state: RunState, path: str) -> int | None:
     return None if doubt_of(state, path, attempt) is None else attempt
 
 
-def _succeeded(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _success_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     attempt = _attempt_of(state, event.path)
     if attempt is not None and event.path not in state.children:
@@ -199,7 +199,7 @@ def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
                     yield msgspec.structs.replace(command, used=used)
 
 
-def _failed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     attempt, error = _attempt_of(state, event.path), event.error
     if attempt is None or event.path in state.children:
@@ -216,7 +216,7 @@ def _failed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         yield c.StepFailed(**common, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
 
 
-def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _question_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     attempt = state.attempts.get(event.path)
     if event.inquiry is not None and attempt is not None:
@@ -229,7 +229,7 @@ def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         yield c.StepLost(path=event.path, attempt=attempt)
 
 
-def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     """The answers of one POST: votes, edits with their votes, and answers that need no vote, all by one person. The
     answers of another person in the same commit were a command of their own; and so, perhaps, were later ones of the
     first person."""
@@ -277,7 +277,7 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             via=who.via,
             messages=posted,
             turn=_turn(turn) if state.parent is None else c.Turn(),
-            state=_posted_state(events),
+            state=_state_of_post(events),
         )
 
 
@@ -293,7 +293,7 @@ def _plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
     return c.PendingAnswer(id=event.id, values=event.value)
 
 
-def _posted_state(events: Sequence[e.Event]) -> dict[str, Any]:
+def _state_of_post(events: Sequence[e.Event]) -> dict[str, Any]:
     posted: dict[str, Any] = {}
     for event in events:
         if isinstance(event, e.StateChanged) and event.path == "":
@@ -301,14 +301,14 @@ def _posted_state(events: Sequence[e.Event]) -> dict[str, Any]:
     return posted
 
 
-def _answered_in_turn(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield from _admitted(state, events)
-    yield from _answered(state, events)
+def _turn_answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield from _admit_commands(state, events)
+    yield from _answer_commands(state, events)
     if state.children:
         yield from _child_told(state, events)
 
 
-def _signalled(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _signal_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     yield c.Signal(
         id=event.id,
@@ -335,8 +335,8 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         "path": path,
         "attempt": state.attempts.get(path, state.steps[path].attempt if path in state.steps else 0),
         "tool_calls": counted.calls + end.tool_calls,
-        "used": tuple(budget.reported(each, counted) for each in used),
-        "told": tuple(_told_by(path, before)),
+        "used": tuple(budget.usage_report(each, counted) for each in used),
+        "told": tuple(_news_of_child(path, before)),
         "run_id": end.run_id,
     }
     for event in behind:
@@ -356,7 +356,7 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.ChildEnded(**common, status="stopped")
 
 
-def _told_by(path: str, events: Sequence[Any]) -> Iterator[Any]:
+def _news_of_child(path: str, events: Sequence[Any]) -> Iterator[Any]:
     """News of the run below the step, with its own paths."""
     for event in events:
         if isinstance(event, e.ChildAsked):
@@ -372,7 +372,7 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     for path, attempt in state.attempts.items():
         if path not in state.children:
             continue
-        news = tuple(_told_by(path, events))
+        news = tuple(_news_of_child(path, events))
         moved = next((each for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
         if news:
             yield c.ChildTold(
@@ -381,7 +381,7 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
                 told=news,
                 working=None if moved is None else moved.working,
                 turn=_turn(turn),
-                state=_posted_state(events),
+                state=_state_of_post(events),
                 used=() if moved is None else moved.used,
                 tool_calls=0 if moved is None else moved.tool_calls,
             )
@@ -399,7 +399,7 @@ def _child_moved(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         )
 
 
-def _stopped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _stop_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.terminated:
         yield c.Terminate(by=event.by, reason=event.reason)
@@ -410,25 +410,25 @@ def _stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.Stop(by=event.by, reason=event.reason, inherited=event.inherited, heir=event.heir)
 
 
-def _taken_back(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _take_back_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.TakeBack(heir=events[0].heir, seized=state.ended)
 
 
-def _paused(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _pause_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.Pause(by=events[0].by, reason=events[0].reason)
 
 
-def _resumed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _resume_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.Resume(by=events[0].by)
 
 
-def _skipped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _skip_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.by is not None:
         yield c.Skip(by=event.by, path=event.path, output=event.output, reason=event.reason, again=True)
 
 
-def _retried(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _retry_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.awaited is None:
         yield c.Retry(by=event.by, again=True)
@@ -436,7 +436,7 @@ def _retried(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         yield c.RetryChild(by=event.by, awaited=event.awaited)
 
 
-def _jumped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _jump_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     ms = sum(each.ms for each in events if isinstance(each, e.TimeJumped))
     yield c.Jump(by=events[0].by, ms=ms)
 
@@ -447,32 +447,32 @@ def _attention(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 _READERS: Final[Mapping[type[e.Event], Read]] = {
-    e.RunStarted: _started,
-    e.TurnStarted: _answered_in_turn,
-    e.VoteCast: _answered,
-    e.PendingEdited: _answered,
-    e.PendingDecided: _answered,
-    e.ToolCallResolved: _answered,
-    e.StateChanged: _answered,
+    e.RunStarted: _start_commands,
+    e.TurnStarted: _turn_answer_commands,
+    e.VoteCast: _answer_commands,
+    e.PendingEdited: _answer_commands,
+    e.PendingDecided: _answer_commands,
+    e.ToolCallResolved: _answer_commands,
+    e.StateChanged: _answer_commands,
     e.ModelUsed: _used,
     e.PartsMade: _used,
     e.CollaborationEnded: _child_ended,
     **dict.fromkeys((e.ChildAsked, e.ChildSaid, e.ChildStepped, e.ChildShared), _child_told),
-    e.StepFinished: _succeeded,
-    e.SignalsAwaited: _succeeded,
-    e.StepFailed: _failed,
-    e.StepRetried: _failed,
-    e.PendingOpened: _asked,
-    e.SignalReceived: _signalled,
+    e.StepFinished: _success_commands,
+    e.SignalsAwaited: _success_commands,
+    e.StepFailed: _failure_commands,
+    e.StepRetried: _failure_commands,
+    e.PendingOpened: _question_commands,
+    e.SignalReceived: _signal_commands,
     e.ChildMoved: _child_moved,
-    e.RunPaused: _paused,
-    e.RunResumed: _resumed,
+    e.RunPaused: _pause_commands,
+    e.RunResumed: _resume_commands,
     e.RunStopping: _stopping,
-    e.RunStopped: _stopped,
-    e.RunRetried: _retried,
-    e.WorkTakenBack: _taken_back,
-    e.StepSkipped: _skipped,
-    e.TimeJumped: _jumped,
+    e.RunStopped: _stop_commands,
+    e.RunRetried: _retry_commands,
+    e.WorkTakenBack: _take_back_commands,
+    e.StepSkipped: _skip_commands,
+    e.TimeJumped: _jump_commands,
     e.RunNeedsAttention: _attention,
 }
 STREAMED: Final = (

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from hai_flow import values
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.definition.plan import AgentTurn, Limits, Llm, Run, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
@@ -46,10 +46,10 @@ def demand(draft: Draft, step: Step, args: str) -> None:
     if not isinstance(verb, Asks):
         return
     limits = limits_of(draft)
-    if (limits.tokens is None and limits.cost_usd is None) or in_cleanup(step.path):
+    if (limits.tokens is None and limits.cost_usd is None) or is_in_cleanup(step.path):
         return
     spent = draft.state.spent
-    others = _reserved(draft)
+    others = _reserve(draft)
     own = _least(verb, _prompt(draft, step, verb, args))
     used, cost = spent.input + spent.output, spent.cost or 0.0
     if limits.tokens is not None and used + others.tokens + own.tokens > limits.tokens:
@@ -102,9 +102,9 @@ def _limit(draft: Draft, name: str) -> str:
 def allowance_of(draft: Draft, step: Step) -> e.Allowance | None:
     """The allowance of the child run that the step, whose attempt has begun, starts; None: nothing limits it."""
     limits, state = limits_of(draft), draft.state
-    if (limits.tokens, limits.cost_usd, limits.tool_calls) == (None, None, None) or in_cleanup(step.path):
+    if (limits.tokens, limits.cost_usd, limits.tool_calls) == (None, None, None) or is_in_cleanup(step.path):
         return None
-    shares, reserved = 1 + _others_without(draft, step.path), _reserved(draft)
+    shares, reserved = 1 + _others_without(draft, step.path), _reserve(draft)
     tokens, cost, calls = limits.tokens, limits.cost_usd, limits.tool_calls
     if tokens is not None:
         tokens = max(0, tokens - state.spent.input - state.spent.output - reserved.tokens) // shares
@@ -151,12 +151,12 @@ def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
     draft.emit(e.ModelUsed, path=step.path, attempt=attempt, use=use)
 
 
-def taken(state: RunState) -> list[e.ModelUse]:
+def total_use(state: RunState) -> list[e.ModelUse]:
     """The tokens and the money that the run has taken in all, by model. Its parent is charged for them."""
-    return [_taken(label, spent) for label, spent in sorted(state.spent_on.items())]
+    return [_use_of_label(label, spent) for label, spent in sorted(state.spent_on.items())]
 
 
-def raised_by(share: e.Allowance, last: LastChild) -> e.Allowance:
+def raise_allowance(share: e.Allowance, last: LastChild) -> e.Allowance:
     """The allowance of a child that goes on: its new share, and what it has reported to have taken before."""
     tokens = sum(each.input + each.output for each in last.spent.values())
     cost = sum(each.cost or 0.0 for each in last.spent.values())
@@ -167,7 +167,7 @@ def raised_by(share: e.Allowance, last: LastChild) -> e.Allowance:
     )
 
 
-def unreported(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
+def use_to_report(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
     """What a child has taken since it reported the last time, of all that it took since it was born."""
     uses: list[e.ModelUse] = []
     for each in used:
@@ -186,38 +186,38 @@ def unreported(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
             cost,
         )
         if rest.calls > 0:
-            uses.append(_taken(label, rest))
+            uses.append(_use_of_label(label, rest))
     return uses
 
 
-def reported(use: e.ModelUse, last: LastChild) -> e.ModelUse:
-    """The report of a child of which `unreported` has made `use`."""
+def usage_report(use: e.ModelUse, last: LastChild) -> e.ModelUse:
+    """The report of a child of which `use_to_report` has made `use`."""
     label = f"{use.provider}/{use.served}"
     before = last.spent.get(label)
-    return use if before is None else _taken(label, before.plus(use))
+    return use if before is None else _use_of_label(label, before.plus(use))
 
 
-def _taken(label: str, spent: Spent) -> e.ModelUse:
+def _use_of_label(label: str, spent: Spent) -> e.ModelUse:
     provider, _, served = label.partition("/")
     return e.ModelUse(
         "", provider, served, spent.input, spent.output, spent.cached, spent.reasoning, spent.cost, calls=spent.calls
     )
 
 
-def _reserved(draft: Draft) -> _Expected:
+def _reserve(draft: Draft) -> _Expected:
     """The estimates of all models that are being asked, and the allowances of the runs below."""
     tokens, cost = 0, 0.0
     for path in draft.state.attempts:
         step, step_state = draft.step(path), draft.state.steps.get(path)
         if isinstance(step.verb, Asks) and step_state is not None:
-            each = _expected(draft.state, step.verb, _prompt(draft, step, step.verb, step_state.args or ""))
+            each = _expect_use(draft.state, step.verb, _prompt(draft, step, step.verb, step_state.args or ""))
             tokens, cost = tokens + each.tokens, cost + each.cost
     for allowance in draft.state.granted.values():
         tokens, cost = tokens + (allowance.tokens or 0), cost + (allowance.cost_usd or 0.0)
     return _Expected(tokens, cost)
 
 
-def _expected(state: RunState, verb: Asks, prompt: int) -> _Expected:
+def _expect_use(state: RunState, verb: Asks, prompt: int) -> _Expected:
     calls = state.spent.calls
     usual = state.spent.output // calls if calls else ANSWER_TOKENS
     answer = _max_tokens(verb) or usual

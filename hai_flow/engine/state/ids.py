@@ -106,12 +106,12 @@ def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -
     return make(run_id, path + "\x00call", n)
 
 
-def shown_call_id(run_id: str, path: str, n: int) -> str:
+def display_call_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th call that the step `path` only shows a frontend: of the form of a pending's, but never one."""
     return pending_id(run_id, path + "\x00shown", n)
 
 
-def written_call_id(run_id: str, call: str, attempt: int) -> str:
+def model_call_id(run_id: str, call: str, attempt: int) -> str:
     """The id of the call `call` (`research[0]/call[mail.send-1]`), as the attempt `attempt` of its answer writes it: of
     the form of a pending's. A frontend answers its call by it."""
     return pending_id(run_id, call + "\x00written", attempt)
@@ -124,7 +124,7 @@ def id_as_written(state: RunState, path: str) -> str | None:
     if not call.endswith("]"):
         return None
     answer = state.steps.get(f"{list_of(call)}/model")
-    return None if answer is None else written_call_id(state.run_id, call, answer.attempt)
+    return None if answer is None else model_call_id(state.run_id, call, answer.attempt)
 
 
 def jitter(run_id: str, path: str, attempt: int) -> float:

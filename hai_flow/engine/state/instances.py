@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hai_flow.definition.paths import called_by, filled, in_loop, keys_of, plan_path, with_keys
+from hai_flow.definition.paths import function_of_key, is_in_loop, keys_of, plan_path, with_keys, with_keys_or_none
 from hai_flow.definition.plan import ANY_FUNCTION, BLOCKS, Call, CatchClause, Plan, Step, Try, Verb
 
 
@@ -20,14 +20,14 @@ def standing_at(plan: Plan, path: str) -> Step:
 
     A path that lies deeper, in the iterations of its own loops, keeps its empty brackets.
     """
-    if not in_loop(path):
+    if not is_in_loop(path):
         return plan.steps[path]
     step = plan.steps[plan_path(path)]
     keys = keys_of(path)
     changes: dict[str, Any] = {
         "path": path,
-        "next": filled(step.next, keys),
-        "parent": filled(step.parent, keys),
+        "next": with_keys_or_none(step.next, keys),
+        "parent": with_keys_or_none(step.parent, keys),
         "verb": _verb_at(step.verb, keys),
     }
     if step.catch:
@@ -45,7 +45,7 @@ def _verb_at(verb: Any, keys: tuple[str, ...]) -> Verb:
     if isinstance(verb, BLOCKS):
         return verb.at(keys)
     if isinstance(verb, Call) and verb.function == ANY_FUNCTION:
-        return replace(verb, function=called_by(keys[-1]).partition(".")[2])
+        return replace(verb, function=function_of_key(keys[-1]).partition(".")[2])
     return verb
 
 

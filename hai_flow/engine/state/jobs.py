@@ -36,13 +36,13 @@ def open_jobs(state: RunState) -> list[Job]:
     """Everything that a holder of the run should be doing now."""
     jobs: list[Job] = []
     if state.status in _ACTIVE:
-        jobs.extend(Perform(path, attempt) for path, attempt in performed(state).items())
+        jobs.extend(Perform(path, attempt) for path, attempt in open_attempts(state).items())
     if state.status in ("running", "stopping") and next_ready(state) is not None:
         jobs.append(Continue())
     return jobs
 
 
-def performed(state: RunState) -> Mapping[str, int]:
+def open_attempts(state: RunState) -> Mapping[str, int]:
     """The open attempts that a process performs: all but child runs, which are runs of their own."""
     if not state.children:
         return state.attempts
@@ -70,7 +70,7 @@ def is_working(state: RunState) -> bool:
 
 def is_busy(state: RunState) -> bool:
     """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
-    return bool(performed(state)) or (state.status in ("running", "stopping") and bool(state.ready))
+    return bool(open_attempts(state)) or (state.status in ("running", "stopping") and bool(state.ready))
 
 
 def next_ready(state: RunState) -> str | None:
@@ -82,7 +82,7 @@ def next_ready(state: RunState) -> str | None:
     ready = state.ready
     if not ready:
         return None
-    attempts, steps = performed(state), state.steps
+    attempts, steps = open_attempts(state), state.steps
     if not attempts:  # a suspect may begin, too: the next step of a plain list needs no search
         return ready[0]
     if any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.paths import UNDO, in_cleanup
+from hai_flow.definition.paths import UNDO, is_in_cleanup
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Turn
@@ -33,7 +33,7 @@ CUT_AT: Final = 1.25
 def demand_wait(draft: Draft, step: Step) -> None:
     """Raises `Raised` if the run waits for as much as it may. Steps that clean up are not counted."""
     state, most = draft.state, draft.limits.waits
-    if len(state.open_pendings) + len(state.timers) + len(state.children) < most or in_cleanup(step.path):
+    if len(state.open_pendings) + len(state.timers) + len(state.children) < most or is_in_cleanup(step.path):
         return  # most runs wait for little, and each wait has a timer
     waits = {*state.open_pendings, *state.subscriptions, *state.children}
     waits.update(timer.path for timer in state.timers if timer.kind == "wait")

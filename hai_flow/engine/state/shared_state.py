@@ -34,13 +34,13 @@ def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]
     """The state that a run begins with: the defaults, those of its thread (`kept`), and over them those of the client
     (`posted`).
 
-    A value kept by another version that does not fit this one is left. Raises `Rejected` 422 as `posted_changes`.
+    A value kept by another version that does not fit this one is left. Raises `Rejected` 422 as `client_changes`.
     """
     state = {name: variable.default for name, variable in plan.state.items()}
     for name, variable in plan.state.items():
         if variable.kept and name in kept and not _faults(variable, kept[name]):
             state[name] = kept[name]
-    return {**state, **posted_changes(plan, state, posted)}
+    return {**state, **client_changes(plan, state, posted)}
 
 
 def may_write(state: RunState, by: c.Principal) -> bool:
@@ -52,7 +52,7 @@ def may_write(state: RunState, by: c.Principal) -> bool:
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     """Take over the state that the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected`
     422."""
-    _change(draft, posted_changes(draft.plan, draft.state.state, posted))
+    _change(draft, client_changes(draft.plan, draft.state.state, posted))
 
 
 def _change(draft: Draft, changes: Mapping[str, Json]) -> None:
@@ -96,7 +96,7 @@ def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
     draft.posted_state = posted
 
 
-def shown_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
+def visible_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
     """The state that a child run newly shows: all of it that is shown, if there was none `before`."""
     return {
         name: now[name]
@@ -105,7 +105,7 @@ def shown_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[st
     }
 
 
-def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
+def client_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
     """The posted variables that the client may write, and that differ from `state`. Raises `Rejected` 422."""
     changes = {
         name: posted[name]

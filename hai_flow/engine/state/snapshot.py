@@ -16,7 +16,7 @@ from hai_flow.errors import Unreadable
 ABI: Final = 18
 
 
-def _written(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     if isinstance(value, immutables.Map):
         return dict(value)
     raise NotImplementedError(f"{type(value)} in a state")
@@ -28,7 +28,7 @@ def _read(kind: Any, value: Any) -> Any:
     raise NotImplementedError(f"{kind} in a state")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_written)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_value)
 _decoder = msgspec.json.Decoder(RunState, dec_hook=_read)
 
 

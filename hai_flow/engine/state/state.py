@@ -364,7 +364,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     steps: Map[str, StepState] = Map()
     attempts: Map[str, int] = Map()  # open attempts: path -> number
     timers: tuple[Timer, ...] = ()  # sorted by due
-    timeouts: Map[str, int] = Map()  # path -> the working time (`worked_at`) at which the step is too late
+    timeouts: Map[str, int] = Map()  # path -> the working time (`working_time`) at which the step is too late
     pendings: Map[str, PendingState] = Map()
     open_pendings: Map[str, str] = Map()  # path -> pending id
     messages: Map[str, MessageState] = Map()
@@ -433,7 +433,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
         more need no answer."""
         if not self.relayed:
             return self.pendings
-        below = {id: _heeded(each, self.children.get(each.path)) for id, each in self.relayed.items()}
+        below = {id: _with_child_votes(each, self.children.get(each.path)) for id, each in self.relayed.items()}
         return {**self.pendings, **below}
 
     @property
@@ -452,12 +452,12 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     def turn_open(self) -> bool:
         return self.turn is not None and self.turn.open
 
-    def worked_at(self, now: int) -> int:
+    def working_time(self, now: int) -> int:
         """Milliseconds that the run has spent in status running, as of `now`: the clock of `timeout`."""
         return self.worked if self.running_since is None else self.worked + max(0, now - self.running_since)
 
 
-def _heeded(relayed: RelayedState, child: str | None) -> PendingState:
+def _with_child_votes(relayed: RelayedState, child: str | None) -> PendingState:
     pending = relayed.pending
     if pending.status != "open" or relayed.run_id == child:
         return pending

@@ -46,7 +46,7 @@ def place_of(traceparent: str | None) -> Place | None:
     return Place(trace_id, span_id, bool(int(flags, 16) & 1))
 
 
-def traced(state: RunState) -> bool:
+def is_traced(state: RunState) -> bool:
     """Whether the run's spans are recorded."""
     place = place_of(state.trace)
     return place is not None and place.sampled

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hai_flow.definition.paths import UNDO, in_cleanup, is_inside, undo_of
+from hai_flow.definition.paths import UNDO, is_in_cleanup, is_inside, undo_of
 from hai_flow.definition.plan import BLOCKS as BLOCK_VERBS
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
@@ -45,7 +45,7 @@ def _newest(draft: Draft, scope: str, undoables: Iterable[str]) -> str | None:
 
 def _is_undone_by(path: str, scope: str) -> bool:
     """Whether an error that leaves `scope` undoes the step: not those of a `finally` in there."""
-    return path == scope or (is_inside(path, scope) and not in_cleanup(path, scope))
+    return path == scope or (is_inside(path, scope) and not is_in_cleanup(path, scope))
 
 
 def undoing_scope(draft: Draft, owner: Step) -> Step | None:

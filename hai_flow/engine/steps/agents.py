@@ -19,7 +19,7 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
-from hai_flow.engine.state.ids import written_call_id
+from hai_flow.engine.state.ids import model_call_id
 from hai_flow.engine.state.instances import standing_at
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
@@ -113,14 +113,14 @@ def keys_of(answer: Json) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def asked_by(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
+def calls_requested(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
     """The calls that the answer at this path asks for, by the ids under which it has shown them: the arguments, and why
     the call is not made, or None."""
     calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, was_wrong(answer)
     requests: dict[str, tuple[str, str | None]] = {}
     for key, call in zip(keys_of(answer), calls_of(answer), strict=True):
         refusal = (call.get("fault") or NOT_PERFORMED) if wrong else None
-        requests[written_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
+        requests[model_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
     return requests
 
 
@@ -141,11 +141,11 @@ def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
+def call_records(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     """The calls of an answer with their results, as `stop_when` sees them."""
     answer = answer_in(state, iteration)
     records: list[Json] = []
-    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+    for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
         error = None if step_state is None else step_state.error
         denied = error is not None and error.code.startswith(DENIED) and error.code != RESPONDED
         output = step_state.output if step_state is not None and step_state.outcome == "finished" else None
@@ -155,10 +155,10 @@ def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     return records
 
 
-def handed_over(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
+def agent_in_charge(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
     """The agent that has answered in place of the one which called it, of those that may; None: none has."""
     answer = answer_in(state, iteration)
-    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+    for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
         if call["name"] in to and step_state is not None and step_state.outcome == "finished":
             return step_state
     return None
@@ -176,8 +176,8 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     for number, each in answers.items():
         if is_summary(each):
             first, summary, summarised = each["through"], each["summary"], number
-    words = _said_since(state, step_state.loop.entries)
-    before = {number: _taken(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
+    words = _messages_since(state, step_state.loop.entries)
+    before = {number: _take_until(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
     posted = {
         number
         for number, each in answers.items()
@@ -189,22 +189,22 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
         if number in posted:
             exchanges.append(replace(_exchange(plan, state, agent, number), before=unanswered))
             unanswered = ()
-    opening = tuple(_said_before(state, step_state.loop.entries))
+    opening = tuple(_messages_before(state, step_state.loop.entries))
     latest = (*unanswered, *(each for _, each in words))
     return Talk(
         step_state.args or "{}", tuple(exchanges), opening, summary, step_state.loop.closing, latest, summarised
     )
 
 
-def _said_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
+def _messages_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
     """The messages that people have posted behind the first `entries` of the run, in their order, each with its
     turn."""
     messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
     posted = (each for each in messages if each.path is None and each.role == "user")
-    return [(each.turn, message) for each in posted if (message := said_by(each)) is not None]
+    return [(each.turn, message) for each in posted if (message := model_message(each)) is not None]
 
 
-def _taken(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
+def _take_until(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
     """Takes from `words` those that were posted in a turn up to this one. A message stands at the beginning of its
     turn, in front of all that the run does in it."""
     count = sum(1 for posted, _ in words if posted <= turn)
@@ -213,13 +213,13 @@ def _taken(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
     return messages
 
 
-def _said_before(state: RunState, entries: int) -> Iterator[Said]:
+def _messages_before(state: RunState, entries: int) -> Iterator[Said]:
     """The messages of the run among its first `entries`, in their order."""
     messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
-    yield from (message for each in messages if (message := said_by(each)) is not None)
+    yield from (message for each in messages if (message := model_message(each)) is not None)
 
 
-def said_by(message: MessageState) -> Said | None:
+def model_message(message: MessageState) -> Said | None:
     """A message of the thread as a model sees it; None for a thought, for data, and for a message that broke off."""
     if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
         return None
@@ -230,7 +230,7 @@ def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
     iteration = paths.iteration(agent, number)
     answer = answer_in(state, iteration)
     results = []
-    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+    for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
         if was_wrong(answer):
             text = _json({"error": call.get("fault") or NOT_PERFORMED})
         else:
@@ -239,7 +239,7 @@ def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
     return Exchange(number, answer, tuple(results))
 
 
-def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
+def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
     """The step of each call of the answer."""
     answer = answer_in(state, iteration)
     if was_wrong(answer):
@@ -255,7 +255,7 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
         return _json({"error": "The call was cut off; nobody knows whether it has happened."})
     changed = ""
     if known.verb == "call":
-        changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
+        changed = _describe_changes(values.loads(call["args"]), values.loads(known.args or "null"))
     error = known.error
     if error is not None and error.code == RESPONDED:
         return _json({"performed": False, "response": error.message})
@@ -266,10 +266,10 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
         return _json({"changed": changed, **failure} if changed else failure)
     if changed:
         return _json({"changed": changed, "result": known.output})
-    return _bounded(known.output if isinstance(known.output, str) else _text(known.output))
+    return _shorten_result(known.output if isinstance(known.output, str) else _text(known.output))
 
 
-def _changed(asked: Json, performed: Json) -> str:
+def _describe_changes(asked: Json, performed: Json) -> str:
     """A sentence for the model on the arguments that people have changed; "" if they changed none."""
     if not isinstance(asked, dict) or not isinstance(performed, dict) or asked == performed:
         return ""
@@ -279,14 +279,14 @@ def _changed(asked: Json, performed: Json) -> str:
 
 
 def _json(value: Json) -> str:
-    return _bounded(_text(value))
+    return _shorten_result(_text(value))
 
 
 def _text(value: Json) -> str:
     return values.dumps(value).decode()
 
 
-def _bounded(text: str) -> str:
+def _shorten_result(text: str) -> str:
     if len(text) <= RESULT_CHARS_MAX:
         return text
     return f"{text[:RESULT_CHARS_MAX]}… [cut: {len(text)} characters, {RESULT_CHARS_MAX} of them shown]"

@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.names.wording import kind_of
-from hai_flow.definition.paths import escaped, iteration
+from hai_flow.definition.paths import escape, iteration
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.state import LoopState
@@ -26,7 +26,7 @@ def read_items(draft: Draft, step: Step, verb: ForEach) -> tuple[list[Json], tup
     draft.take(len(values.dumps(items)), ITEMS_BYTES_MAX)
     keys: dict[str, int] = {}
     for index, item in enumerate(items):
-        key = escaped(_key(draft, step, verb, item, index))
+        key = escape(_key(draft, step, verb, item, index))
         if key in keys:
             raise Raised(
                 "for_each.duplicate_key",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hai_flow.definition import paths
-from hai_flow.definition.paths import in_cleanup, is_inside
+from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.blocks.parallel import is_decided, winners
@@ -46,7 +46,7 @@ class Frontier:
         }
 
 
-def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
+def retry_frontier(draft: Draft, redo: tuple[str, ...]) -> Frontier:
     """Where a Retry of the whole run goes on, in the plan's order; `redo` are the undone steps that run again."""
     walk, root = _Walk(draft, redo), draft.state.steps.get("")
     frontier = Frontier() if root is None else walk.inside(draft.step(""), root)
@@ -59,7 +59,7 @@ def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
 
 def inside(draft: Draft, step: Step) -> Frontier:
     """Where a Retry goes on in a step that was over, or in an iteration; nothing is ready if all in it is done."""
-    return _Walk(draft, draft.state.redo).left_in(step, draft.state.steps[step.path])
+    return _Walk(draft, draft.state.redo).frontier_in(step, draft.state.steps[step.path])
 
 
 def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
 
 
 def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
-    if state.steps[path].status != "undone" or in_cleanup(path):
+    if state.steps[path].status != "undone" or is_in_cleanup(path):
         return True
     while path:
         step = standing_at(plan, path)
@@ -118,7 +118,7 @@ class _Walk:
         over = step_state.status in ("finished", "skipped")
         if over and step_state.phase == "over" and not self._undone_inside(step.path):
             return True
-        inner = self.left_in(step, step_state)
+        inner = self.frontier_in(step, step_state)
         if inner.ready:
             frontier.take(inner)
             return False
@@ -127,7 +127,7 @@ class _Walk:
         frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
         return False
 
-    def left_in(self, step: Step, known: StepState) -> Frontier:
+    def frontier_in(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
         if not known.done or self._undone_inside(step.path):
             return self.inside(step, known)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.paths import FINALLY, in_cleanup
+from hai_flow.definition.paths import FINALLY, is_in_cleanup
 from hai_flow.definition.plan import BLOCKS, Approve, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -25,7 +25,7 @@ from hai_flow.engine.completion.open_steps import open_leaves
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.pendings import passing
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
-from hai_flow.engine.state.jobs import performed
+from hai_flow.engine.state.jobs import open_attempts
 from hai_flow.engine.steps.tool_calls import resolve_call
 from hai_flow.errors import Rejected
 
@@ -37,16 +37,16 @@ def examine(draft: Draft, command: c.Skip) -> Step:
     """The step that the command means. Raises `Rejected`: 422 where that step can't be skipped now, with those that
     can; 409 where it is being performed; 422 where the output is none for it."""
     path = draft.plan.ids.get(command.path, command.path)
-    standing = [each for each in open_leaves(draft) if _why_not(draft, draft.step(each)) is None]
+    standing = [each for each in open_leaves(draft) if _obstacle(draft, draft.step(each)) is None]
     if path not in open_leaves(draft):
-        raise _not_there(draft, f"{command.path!r} is not where the run stands", standing)
+        raise _refuse_elsewhere(draft, f"{command.path!r} is not where the run stands", standing)
     step = draft.step(path)
-    if path in performed(draft.state):
+    if path in open_attempts(draft.state):
         message = f"{path} is being performed; it can be skipped when that has ended. Or stop the run."
         raise Rejected(409, "step_in_flight", message, winner={"status": draft.state.status, "seq": draft.state.seq})
-    why = _why_not(draft, step)
+    why = _obstacle(draft, step)
     if why is not None:
-        raise _not_there(draft, why, standing)
+        raise _refuse_elsewhere(draft, why, standing)
     if not command.again:
         passing.demand_skip(draft, step, command)
     if isinstance(step.verb, Approve) and command.output is not None:
@@ -58,17 +58,17 @@ def examine(draft: Draft, command: c.Skip) -> Step:
     return step
 
 
-def _not_there(draft: Draft, what: str, standing: list[str]) -> Rejected:
+def _refuse_elsewhere(draft: Draft, what: str, standing: list[str]) -> Rejected:
     remedy = f"Those that can be skipped now: {', '.join(standing)}." if standing else "None can be skipped now."
     findings = [{"path": "/step", "message": each} for each in standing]
     return Rejected(422, "skip.not_there", f"{what}. {remedy}", findings=findings, winner={"seq": draft.state.seq})
 
 
-def _why_not(draft: Draft, step: Step) -> str | None:
+def _obstacle(draft: Draft, step: Step) -> str | None:
     step_state = draft.state.steps.get(step.path)
     if step.path == RUN_END or step.is_iteration or step.of_agent:
         return f"{step.path!r} is no step that an author has written"
-    if in_cleanup(step.path):
+    if is_in_cleanup(step.path):
         return f"{step.path} cleans up; terminate the run to cut that off"
     if isinstance(step.verb, BLOCKS) and step_state is not None and step_state.phase != "pending":
         return f"{step.path} is a block that has begun; skip the steps inside it"

@@ -5,7 +5,7 @@ Its verb goes on in `verbs` and `blocks`. Not here: whether it may begin now (`d
 
 from __future__ import annotations
 
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.definition.plan import Call, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
@@ -22,14 +22,14 @@ from hai_flow.engine.verbs.effects import begin_attempt
 def begin(draft: Draft, step: Step) -> None:
     """Begin the step, its next attempt, or the call behind its gate; whatever goes wrong is its failure."""
     try:
-        draw(draft, _begun(draft, step))
+        draw(draft, _begin_or_go_on(draft, step))
     except Raised as raised:
         draft.pure_steps += 1
         error = draft.error(raised.code, raised.message, step.path, raised.data)
         draw(draft, consequences.Fail(step, error))
 
 
-def _begun(draft: Draft, step: Step) -> Consequence | None:
+def _begin_or_go_on(draft: Draft, step: Step) -> Consequence | None:
     step_state = draft.state.steps.get(step.path)
     if step_state is None or step_state.phase == "pending":
         return _begin_first(draft, step)
@@ -51,7 +51,7 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. Steps that clean up are not counted."""
     limits, state = budget.limits_of(draft), draft.state
-    if (limits.steps is None and limits.tool_calls is None) or step.is_iteration or in_cleanup(step.path):
+    if (limits.steps is None and limits.tool_calls is None) or step.is_iteration or is_in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")

@@ -1,7 +1,7 @@
 """Calls and messages as frontends see them: a call is shown, grows, and gets its result. Decides nothing.
 
 A call of an agent is shown while its model writes it (`ToolCallStarted.writer`), before anybody knows whether it will
-be performed. Where its step begins, it goes on with that call (`written`); where it never will, the call ends as
+be performed. Where its step begins, it goes on with that call (`model_call`); where it never will, the call ends as
 `ABORTED`. Each attempt of an answer writes calls of its own.
 """
 
@@ -15,7 +15,7 @@ from hai_flow.definition.paths import list_of
 from hai_flow.definition.plan import Call, FrontendTool, Growing, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.state.ids import id_as_written, message_id, short_pending_id, shown_call_id, tool_call_id
+from hai_flow.engine.state.ids import display_call_id, id_as_written, message_id, short_pending_id, tool_call_id
 from hai_flow.engine.state.state import RunState, ToolCallState
 from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, grown_before
 from hai_flow.values import Json
@@ -52,14 +52,14 @@ def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
     )
 
 
-def shown_name(step: Step) -> str:
+def display_name(step: Step) -> str:
     """The name of the tool, and of its function, that the step calls."""
     verb = step.verb
     assert isinstance(verb, Call)
     return f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
 
 
-def written(state: RunState, path: str) -> ToolCallState | None:
+def model_call(state: RunState, path: str) -> ToolCallState | None:
     """The call of the step as its model has shown it; None if the step has yet to show its call by itself."""
     id = id_as_written(state, path)
     call = None if id is None else state.tool_calls.get(id)
@@ -69,7 +69,7 @@ def written(state: RunState, path: str) -> ToolCallState | None:
 def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
     """Show the frontend a call whose argument grows from now on, by the yields of the step's attempt."""
     tool = growing.tool
-    id = shown_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
+    id = display_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
     foretell(draft, step, tool)
     _begin(draft, step, id, tool.name, "frontend")
     draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=grown_before(growing))
@@ -77,11 +77,11 @@ def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
 
 def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
     """Tell the frontend which state it may take from the arguments of the call that follows."""
-    if (prediction := foretold(tool)) is not None:
+    if (prediction := prediction_of(tool)) is not None:
         draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=prediction)
 
 
-def foretold(tool: FrontendTool) -> Json:
+def prediction_of(tool: FrontendTool) -> Json:
     """Which state the frontend may take from the arguments of a call of the tool; None: none."""
     predictions = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
     return predictions or None
@@ -128,13 +128,13 @@ def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | Non
         )
         if call is not None:
             return call
-    return written(draft.state, path)
+    return model_call(draft.state, path)
 
 
 def settle_written(draft: Draft, path: str, error: e.Error | None) -> None:
     """The step that makes a call of an agent is over: the call that its model has shown has a result, too, if no
     person was asked for it."""
-    call = written(draft.state, path)
+    call = model_call(draft.state, path)
     if call is None or call.result is not None or call.id in draft.state.pendings:
         return
     if error is None:
@@ -174,7 +174,7 @@ def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
 
 def _close_growing_call(draft: Draft, path: str, aborted: bool) -> None:
     step_state = draft.state.steps.get(path)
-    id = shown_call_id(draft.state.run_id, path, step_state.attempt if step_state is not None else 0)
+    id = display_call_id(draft.state.run_id, path, step_state.attempt if step_state is not None else 0)
     call = draft.state.tool_calls.get(id)
     if call is None or not call.open:
         return

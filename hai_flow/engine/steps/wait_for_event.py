@@ -47,7 +47,7 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     """The step waits from here on, until its deadline. Raises `Raised` if that can't be rendered."""
     demand_wait(draft, step)
     due = draft.now + draft.milliseconds(verb.deadline, step)
-    draft.started(step)
+    draft.note_start(step)
     types = tuple(dict.fromkeys(subscription.event for subscription in verb.subscriptions))
     draft.emit(e.SignalsAwaited, path=step.path, types=types)
     kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
@@ -112,7 +112,7 @@ def _subscribe(draft: Draft, path: str, types: tuple[str, ...]) -> None:
     draft.send(SUBSCRIBE, draft.state.run_id, body)
 
 
-def arrived(draft: Draft, command: c.Signal) -> Json:
+def receive_signal(draft: Draft, command: c.Signal) -> Json:
     """Offer a signal to the steps that wait, first the one that has waited longest.
 
     Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
@@ -133,7 +133,7 @@ def is_taken(state: RunState, signal: c.Signal) -> bool:
     return heard is not None and is_heard(heard, signal) and signal.id not in heard.left
 
 
-def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
+def _progress_of(state: RunState, signal: c.Signal) -> e.Heard | None:
     """How far the run has heard the signal's type, if that is further than it knew."""
     offered = signal.offered
     if offered is None:
@@ -255,7 +255,7 @@ def _receive(draft: Draft, step: Step, number: int, awaits: tuple[str, ...], com
         awaits=awaits,
         place=command.place,
         own=command.own,
-        heard=_heard(draft.state, command),
+        heard=_progress_of(draft.state, command),
         by=command.by,
     )
 

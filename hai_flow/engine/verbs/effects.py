@@ -17,7 +17,7 @@ from hai_flow.engine.runs import children
 from hai_flow.engine.state import budget
 from hai_flow.engine.state.ids import tool_call_id
 from hai_flow.engine.state.state import StepState
-from hai_flow.engine.steps.tool_calls import begin_growing_call, show_call, shown_name, written
+from hai_flow.engine.steps.tool_calls import begin_growing_call, display_name, model_call, show_call
 
 KEY_CHARS_MAX: Final = 255
 
@@ -34,12 +34,12 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
     if gate is not None and gates.needs_gate(draft, step, gate, args):
-        draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
+        draft.note_start(step, timed=False, args=args, key=_idempotency_key(draft, step))
         gates.open_gate(draft, step, gate, args)
         return None
     attempt = step_state.next_attempt if step_state else 1
     budget.demand(draft, step, args)
-    draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
+    draft.note_start(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
     return None
 
@@ -89,18 +89,18 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
         and isinstance(verb, Call)
         and not (step_state.failures or step_state.lost or _is_answered(draft, step))
     ):
-        if written(draft.state, step.path) is not None:
+        if model_call(draft.state, step.path) is not None:
             return
-        gate = gates.approved_gate(draft.state, step)
+        gate = gates.last_approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, step_state.asked, behind=behind)
-        show_call(draft, step, id, shown_name(step), args, "server")
+        show_call(draft, step, id, display_name(step), args, "server")
 
 
 def _is_answered(draft: Draft, step: Step) -> bool:
     """Whether the attempt goes on with a call that has asked a person."""
     step_state = draft.state.steps[step.path]
-    return step_state.asked > 0 and tool_questions.answered_inquiry(draft.state, step, step_state.attempt) is not None
+    return step_state.asked > 0 and tool_questions.inquiry_to_answer(draft.state, step, step_state.attempt) is not None
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

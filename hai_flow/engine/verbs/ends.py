@@ -32,7 +32,7 @@ def begin_continue(draft: Draft, step: Step) -> Consequence:
 
 def _over(draft: Draft, step: Step) -> None:
     """The step itself has finished: nothing follows on that but the end of the steps around it."""
-    draft.started(step)
+    draft.note_start(step)
     draft.pure_steps += 1
     draft.emit(e.StepFinished, path=step.path)
 
@@ -42,7 +42,7 @@ def begin_fail(draft: Draft, step: Step) -> Consequence:
     assert isinstance(verb, Fail)
     message = draft.text(verb.message, step)
     data = None if verb.data is None else draft.render(verb.data, step)
-    draft.started(step)
+    draft.note_start(step)
     draft.pure_steps += 1
     return consequences.Fail(step, draft.error(verb.code, message, step.path, data))
 

@@ -20,7 +20,7 @@ def begin_ask(draft: Draft, step: Step) -> None:
     rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
     question = _question(draft, step, verb.title, verb.message)
     question["schema"] = form_of(draft, step, verb.policy.form, {})
-    draft.started(step)
+    draft.note_start(step)
     open_pending(draft, step, "ask", rules, **question)
 
 
@@ -35,7 +35,7 @@ def begin_approve(draft: Draft, step: Step) -> None:
     if verb.evidence is not None:
         question["evidence"] = draft.json_text(draft.render(verb.evidence, step))
     question["schema"] = form_of(draft, step, verb.policy.form, {})
-    draft.started(step)
+    draft.note_start(step)
     open_pending(draft, step, "approve", rules, options=verb.policy.options, **question)
 
 

@@ -39,7 +39,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         raise Raised("state.invalid", f"The state would not fit its types: {faults}.", data)
     if len(values.dumps(after)) > STATE_BYTES_MAX:
         raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
-    draft.started(step)
+    draft.note_start(step)
     draft.pure_steps += 1
     draft.rendered_bytes += len(values.dumps(ops))
     draft.emit(e.StateChanged, path=step.path, ops=tuple(ops))

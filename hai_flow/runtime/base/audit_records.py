@@ -78,13 +78,13 @@ def _words(command: c.Command) -> dict[str, Any]:
 def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow:
     subject, digest = f"workflow:{state.workflow}@{state.version}", bytes.fromhex(state.sha256)
     if isinstance(command, c.Fork):
-        edited = None if command.edits is None else _edited(command.edits)
+        edited = None if command.edits is None else _list_edits(command.edits)
         at = len(command.events)
         return asked.row("run.forked", subject=subject, digest=digest, of=str(command.of), at=at, edited=edited)
     return asked.row("run.started", subject=subject, digest=digest, thread=command.thread_id)
 
 
-def _edited(edits: c.Edits) -> list[str]:
+def _list_edits(edits: c.Edits) -> list[str]:
     """Which of `input`, `state` and `version` the fork changes; the values are in the run."""
     changes = {"input": edits.input is not msgspec.UNSET, "state": edits.state is not msgspec.UNSET}
     return [*(name for name, is_there in changes.items() if is_there), *(["version"] if edits.was is not None else [])]

@@ -40,7 +40,7 @@ class Served:
 NOTHING: Final = Served(())
 
 
-def served(given: Iterable[str]) -> Served:
+def parse_queues(given: Iterable[str]) -> Served:
     """The queues that a setting names. Raises ValueError with a sentence for each mistake."""
     names: dict[str, None] = {}
     places: dict[str, int] = {}

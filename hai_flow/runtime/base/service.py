@@ -87,7 +87,7 @@ class Service(ABC):
         """A task that ends with the service. If it fails, that is logged: no other task waits for it."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._handle_end)
         return task
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, Any]], name: str) -> asyncio.Task[Any]:
@@ -108,7 +108,7 @@ class Service(ABC):
             self._ailing[name] = now + pause + MENDED_SECONDS
             await asyncio.sleep(pause)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _handle_end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task_failed", task=task.get_name(), exc_info=error)

@@ -37,6 +37,6 @@ BeginTrace: TypeAlias = Callable[[Asker | None], Place | None]
 """The place in a trace of a run that `asker` starts; None for a run without a caller, like a schedule's."""
 
 
-def passed_on(asker: Asker | None) -> Place | None:
+def forward_trace(asker: Asker | None) -> Place | None:
     """The trace context of the caller, for a process that records no traces."""
     return None if asker is None else asker.parent

@@ -102,7 +102,7 @@ class Catalog:
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
         Unreadable as `plan` does."""
-        name, version, sha8 = named_version(reference)
+        name, version, sha8 = parse_reference(reference)
         stored: Workflow | None = None
         if sha8 is not None and version is not None:
             stored = await self._dev_copy(tenant, name, version, sha8)
@@ -134,7 +134,7 @@ class Catalog:
         else:
             stored, plan = summary, await self.plan(tenant, summary.sha256)
         if stored.retired_at is not None:
-            raise _retired(plan)
+            raise _retirement_refusal(plan)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
@@ -147,7 +147,7 @@ class Catalog:
     async def _latest_as(self, tenant: UUID, reference: str) -> Workflow:
         """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
         such workflow at all, 403 for every other version, whether or not there is one."""
-        name, version, sha8 = named_version(reference)
+        name, version, sha8 = parse_reference(reference)
         latest = (await self.resolve(tenant, name or reference))[0]
         if latest.version != version or not latest.sha256.hex().startswith(sha8 or ""):
             raise Rejected(
@@ -160,7 +160,7 @@ class Catalog:
 
     async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
         """The refusal of a run that would begin with the plan; None: its version is in use."""
-        return _retired(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
+        return _retirement_refusal(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
 
     async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
@@ -169,7 +169,7 @@ class Catalog:
         Raises Rejected 404; 422 where no version is named; 409 `webhook_path_taken` where the version that is the
         latest then has a webhook whose path another workflow has by now.
         """
-        name, version, sha8 = named_version(reference)
+        name, version, sha8 = parse_reference(reference)
         if not name or version is None or sha8 is not None:
             raise Rejected(422, "request.invalid", f"expected name@version, found {reference[:100]!r}.")
         stored = await workflows.workflow_version(self.reads, tenant, name, version)  # readable or not
@@ -195,7 +195,7 @@ class Catalog:
             plan = await self.plan_of(tenant, latest)
         except Unreadable:
             return
-        if conflicts := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
+        if conflicts := await self._find_path_conflicts(tenant, plan, f"{name}@{plan.version}"):
             raise Rejected(
                 409,
                 "webhook_path_taken",
@@ -228,22 +228,22 @@ class Catalog:
         """
         if not from_disk and self.is_on_disk is not None:
             from_disk = await compiling.make(self.is_on_disk, source)
-        plan, looked = await self._checked(tenant, source, file, from_disk=from_disk, compiled=compiled)
-        stored, plan = await self._published(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
+        plan, looked = await self._check(tenant, source, file, from_disk=from_disk, compiled=compiled)
+        stored, plan = await self._publish_guarded(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
         if looked.pins and dev:
             await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
         elif looked.pins:
             await self._tool_pins.add(tenant, plan.sha256, looked.pins)
         return stored, plan
 
-    async def _published(
+    async def _publish_guarded(
         self, tenant: UUID, plan: Plan, source: bytes, file: str, asked: Asked | None, *, dev: bool, from_disk: bool
     ) -> tuple[Workflow, Plan]:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
         async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
-            if conflicts := await self._taken_paths(tenant, plan, file):  # since it was checked
-                raise DefinitionError(_in_place(conflicts, source))
+            if conflicts := await self._find_path_conflicts(tenant, plan, file):  # since it was checked
+                raise DefinitionError(_place_findings(conflicts, source))
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
 
     async def _publish(
@@ -253,7 +253,7 @@ class Catalog:
         if asked is not None:
             subject = f"workflow:{plan.name}@{plan.version}"
             row = asked.row("workflow.published", subject=subject, digest=plan.sha256, dev=dev or None)
-        async with audit.recorded(self.database.api, tenant, row) as connection:
+        async with audit.record_act(self.database.api, tenant, row) as connection:
             stored = await workflows.publish_workflow(
                 connection,
                 tenant,
@@ -275,9 +275,9 @@ class Catalog:
 
         Raises DefinitionError with every finding, also where this server has no way to perform a step.
         """
-        return (await self._checked(tenant, source, file, from_disk=from_disk))[0]
+        return (await self._check(tenant, source, file, from_disk=from_disk))[0]
 
-    async def _checked(
+    async def _check(
         self, tenant: UUID, source: bytes, file: str, *, from_disk: bool, compiled: Plan | None = None
     ) -> tuple[Plan, Looked]:
         """The plan, and the tools of the servers that it uses, as they are now."""
@@ -287,18 +287,18 @@ class Catalog:
         missing, faults = await compiling.make(self._obstacles, plan, file)
         faults += await self._unknown_children(tenant, plan, file)
         faults += await endless(self, tenant, plan, file)
-        faults += await self._taken_paths(tenant, plan, file)
+        faults += await self._find_path_conflicts(tenant, plan, file)
         if faults:
-            raise DefinitionError(_in_place([*missing, *faults], source))
+            raise DefinitionError(_place_findings([*missing, *faults], source))
         if missing:
-            raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
-        looked = await self.registry.looked(plan, await self._tenants.name(tenant))
+            raise RunnersMissing(_place_findings(missing, source), lacking(plan, self.registry.kinds))
+        looked = await self.registry.look_at_servers(plan, await self._tenants.name(tenant))
         all_doubts = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
         doubts = [
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
             for step, doubt in all_doubts
         ]
-        doubts = _in_place(doubts, source)
+        doubts = _place_findings(doubts, source)
         if self.channels is not None:
             channels = self.channels(await self._tenants.name(tenant))
             doubts += await compiling.make(unknown_channels, source, channels, file)
@@ -315,7 +315,7 @@ class Catalog:
     async def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
         """The plan of a stored workflow of the tenant. Raises Unreadable."""
         try:
-            plan = await self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+            plan = await self._compile(tenant, stored.source, f"{stored.name}@{stored.version}")
         except DefinitionError as error:
             raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
         if plan.from_disk == stored.from_disk:
@@ -332,7 +332,7 @@ class Catalog:
         pins = {}
         async for reference, stored, child in self._below(tenant, plan):
             if of_new_run and stored.retired_at is not None:
-                raise _retired(child, f", and {plan.name}@{plan.version} runs it")
+                raise _retirement_refusal(child, f", and {plan.name}@{plan.version} runs it")
             pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
         return pins
 
@@ -430,7 +430,7 @@ class Catalog:
                 reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
                 children_by_run[run] = child_of((await self.resolve(tenant, reference))[1])
         if children_by_run:
-            children = partial(_known_child, children_by_run)
+            children = partial(_get_child, children_by_run)
             await compiling.make(compile_workflow, plan.source, file, children=children)
 
     async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
@@ -455,7 +455,7 @@ class Catalog:
                 faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
         return faults
 
-    async def _taken_paths(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+    async def _find_path_conflicts(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
         """The webhooks whose path another workflow has."""
         faults = []
         for position, trigger in enumerate(plan.triggers):
@@ -478,7 +478,7 @@ class Catalog:
             self._runs[plan.sha256] = runs
         return runs
 
-    async def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
+    async def _compile(self, tenant: UUID, source: bytes, file: str) -> Plan:
         key = (tenant, sha256(source).digest())
         plan = self._plans.get(key)
         if plan is not None:
@@ -498,11 +498,11 @@ class Catalog:
         return plan
 
 
-def _known_child(known: Mapping[tuple[str, int | None], Child], name: str, version: int | None) -> Child | None:
+def _get_child(known: Mapping[tuple[str, int | None], Child], name: str, version: int | None) -> Child | None:
     return known.get((name, version))
 
 
-def _retired(plan: Plan, whose: str = "") -> Rejected:
+def _retirement_refusal(plan: Plan, whose: str = "") -> Rejected:
     version = f"{plan.name}@{plan.version}"
     return Rejected(
         409,
@@ -512,18 +512,18 @@ def _retired(plan: Plan, whose: str = "") -> Rejected:
     )
 
 
-def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:
+def _place_findings(findings: Iterable[Finding], source: bytes) -> list[Finding]:
     """Findings about steps, in the document's order, each at the step's own first character."""
     lines = source.decode(errors="replace").splitlines()
 
-    def placed(finding: Finding) -> Finding:
+    def place(finding: Finding) -> Finding:
         line = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
         return replace(finding, column=len(line) - len(line.lstrip(" -")) + 1)
 
-    return sorted(map(placed, findings), key=lambda finding: finding.line)
+    return sorted(map(place, findings), key=lambda finding: finding.line)
 
 
-def named_version(reference: str) -> NamedVersion:
+def parse_reference(reference: str) -> NamedVersion:
     """The parts of a reference. A text that can't be one (it may have characters that the database refuses) names
     nothing."""
     match = _REFERENCE.fullmatch(reference)

@@ -26,11 +26,11 @@ def touches(plan: Plan, path: str = "") -> bool:
     if personal is None:
         while len(_nearby) >= _KNOWN_MAX:
             _nearby.pop(next(iter(_nearby)))
-        personal = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
+        personal = _nearby[plan.sha256] = Flow(plan).resolve() if declares(plan) else Personal()
     return personal.of(path).touches
 
 
-def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
+def describe_error(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
     """An exception for the log of the process. Its text may quote values of a run or a step: where those may be
     personal, or `plan` is not known, only its type and place are logged."""
     if plan is not None and not touches(plan, path):
@@ -63,7 +63,7 @@ class Personals:
         key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
         personal = self._known.get(key)
         if personal is None:
-            personal = self._known[key] = await self._found(tenant, workflow, pins)
+            personal = self._known[key] = await self._find(tenant, workflow, pins)
             while len(self._known) > _KNOWN_MAX:
                 self._known.popitem(last=False)
         else:
@@ -78,7 +78,7 @@ class Personals:
         except (Unreadable, Rejected):
             return WHOLE
 
-    async def _found(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
+    async def _find(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
         children: dict[str, Plan] = {}
         try:
             plan = await self._catalog.plan(tenant, workflow)

@@ -199,9 +199,9 @@ class Committer(Service):
         cached.chunks.extend(chunks)
         self.queues.add(cached)
 
-    async def settled(self, waiting: Iterable[CachedRun]) -> None:
+    async def wait_committed(self, waiting: Iterable[CachedRun]) -> None:
         """Return when all commands for these runs are decided and committed."""
-        await self.queues.settled(waiting)
+        await self.queues.wait_committed(waiting)
 
     def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
         """The decision on the command if it came now to the run in `state`; nothing is committed. Raises Rejected where
@@ -246,10 +246,10 @@ class Committer(Service):
             if run.mine:
                 self.claims.disown(run)
 
-    def worked_at(self) -> float:
+    def last_progress(self) -> float:
         """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
         nothing has."""
-        return self.queues.worked_at()
+        return self.queues.last_progress()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Committer(Service):
         self._closing = True
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self.queues.emptied()
+                await self.queues.wait_empty()
         except TimeoutError:
             log.error("stopped_unfinished", runs=self.queues.queued)
         finally:

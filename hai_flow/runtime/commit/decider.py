@@ -65,7 +65,7 @@ class Decider:
         """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
         entry: BatchEntry | None = None
         try:
-            entry = self._decided(run)
+            entry = self._decide(run)
             if entry is not None:
                 entry.row = row = self._row(entry)
                 entry.bytes = len(row.events)
@@ -81,7 +81,7 @@ class Decider:
         """Whether the run has reached a bound of its length, which the next decision acts on."""
         return run_size.is_due(run.state, run.run_bytes, self.limits)
 
-    def _decided(self, run: CachedRun) -> BatchEntry | None:
+    def _decide(self, run: CachedRun) -> BatchEntry | None:
         """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
         entry = BatchEntry(run, run.state)
         self._append_chunks(entry)
@@ -133,13 +133,13 @@ class Decider:
             return _unknown_run(run) if run.loaded_at >= submission.arrived else None
         use = _first_use(entry, submission)
         if use is not None:
-            return _repeated(submission, use)
+            return _repeat_outcome(submission, use)
         if run.slot_taken and not entry.decides and _wants_slot(run, submission):
             return _slot_taken(submission, run)
         if submission.seat_lost and (unborn or entry.state.status == "queued"):
             return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
         if submission.left_lost and unborn:
-            return _taken_back(run)
+            return _refuse_taken_back(run)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
@@ -172,7 +172,7 @@ class Decider:
     def _take(self, entry: BatchEntry, decision: Decision) -> None:
         messages = decision.outbox
         if on_end_triggers.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
-            messages = (*messages, on_end_triggers.told(decision.state))
+            messages = (*messages, on_end_triggers.end_message(decision.state))
         entry.state = decision.state
         entry.events.extend(decision.events)
         if messages:
@@ -240,7 +240,7 @@ class Decider:
             summary=new_summary(plan, run.state, state),
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
-        return row if is_plain and not run.state.ended else completed(row, entry, rows)
+        return row if is_plain and not run.state.ended else complete_entry(row, entry, rows)
 
 
 def _instigators(before: RunState, state: RunState) -> str | None:
@@ -252,7 +252,7 @@ def _instigators(before: RunState, state: RunState) -> str | None:
     return " ".join(state.all_instigators)
 
 
-def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
+def complete_entry(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
     """The row with what most entries have not, which are of a step behind a step. It is filled in apart, because a call
     with as many keywords as both have together makes a dictionary of them."""
     run, state = entry.run, entry.state
@@ -266,7 +266,7 @@ def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
         seat=entry.seat,
         result=_result(state) if ended else None,
         heir=_heir(state) if ended and not run.state.ended else None,
-        moved=_moved(entry) if run.exists and entry.plan is not None else None,
+        moved=_to_moved(entry) if run.exists and entry.plan is not None else None,
         commands=tuple(entry.commands.values()) if entry.commands else (),
         pendings=rows.get("pendings", ()),
         votes=rows.get("votes", ()),
@@ -310,12 +310,12 @@ def _heir(state: RunState) -> Heir | None:
     return Heir(UUID(heir.run_id), thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
 
 
-def _taken_back(run: CachedRun) -> Rejected:
+def _refuse_taken_back(run: CachedRun) -> Rejected:
     detail = f"run {run.id} can't begin any more: the run that was stopped for it has taken its work back."
     return Rejected(409, "fork_overtaken", detail)
 
 
-def _moved(entry: BatchEntry) -> Moved:
+def _to_moved(entry: BatchEntry) -> Moved:
     plan = entry.plan
     assert plan is not None, "the run moves to a version"
     return Moved(plan.sha256, plan.version, entry.state.dev, plan.queue)
@@ -325,7 +325,7 @@ def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool)
     return Outcome(decision.outcome, run.id, state.seq, state.status, already)
 
 
-def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
+def _repeat_outcome(submission: Submission, known: CommandRow) -> Outcome | Rejected:
     first = msgspec.json.decode(known.outcome, type=Outcome)
     if known.body_sha != submission.body_sha:
         detail = f"the command id {submission.command_id} was used before with another body."
@@ -341,7 +341,7 @@ def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
     if chunk.is_call:
         call = state.tool_calls.get(chunk.message_id)
         if call is None and chunk.written is not None and not chunk.n:
-            return _begun_by_model(chunk, chunk.written, state, at)
+            return _begin_model_call(chunk, chunk.written, state, at)
         if call is None or not chunk.text or not call.open or len(call.args) > chunk.n:
             return []
         return [e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=call.id, content=chunk.text)]
@@ -357,14 +357,14 @@ def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
                 message_id=id,
                 path=chunk.path,
                 kind=chunk.kind,
-                instead_of=_broken_off(chunk, state) if chunk.attempt > 1 else None,
+                instead_of=_find_broken_message(chunk, state) if chunk.attempt > 1 else None,
             ),
             piece,
         ]
     return [] if not message.open or message.chunks > chunk.n else [piece]
 
 
-def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> list[e.Event]:
+def _begin_model_call(chunk: Chunk, call: Written, state: RunState, at: int) -> list[e.Event]:
     """A model begins to write a call: it hangs on the message that the model has written before. That message stays
     open: if the attempt breaks off, the message and the call both do."""
     turn = state.turn.n if state.turn else 0
@@ -391,7 +391,7 @@ def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> li
     return events
 
 
-def _broken_off(chunk: Chunk, state: RunState) -> str | None:
+def _find_broken_message(chunk: Chunk, state: RunState) -> str | None:
     """The message of an earlier attempt that this one writes anew: the last one of the step, if it broke off."""
     messages = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
     last = max(messages, key=lambda each: each.n, default=None)

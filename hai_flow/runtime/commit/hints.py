@@ -149,7 +149,7 @@ class Hints:
 
     async def tell(self, word: str) -> None:
         """Tell others a payload that names no run, now: this process may be about to end."""
-        await self._sent(Letter([], [word]))
+        await self._send(Letter([], [word]))
 
     def clear(self) -> None:
         self._news.clear()
@@ -174,7 +174,7 @@ class Hints:
 
     def _take(self) -> Letter:
         """Take as much news as fits into one letter, the oldest first."""
-        letter, size = Letter([], [*sorted(self._words), *hints.of_tenants(self._tenants)]), 0
+        letter, size = Letter([], [*sorted(self._words), *hints.tenant_payloads(self._tenants)]), 0
         self._words.clear()
         self._tenants.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:
@@ -193,12 +193,12 @@ class Hints:
             await self._wanted.wait()
             self._wanted.clear()
             while self._news or self._words or self._tenants:
-                pause = HINT_SECONDS if await self._sent(self._take()) else min(2 * pause, PAUSE_SECONDS_MAX)
+                pause = HINT_SECONDS if await self._send(self._take()) else min(2 * pause, PAUSE_SECONDS_MAX)
                 if self._failing:
                     break
             await asyncio.sleep(pause)
 
-    async def _sent(self, letter: Letter) -> bool:
+    async def _send(self, letter: Letter) -> bool:
         try:
             await self.carrier.send(letter)
         except Exception as error:  # a hint may be lost: the poll is the truth

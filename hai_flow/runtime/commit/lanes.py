@@ -156,14 +156,14 @@ class Lanes:
 
     def _conclude(self, entry: BatchEntry, won: Won | None, began: float) -> None:
         if won is None:
-            self._lost(entry)
+            self._handle_loss(entry)
             return
         try:
-            self._won(entry, won, began)
+            self._apply_win(entry, won, began)
         except Exception as error:
             self._failures.give_up(entry.run, error, entry.submissions)
 
-    def _won(self, entry: BatchEntry, won: Won, began: float) -> None:
+    def _apply_win(self, entry: BatchEntry, won: Won, began: float) -> None:
         run = entry.run
         first_seq = won.seq - len(entry.events) + 1
         self._claims.take_in(run, won.worker, won.fence)
@@ -200,7 +200,7 @@ class Lanes:
             due = {entry.run.plan.queue for entry in unheld if entry.run.plan is not None and is_busy(entry.state)}
             self._hints.add(entries, won, due=due)
 
-    def _lost(self, entry: BatchEntry) -> None:
+    def _handle_loss(self, entry: BatchEntry) -> None:
         """Another process moved the run first (or took its slot): load that, and decide again."""
         run = entry.run
         run.losses += 1
@@ -222,12 +222,14 @@ class Lanes:
             else:
                 done = await carried.carrier.commit(lambda connection: self._send(connection, Batch([entry])))
         except Exception as error:
-            await self._not_carried(entry, carried, error)
+            await self._handle_transaction_failure(entry, carried, error)
             return
         self._conclude(entry, done.won.get(0), began)
         self._hint([entry], done.won)
 
-    async def _not_carried(self, entry: BatchEntry, carried: Submission | None, error: Exception) -> None:
+    async def _handle_transaction_failure(
+        self, entry: BatchEntry, carried: Submission | None, error: Exception
+    ) -> None:
         run, fault = entry.run, classify(error)
         if carried is None:
             if not await self._failures.remainder_of(Batch([entry]), error):
@@ -237,7 +239,7 @@ class Lanes:
         else:
             log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
             carried.leave()
-            carried.command = _uncommitted(carried.command, error)
+            carried.command = _to_failure(carried.command, error)
             run.refence = run.mine
         entry.give_back()
         self._queues.load_again(run)
@@ -285,7 +287,7 @@ class Lanes:
         self._hint([entry], done.won)
 
 
-def _uncommitted(command: c.Command, error: Exception) -> c.Command:
+def _to_failure(command: c.Command, error: Exception) -> c.Command:
     """The failure that takes the place of a result whose transaction broke. If the transaction was committed all the
     same, the attempt is over, and the failure is refused."""
     assert isinstance(command, c.StepSucceeded), "only results are carried"

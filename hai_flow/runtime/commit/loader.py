@@ -87,10 +87,10 @@ class Loader:
                     await self._load(batch)
                     queue.since = time.monotonic()
                 except Exception as error:
-                    batches.extendleft(reversed(await self._not_loaded(batch, error)))
+                    batches.extendleft(reversed(await self._split_failed_batch(batch, error)))
             queue.hand = []
 
-    async def _not_loaded(self, batch: list[CachedRun], error: Exception) -> list[list[CachedRun]]:
+    async def _split_failed_batch(self, batch: list[CachedRun], error: Exception) -> list[list[CachedRun]]:
         """The batches in which the runs of a failed load are loaded again: halves, until the culprit is alone.
 
         A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
@@ -167,7 +167,7 @@ class Loader:
         for run in batch:
             fault = faults.get(run.id)
             if fault is None:
-                self._loaded(run)
+                self._hand_on(run)
             else:
                 self._failures.give_up(run, fault, loaded=loaded.get(run.id))
 
@@ -180,7 +180,7 @@ class Loader:
             submission.looked_up = True
             if used_before := used.get((run.id, submission.command_id or "")):
                 run.known[used_before.command_id] = used_before
-        slots_by_run = {run.id: (run.tenant, slot) for run in batch if (slot := _wanted_slot(run, found.get(run.id)))}
+        slots_by_run = {run.id: (run.tenant, slot) for run in batch if (slot := _slot_needed(run, found.get(run.id)))}
         promised = [
             (run, each, (run.tenant, each.seat)) for run in batch for each in run.submissions if each.seat is not None
         ]
@@ -199,7 +199,7 @@ class Loader:
         for run, submission, slot in promises:
             submission.left_lost = holders.get(slot) != run.id
 
-    def _loaded(self, run: CachedRun) -> None:
+    def _hand_on(self, run: CachedRun) -> None:
         self._listeners.notify_changed(run)
         if run.wants:
             self._queues.lane_of(run).add(run)
@@ -251,7 +251,7 @@ class Loader:
         return [row for row in rows if row.last_seq <= end]
 
 
-def _wanted_slot(run: CachedRun, loaded: Loaded | None) -> str | None:
+def _slot_needed(run: CachedRun, loaded: Loaded | None) -> str | None:
     """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
     if loaded is None:
         return next((each.birth.slot for each in run.submissions if each.birth is not None), None)

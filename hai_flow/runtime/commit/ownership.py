@@ -34,7 +34,7 @@ class Claims:
         run.mine = False
         self._listeners.notify_changed(run)
 
-    def released(self, run: CachedRun) -> None:
+    def note_release(self, run: CachedRun) -> None:
         """This process has handed the run on, as it is."""
         run.worker, run.fence = None, run.fence + 1
         self.disown(run)

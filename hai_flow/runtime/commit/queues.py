@@ -115,13 +115,13 @@ class Queues:
         if self._awaited:
             self._released.set()
 
-    async def settled(self, runs: Iterable[CachedRun]) -> None:
+    async def wait_committed(self, runs: Iterable[CachedRun]) -> None:
         """Return when all commands for these runs are decided and committed."""
         waiting = list(runs)
         while any(run.queued for run in waiting):
             await self._release_of_any()
 
-    async def emptied(self) -> None:
+    async def wait_empty(self) -> None:
         """Return when no run is queued."""
         while self.queued:
             await self._release_of_any()
@@ -134,7 +134,7 @@ class Queues:
         finally:
             self._awaited -= 1
 
-    def worked_at(self) -> float:
+    def last_progress(self) -> float:
         """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
         nothing has. A run that could not be committed waits in its lane, also while it is loaded again."""
         return min((queue.since for queue in (*self.lanes, self.loads) if queue.busy), default=time.monotonic())

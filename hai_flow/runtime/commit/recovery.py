@@ -15,7 +15,7 @@ import structlog
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StoreError, Unreadable
-from hai_flow.runtime.catalog.personal import told_of
+from hai_flow.runtime.catalog.personal import describe_error
 from hai_flow.runtime.commit.batches import Batch, BatchEntry
 from hai_flow.runtime.commit.ownership import Claims
 from hai_flow.runtime.commit.queues import Queue, Queues
@@ -45,7 +45,7 @@ class Failures:
     async def remainder_of(self, batch: Batch, error: Exception) -> list[Batch]:
         """The part of a failed batch that is to be sent again. The other runs of it are dealt with."""
         fault, entries = classify(error), batch.entries
-        if sqlstate_of(error) == LOCKED and (free := await self._unlocked(entries)) is not None:
+        if sqlstate_of(error) == LOCKED and (free := await self._filter_unlocked(entries)) is not None:
             return free
         if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
             await asyncio.sleep(0.01)
@@ -65,13 +65,13 @@ class Failures:
         self.condemn(entries[0], error)
         return []
 
-    async def _unlocked(self, entries: list[BatchEntry]) -> list[Batch] | None:
+    async def _filter_unlocked(self, entries: list[BatchEntry]) -> list[Batch] | None:
         """The part of a batch to be sent again that has waited for a row which another transaction holds. Those whose
         rows are held are taken alone, each with a connection of its own: to wait for them again would make all others
         wait as long. None: none of them is held now."""
         try:
             async with self._database.engine.acquire() as connection:
-                held = await logs.locked_runs(connection, [entry.run.id for entry in entries if entry.run.exists])
+                held = await logs.find_locked_runs(connection, [entry.run.id for entry in entries if entry.run.exists])
         except FAILURES as error:
             log.warning("locks_unknown", error=str(error) or repr(error))
             return None
@@ -106,7 +106,7 @@ class Failures:
         Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
         lost, so that a person's Retry performs it again.
         """
-        details = told_of(run.plan, error)
+        details = describe_error(run.plan, error)
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **details)
         submission.leave()
         if submission.answer is not None and is_unstorable(error):

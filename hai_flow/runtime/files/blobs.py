@@ -61,7 +61,7 @@ class PostgresContents:
 
     async def write(self, tenant: UUID, place: str, pieces: AsyncIterator[bytes]) -> None:
         n = 0
-        async for piece in in_pieces(pieces):
+        async for piece in cut_pieces(pieces):
             await files.add_piece(self._database.api, tenant, place, n, piece)
             n += 1
 
@@ -94,7 +94,7 @@ class RemoteContents:
         path = self._path(place)
         file = await asyncio.to_thread(self._open, path)
         try:
-            async for piece in in_pieces(pieces):
+            async for piece in cut_pieces(pieces):
                 await asyncio.to_thread(file.write, piece)
         finally:
             await asyncio.to_thread(file.close)
@@ -124,7 +124,7 @@ class RemoteContents:
         return self._system.open(path, "wb")
 
 
-async def in_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def cut_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same bytes, in pieces of exactly `PIECE_BYTES`, the last one maybe smaller."""
     held = bytearray()
     async for piece in pieces:

@@ -25,7 +25,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.files.blobs import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
-from hai_flow.steps.secrets import hidden
+from hai_flow.steps.secrets import hide_secrets
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import files
@@ -172,7 +172,7 @@ class Files:
             contents = self._elsewhere
         return contents.read(file.place, start, file.size if end is None else end)
 
-    def of_run(self, tenant: UUID, run_id: UUID) -> FilesOfRun:
+    def run_files(self, tenant: UUID, run_id: UUID) -> FilesOfRun:
         """The files that a run's steps may read, and where those go that they make."""
         return FilesOfRun(self, tenant, run_id)
 
@@ -233,7 +233,7 @@ class FilesOfRun:
 
         kind = media_type.partition(";")[0].strip().lower()  # a tool's, or a server's: it becomes a header
         kind = kind if MEDIA_TYPE.fullmatch(kind) else BYTES
-        name = _CONTROL.sub("\ufffd", hidden(name))[:NAME_CHARS_MAX]
+        name = _CONTROL.sub("\ufffd", hide_secrets(name))[:NAME_CHARS_MAX]
         try:
             file = await self._files.take(
                 self._tenant, self._principal, whole(), name=name, media_type=kind, run_id=self._run_id

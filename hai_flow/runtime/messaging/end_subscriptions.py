@@ -28,7 +28,7 @@ class Watched:
     async def read(self) -> None:
         """Ask the database again."""
         asked_at = time.monotonic()
-        self.learn(await triggers.watched_workflows(self._database.api), asked_at)
+        self.learn(await triggers.workflows_with_end_triggers(self._database.api), asked_at)
 
     def learn(self, workflows: frozenset[tuple[UUID, str]], asked_at: float) -> None:
         """These were wanted when the database was asked, unless it was asked again since."""

@@ -200,7 +200,7 @@ class Delivery(Service):
 
         async def deliver() -> None:
             nonlocal behind
-            behind = await self._delivered(message)
+            behind = await self._bring(message)
 
         # A fault is of unknown outcome: it is delivered again under the same id.
         wait = await self._rows.deal(Sweep.OUTBOX, f"message {message.command_id}", deliver)
@@ -211,7 +211,7 @@ class Delivery(Service):
         if behind or crowded:
             self._mail.set()
 
-    async def _delivered(self, message: OutboxMessage) -> bool:
+    async def _bring(self, message: OutboxMessage) -> bool:
         """Bring a message to its receiver. It is removed once the receiver has taken it, or has refused it for good;
         else it is given out again after a while.
 
@@ -363,7 +363,7 @@ class Delivery(Service):
         again = await signals.signals_by_id(pool, tenant, run_id, missed) if missed else []
         awaited = await self._offer_stored(message, subscription.since, readings, again)
         if awaited:
-            offered = {type: _encoded(readings[type].offered) for type in awaited}
+            offered = {type: _encode_offers(readings[type].offered) for type in awaited}
             await signals.subscribe(pool, tenant, run_id, subscription.path, offered, message.last_seq)
             await self._offer_stored(message, subscription.since, {type: readings[type] for type in awaited}, ())
 
@@ -516,10 +516,10 @@ class Delivery(Service):
         if not waiting:
             return {}
         # Another process may be about to offer them.
-        before = await signals.unsettled_before(pool, signal) if signal.undelivered is None else []
+        before = await signals.find_unsettled_before(pool, signal) if signal.undelivered is None else []
         offering = [self._offer_in_order(each, [*before, signal]) for each in waiting]
         done = await asyncio.gather(*offering, return_exceptions=True)
-        return dict(_failed(zip(waiting, done, strict=True)))
+        return dict(_failures(zip(waiting, done, strict=True)))
 
     async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
         run_id, offers = subscriber.run_id, None
@@ -543,7 +543,7 @@ def _reading(heard: Heard | None) -> _Reading:
     return _Reading(len(heard.left), heard.to_all or None, heard.own)
 
 
-def _encoded(offered: c.Offered | None) -> bytes | None:
+def _encode_offers(offered: c.Offered | None) -> bytes | None:
     return None if offered is None else msgspec.json.encode(offered)
 
 
@@ -551,7 +551,7 @@ def _name(run_id: UUID) -> str:
     return f"run {run_id}"
 
 
-def _failed(done: Iterable[tuple[signals.Subscriber, BaseException | None]]) -> Iterable[tuple[str, Exception]]:
+def _failures(done: Iterable[tuple[signals.Subscriber, BaseException | None]]) -> Iterable[tuple[str, Exception]]:
     for subscriber, error in done:
         if isinstance(error, Exception):
             yield _name(subscriber.run_id), error

@@ -52,7 +52,7 @@ from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery, Unreached
 from hai_flow.runtime.runs.concurrency_slots import STALLED_EVERY, Slots
-from hai_flow.runtime.runs.starts import Starts, derived_id
+from hai_flow.runtime.runs.starts import Starts, derive_id
 from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import Workflow
@@ -159,9 +159,9 @@ class Triggers(Service):
         config = self.config
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         self._keep(partial(self._repeat, self._due, self._fire_due, "schedules"), "ticks of schedules")
-        self._every(config.sweep_seconds, asyncio.Event(), self._sweep_promises, "slots")
-        self._every(STALLED_EVERY.total_seconds(), asyncio.Event(), self.slots.sweep_stalled, "stalled queues")
-        self._every(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
+        self._run_each(config.sweep_seconds, asyncio.Event(), self._sweep_promises, "slots")
+        self._run_each(STALLED_EVERY.total_seconds(), asyncio.Event(), self.slots.sweep_stalled, "stalled queues")
+        self._run_each(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
         self._scheduler.start()
         self._due.set()
 
@@ -170,7 +170,7 @@ class Triggers(Service):
         if self.config.ticks:
             self._scheduler.shutdown(wait=False)
 
-    def _every(self, seconds: float, woken: asyncio.Event, work: _Work, name: str) -> None:
+    def _run_each(self, seconds: float, woken: asyncio.Event, work: _Work, name: str) -> None:
         """The ticker only wakes; the work is a task of ours, so that a stop ends it in order."""
 
         async def wake() -> None:
@@ -320,7 +320,7 @@ class Triggers(Service):
         the people behind it; `asked`: the person who wants it, if one does, who is one of them."""
         behind = instigators if asked is None else people_behind(asked.who.id, instigators)
         plan = await self.catalog.plan(of.tenant, of.workflow)
-        seat = await self._other_seat(of.tenant, plan) if origin is not None else None
+        seat = await self._triggers_elsewhere(of.tenant, plan) if origin is not None else None
         if seat is not None:  # files don't go there: a run that needs them finds none
             id = seat.starts.id_of("behind", str(run_id))
             return await seat.begin(of, id, input, trigger, origin, instigators=behind, asked=asked)
@@ -339,7 +339,7 @@ class Triggers(Service):
         )
         return await self.starts.start(of.tenant, plan, start, asked=asked)
 
-    async def _other_seat(self, tenant: UUID, plan: Plan) -> Triggers | None:
+    async def _triggers_elsewhere(self, tenant: UUID, plan: Plan) -> Triggers | None:
         """The triggers of the tenant's first cell, if that is another one, where runs of the plan are counted. Only
         ends of runs come in other cells."""
         if self.of_cell is None or (seat := await self.starts.seat(tenant)) == self.starts.cell:
@@ -361,7 +361,7 @@ class Triggers(Service):
         Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
         """
         run_id = self.starts.id_of("schedule", str(id), "by request", key)
-        schedule = await self._claimed(tenant, id, run_id)
+        schedule = await self._claim(tenant, id, run_id)
         at = self.committer.now_ms()
         try:
             input = await self._input(schedule, at)
@@ -371,7 +371,7 @@ class Triggers(Service):
                 await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
             raise
 
-    async def _claimed(self, tenant: UUID, id: UUID, run_id: UUID) -> ScheduleRow:
+    async def _claim(self, tenant: UUID, id: UUID, run_id: UUID) -> ScheduleRow:
         """The schedule as it was before the run became its last one; it may be that already. Raises `Rejected`."""
         pool, lease = self.database.api, timedelta(seconds=self.config.lease_seconds)
         schedule = await self.schedule(tenant, id)
@@ -394,7 +394,7 @@ class Triggers(Service):
     async def pause_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
         """Let the schedule fire no more until it is resumed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
-        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.paused", id)) as connection:
+        async with audit.record_act(self.database.api, tenant, _row(asked, "schedule.paused", id)) as connection:
             await triggers.pause_schedule(connection, schedule)
         return await self.schedule(tenant, id)
 
@@ -402,7 +402,7 @@ class Triggers(Service):
         """Let the schedule go on; instants that passed meanwhile were not missed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
         following = times.next_after(schedule.timing, self.committer.now())
-        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.resumed", id)) as connection:
+        async with audit.record_act(self.database.api, tenant, _row(asked, "schedule.resumed", id)) as connection:
             await triggers.resume_schedule(connection, schedule, following)
         self._due.set()
         return await self.schedule(tenant, id)
@@ -436,7 +436,7 @@ class Triggers(Service):
             started = await self._deliver(signal)
             if not already:
                 try:
-                    unreached = _unreached(started) | dict(await self.delivery.offer(signal))
+                    unreached = _failures_by_workflow(started) | dict(await self.delivery.offer(signal))
                     await self.delivery.settle(signal, unreached)
                 except Exception as error:  # delivery of some process does it all again
                     log.warning("event_not_offered", event=id, error=str(error) or repr(error))
@@ -449,7 +449,7 @@ class Triggers(Service):
             if each.refused is not None and each.failed is None:
                 code, reason = each.refused.code, each.refused.detail
                 log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
-        return _unreached(started)
+        return _failures_by_workflow(started)
 
     async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:
         """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
@@ -581,7 +581,7 @@ class Triggers(Service):
             events = [
                 EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
                 for position, trigger in enumerate(plan.triggers)
-                if (columns := _wanted(trigger)) is not None
+                if (columns := _row_key(trigger)) is not None
             ]
             await triggers.replace_triggers(connection, tenant, name, schedules, events)
         self._due.set()
@@ -609,7 +609,7 @@ def _name(workflow: str) -> str:
     return f"workflow {workflow}"
 
 
-def _unreached(started: Iterable[Started]) -> dict[str, Exception]:
+def _failures_by_workflow(started: Iterable[Started]) -> dict[str, Exception]:
     return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
@@ -625,7 +625,7 @@ def dedupe_key(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
-def _wanted(trigger: Trigger) -> tuple[str, TriggerKind] | None:
+def _row_key(trigger: Trigger) -> tuple[str, TriggerKind] | None:
     """The type and kind that the trigger's row has; None if it has no row."""
     match trigger:
         case EventTrigger():
@@ -642,7 +642,7 @@ def _schedule_row(
 ) -> ScheduleRow:
     timing = times.Timing(trigger.cron, trigger.timezone)
     return ScheduleRow(
-        id=derived_id("schedule", str(tenant), latest.name, str(position)),
+        id=derive_id("schedule", str(tenant), latest.name, str(position)),
         tenant=tenant,
         workflow_name=latest.name,
         position=position,

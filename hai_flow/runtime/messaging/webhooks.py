@@ -108,7 +108,7 @@ class Webhooks:
         row, trigger = hook.row, hook.trigger
         now = self._triggers.committer.now_ms()
         id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))
-        headers = webhook.shown_headers(call, trigger.scheme, trigger.header)
+        headers = webhook.visible_headers(call, trigger.scheme, trigger.header)
         event = {**event_value(id, "webhook", content, now), "headers": headers}
         scope = {"event": event, "now": now}
         try:

@@ -22,14 +22,14 @@ from hai_flow.engine import events as e
 from hai_flow.engine import invariants
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.pendings.selectors import World
-from hai_flow.engine.runs.replay import STREAMED, decided_again
+from hai_flow.engine.runs.replay import STREAMED, decide_again
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
 from hai_flow.errors import Unreadable
 from hai_flow.store.commit.entries import MessageRow, PendingRow, TurnRow, VoteRow
-from hai_flow.store.commit.projection import asked_by, rows_of, thread_entry
+from hai_flow.store.commit.projection import rows_of, selectors_asked, thread_entry
 from hai_flow.store.messaging.concurrency_slots import thread_slot
 from hai_flow.store.runs.run_bundle import Evidence, Row
 
@@ -91,7 +91,7 @@ class Check:
         for name, rule in _OF_ROWS:
             self.reached[name] += 1
             for message in rule(self, row):
-                self._found(name, message, at=row["last_seq"])
+                self._report(name, message, at=row["last_seq"])
                 self.broken = self.broken or name in _BREAKING
         if self.broken:
             return None
@@ -110,7 +110,7 @@ class Check:
         """Fold the next commit. `plan` is that of the run then, None where this release can't have it."""
         row = commit.row
         for message in _chunks_are_chunks(self, commit):
-            self._found("chunks_are_chunks", message, at=row["last_seq"])
+            self._report("chunks_are_chunks", message, at=row["last_seq"])
         if self._limits is not None and self.plan is not None and row["version"] != self._version:
             self._decide_again(self.plan, commit, self._limits)
         self._head = sha256(self._head + row["events"]).digest()
@@ -119,7 +119,7 @@ class Check:
         self.files |= file_ids.files_in(row["events"])
         for event in commit.events:
             for fault in self._watch.event(self.state, event):
-                self._found(fault.rule, fault.message, at=self.state.seq + 1)
+                self._report(fault.rule, fault.message, at=self.state.seq + 1)
             try:
                 self.state = evolve(self.state, event)
             except Exception as error:  # a transition that no table has, a record that is not there
@@ -135,13 +135,13 @@ class Check:
 
     def _decide_again(self, plan: Plan, commit: Commit, limits: Bounds) -> None:
         """The same inputs give the same decision. A decision whose inputs are not all in the log proves nothing."""
-        again = decided_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
+        again = decide_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
         if again.left is None:
             self.reached["decisions_follow"] += 1
         elif again.surely:
             commands = ", ".join(again.commands) or "nothing"
             message = f"{again.left.type} does not follow from what was asked of the run (decided again: {commands})"
-            self._found("decisions_follow", message, at=commit.row["last_seq"])
+            self._report("decisions_follow", message, at=commit.row["last_seq"])
         else:
             self.undecided += 1
 
@@ -155,14 +155,14 @@ class Check:
         except Unreadable:
             same = False
         if not same:
-            self._found("snapshots_are_folds", "the snapshot is not the fold of the events up to it")
+            self._report("snapshots_are_folds", "the snapshot is not the fold of the events up to it")
 
     def _compare_head(self) -> None:
         head = self._heads.pop(self.state.seq, None)
         if head is not None:
             self.reached["log_audited"] += 1
             if head != self._head:
-                self._found("log_audited", "the events up to here are not those that the audit vouches for")
+                self._report("log_audited", "the events up to here are not those that the audit vouches for")
 
     # --- the end of the log -------------------------------------------------------------------------------------------
 
@@ -171,18 +171,18 @@ class Check:
         for name, rule in _OF_RUN if self.broken else (*_OF_RUN, *_OF_FOLD):
             self.reached[name] += 1
             for message in rule(self):
-                self._found(name, message)
+                self._report(name, message)
         if not self.broken:
             for fault in self._watch.rest(self.state):
-                self._found(fault.rule, fault.message)
+                self._report(fault.rule, fault.message)
         self.reached += self._watch.reached
         return self.violations
 
-    def lost(self, digests: set[bytes]) -> None:
+    def report_missing_files(self, digests: set[bytes]) -> None:
         """Report that files are missing that the run refers to."""
         self.reached["files_are_there"] += 1
         for each in sorted(digests):
-            self._found("files_are_there", f"the file file_{each.hex()} is gone")
+            self._report("files_are_there", f"the file file_{each.hex()} is gone")
 
     def is_older(self, pending_id: str) -> bool:
         """Whether the row of the question is as a release left it that had no inbox and kept no answers beside votes:
@@ -194,16 +194,16 @@ class Check:
         """Report that the next row of the log can't be taken apart into commits."""
         self._break("log_readable", f"the row behind event {self.state.seq}: {reason}")
 
-    def no_workflow(self, digest: bytes, reason: str) -> None:
+    def report_missing_workflow(self, digest: bytes, reason: str) -> None:
         """Report that the workflow with this digest is missing."""
         self.reached["workflow_is_there"] += 1
-        self._found("workflow_is_there", f"the workflow {digest.hex()}: {reason}", at=self.state.seq)
+        self._report("workflow_is_there", f"the workflow {digest.hex()}: {reason}", at=self.state.seq)
 
     def _break(self, rule: str, message: str) -> None:
         self.broken = True
-        self._found(rule, message, at=self.state.seq)
+        self._report(rule, message, at=self.state.seq)
 
-    def _found(self, rule: str, message: str, at: int | None = None) -> None:
+    def _report(self, rule: str, message: str, at: int | None = None) -> None:
         self.violations.append(Violation(self.run["id"], self.state.seq if at is None else at, rule, message))
 
 
@@ -252,7 +252,7 @@ def _pendings_are_made(check: Check) -> Iterator[str]:
             continue
         for name in ("status", "path", "digest", "deadline"):
             if row[name] != getattr(made, name):
-                yield f"the {name} of the question {id} is {_shown(row[name])} instead of {_shown(getattr(made, name))}"
+                yield f"the {name} of the question {id} is {_text(row[name])} instead of {_text(getattr(made, name))}"
         if row["opened_seq"] != opened:
             yield f"the question {id} was opened by the commit of event {opened}, not {row['opened_seq']}"
         if not _asks_the_same(e.decode_pending(row["body"]), e.decode_pending(made.body)):
@@ -276,7 +276,7 @@ def _inbox_is_made(check: Check) -> Iterator[str]:
         return
     world = World(check.state.requester, check.plan.roles)
     for id in check.state.open_pendings.values():
-        selectors = set(asked_by(check.state.pendings[id], world))
+        selectors = set(selectors_asked(check.state.pendings[id], world))
         if id not in rows_by_pending and check.is_older(id):
             check.older += 1  # the sweep of a worker is about to write them
         elif selectors != rows_by_pending.get(id, set()):
@@ -408,7 +408,7 @@ def _tenants_are_apart(check: Check) -> Iterator[str]:
         yield "it has a run above or below it that is another tenant's"
 
 
-def _nobody_is_late(check: Check) -> Iterator[str]:
+def _check_lateness(check: Check) -> Iterator[str]:
     """A worker comes in time to runs that are due, and to runs that a dead worker held."""
     if check.late is None:
         return
@@ -431,7 +431,7 @@ _OF_RUN: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
     ("log_chained", _log_is_chained),
     ("log_audited", _audit_knows_no_more),
     ("tenants_are_apart", _tenants_are_apart),
-    ("nobody_is_late", _nobody_is_late),
+    ("nobody_is_late", _check_lateness),
     ("holder_is_known", _holder_is_known),
 )
 
@@ -454,12 +454,12 @@ def _row_is_made(check: Check) -> Iterator[str]:
     }
     for name, value in expected.items():
         if run[name] != value:
-            yield f"its {name} is {_shown(run[name])}, and the log says {_shown(value)}"
+            yield f"its {name} is {_text(run[name])}, and the log says {_text(value)}"
     behind = " ".join(state.all_instigators)
     if (run["instigators"] or "") != behind and not (
         state.forked and run["instigators"] is None
     ):  # of an older release
-        yield f"its instigators are {_shown(run['instigators'])}, and the log says {_shown(behind)}"
+        yield f"its instigators are {_text(run['instigators'])}, and the log says {_text(behind)}"
     if (run["ended_at"] is not None) != ended:
         yield f"it is {state.status}, and its row says that it {'has not' if ended else 'has'} ended"
     if run["input"] is not None and values.loads(run["input"]) != state.input:
@@ -569,5 +569,5 @@ def _seqs_of(evidence: Evidence) -> set[int]:
     return {row["last_seq"] for table in ("commands", "outbox", "votes") for row in evidence.rows[table]}
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)

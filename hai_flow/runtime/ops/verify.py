@@ -92,12 +92,12 @@ class Plans:
         """The plan, or why there is none."""
         plan = self._known.get((tenant, digest))
         if plan is None:
-            plan = self._known[tenant, digest] = await self._compiled(tenant, digest)
+            plan = self._known[tenant, digest] = await self._compile(tenant, digest)
             while len(self._known) > PLANS_MAX:
                 self._known.popitem(last=False)
         return plan
 
-    async def _compiled(self, tenant: UUID, digest: bytes) -> Plan | str:
+    async def _compile(self, tenant: UUID, digest: bytes) -> Plan | str:
         stored = await workflows.workflow_by_sha(self._connection, tenant, digest)
         if stored is None:
             return "it is not in the database"
@@ -135,11 +135,11 @@ async def _add(connection: Connection, found: Evidence, plans: Plans, verifying:
     if found.run["abi"] > e.ABI:
         verified.unread += 1
         return
-    check = await checked(connection, found, plans, verifying.late, verifying.limits)
+    check = await fold_and_check(connection, found, plans, verifying.late, verifying.limits)
     verified.add(check, check.end())
 
 
-async def checked(
+async def fold_and_check(
     connection: Connection,
     found: Evidence,
     plans: Plans,
@@ -160,7 +160,7 @@ async def checked(
     except ValueError as error:
         check.unreadable(str(error))
     if check.files:
-        check.lost(await run_bundle.lost_files(connection, tenant, found.run["id"], check.files))
+        check.report_missing_files(await run_bundle.find_lost_files(connection, tenant, found.run["id"], check.files))
     return check
 
 
@@ -173,7 +173,7 @@ async def _follow_version(check: Check, commit: Commit, plans: Plans, tenant: UU
     plan = await plans.find(tenant, digest)
     if isinstance(plan, str):
         check.plan = None
-        check.no_workflow(digest, plan)
+        check.report_missing_workflow(digest, plan)
     else:
         check.plan = plan
         check.reached["workflow_is_there"] += 1

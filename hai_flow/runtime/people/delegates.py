@@ -32,12 +32,12 @@ async def in_force(
     reads home, the cell that has keys and sessions."""
     if not found:
         return []
-    keys = await proofs.of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
-    sessions = await proofs.of_sessions(
+    keys = await proofs.holdings_of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
+    sessions = await proofs.holdings_of_sessions(
         credentials, tenant, {each.session for each in found if each.session is not None}
     )
     givers = {id for each in found if each.ends_with is None for id in all_ids(each.from_id)}
-    people = await proofs.of_people(credentials, tenant, givers)
+    people = await proofs.holdings_of_people(credentials, tenant, givers)
     holding: list[Delegation] = []
     for each in found:
         held: list[Holding | None] = []
@@ -46,14 +46,14 @@ async def in_force(
         if each.session is not None:
             held.append(sessions.get(each.session))
         if each.ends_with is None:
-            held += _of_anybody(people, all_ids(each.from_id))
-        capped = _capped(each, held)
+            held += _personal_holding(people, all_ids(each.from_id))
+        capped = _cap(each, held)
         if capped is not None and (not held or may_decide(capped.roles)):
             holding.append(capped)
     return holding
 
 
-def _of_anybody(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
+def _personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
     """The holding of a person by all of their keys; none, where nobody ever gave them a key."""
     found = [people[id] for id in ids if id in people]
     if not found:
@@ -62,7 +62,7 @@ def _of_anybody(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]
     return [Holding(roles, frozenset[str]().union(*(each.groups for each in found)))]
 
 
-def _capped(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:
+def _cap(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:
     """The delegation within all that its giver holds; None: a proof has ended."""
     roles, groups = list(delegation.roles), list(delegation.groups)
     for each in held:

@@ -22,14 +22,14 @@ import msgspec
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
-from hai_flow.engine.pendings.selectors import World, held
+from hai_flow.engine.pendings.selectors import World, principal_selectors
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.people import delegates
 from hai_flow.runtime.people.delegates import AllIds, MayDecide
-from hai_flow.store.commit.projection import asked_by, words_of
+from hai_flow.store.commit.projection import selectors_asked, words_of
 from hai_flow.store.messaging import hints
 from hai_flow.store.people import delegations, inbox
 from hai_flow.store.people.delegations import Delegation
@@ -120,7 +120,7 @@ class Inbox:
                 for hinted in watch.streams:
                     hinted.set()
 
-    def hinted_at(self, tenant: UUID) -> float:
+    def last_hint(self, tenant: UUID) -> float:
         """When the last hint about inboxes of the tenant came, as `time.monotonic` has it; nobody knows it unless
         somebody watches."""
         watch = self._watching.get(tenant)
@@ -132,7 +132,7 @@ class Inbox:
         return sum(len(watch.streams) for watch in self._watching.values())
 
     @contextlib.contextmanager
-    def watched(self, tenant: UUID, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
+    def watch(self, tenant: UUID, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
         """Let `hinted` be set whenever inboxes of the tenant may have changed."""
         watch = self._watching.setdefault(tenant, _Watch())
         watch.streams.add(hinted)
@@ -264,7 +264,7 @@ class Inbox:
         try:
             opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
-            asks: Sequence[str] = asked_by(PendingState(opened), world)
+            asks: Sequence[str] = selectors_asked(PendingState(opened), world)
         except (Unreadable, msgspec.ValidationError):
             return None  # a process of the release that wrote it sees to it
         if listed.current and set(asks) == set(listed.asks):
@@ -282,4 +282,4 @@ def _unreadable(asked: Asked) -> e.PendingOpened:
 
 
 def _selectors(voices: Sequence[c.Principal]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(selector for voice in voices for selector in held(voice)))
+    return tuple(dict.fromkeys(selector for voice in voices for selector in principal_selectors(voice)))

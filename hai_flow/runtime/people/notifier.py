@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from hai_flow import addresses
-from hai_flow.cells import cell_of, signed
+from hai_flow.cells import cell_of, sign_address
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.notify import channels
@@ -40,7 +40,7 @@ from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import inbox, notifications
 from hai_flow.store.people.notifications import Link, Notification
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire.personal import opened
+from hai_flow.wire.personal import mask_opened
 
 log = structlog.get_logger(__name__)
 
@@ -143,9 +143,9 @@ class Notifier(Service):
         try:
             await (self._divide(given) if given.channel is None else self._send(given))
         except NotSent as error:
-            await self._failed(given, str(error), final=error.final)
+            await self._record_failure(given, str(error), final=error.final)
 
-    async def _failed(self, given: Notification, reason: str, *, final: bool) -> None:
+    async def _record_failure(self, given: Notification, reason: str, *, final: bool) -> None:
         pool = self._database.api
         if final or given.tries >= self.config.tries_max:
             log.error("notification_given_up", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
@@ -176,7 +176,9 @@ class Notifier(Service):
             return
         now = datetime.now().astimezone()
         link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
-        message = _told(given, item, await self._shown(given, item, person), link, self._page(given.pending_id))
+        message = _message_of(
+            given, item, await self._visible_question(given, item, person), link, self._page(given.pending_id)
+        )
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
@@ -190,17 +192,17 @@ class Notifier(Service):
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
-    async def _shown(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
+    async def _visible_question(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
         """The question as its reader may see it. A channel that is not one person's own may have any readers."""
         if person is not None:
             return item.opened
         personal = await self._personals.now(given.tenant, item.asked.workflow)
-        return opened(item.opened, personal.of(item.opened.path)) if personal.anything else item.opened
+        return mask_opened(item.opened, personal.of(item.opened.path)) if personal.anything else item.opened
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
         if self.config.link_base is None:
             return None
-        token = signed(secrets.token_urlsafe(32), cell_of(given.run_id))
+        token = sign_address(secrets.token_urlsafe(32), cell_of(given.run_id))
         link = Link(
             digest=digest_of(token),
             tenant=given.tenant,
@@ -236,7 +238,7 @@ def _part_id(id: str, recipient: channels.Recipient) -> str:
     return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:
+def _message_of(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:
     return Told(
         what=given.what,
         pending_id=given.pending_id,

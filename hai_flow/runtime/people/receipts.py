@@ -81,7 +81,7 @@ def make_key(path: Path) -> signing.Key:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600, and whole before it is there
     with os.fdopen(handle, "w") as file:
-        file.write(signing.rotated(keys, private))
+        file.write(signing.rotate(keys, private))
         file.flush()
         os.fsync(file.fileno())
     os.replace(name, path)

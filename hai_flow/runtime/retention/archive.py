@@ -26,7 +26,7 @@ import asyncpg
 from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.files.file_systems import file_system
-from hai_flow.runtime.ops.verify import Plans, checked
+from hai_flow.runtime.ops.verify import Plans, fold_and_check
 from hai_flow.store.identity import erasure
 from hai_flow.store.ops import retention
 from hai_flow.store.ops.retention import Archived, Member
@@ -167,18 +167,18 @@ def _lines(file: Path, place: str) -> Iterator[_Line]:
                 if held:
                     number += 1
                     sha.update(held)
-                    yield _Line(number, _decoded(held, place, number), held.decode(errors="replace"))
+                    yield _Line(number, _decode_line(held, place, number), held.decode(errors="replace"))
                 held = line
     except (OSError, EOFError, zlib.error) as error:
         raise Damaged(f"{place}, behind line {number}: it is cut off or damaged: {error}.") from None
-    end = _decoded(held, place, number + 1) if held else None
+    end = _decode_line(held, place, number + 1) if held else None
     if not isinstance(end, dict) or end != {"lines": number, "sha256": sha.hexdigest()}:
         raise Damaged(
             f"{place}, line {number + 1}: expected the digest of the {number} lines before, found another end."
         )
 
 
-def _decoded(line: bytes, place: str, number: int) -> Any:
+def _decode_line(line: bytes, place: str, number: int) -> Any:
     try:
         return json.loads(line)
     except ValueError as error:
@@ -247,9 +247,9 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
         rows = isinstance(value, dict) and value.get("table") in columns and isinstance(value.get("row"), dict)
         if not rows or set(value["row"]) != set(columns[value["table"]]):
             raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(columns)} with all its columns.")
-    if existing := await retention.known_runs(connection, ids):
+    if existing := await retention.existing_runs(connection, ids):
         raise Damaged(f"{place}: the run {existing[0]} is there already; nothing was restored.")
-    if rest := await retention.uncleared_of(connection, ids):
+    if rest := await retention.filter_uncleared(connection, ids):
         raise Damaged(f"{place}: the run {rest[0]} is being removed; let prune end first.")
     return ids, columns
 
@@ -294,7 +294,7 @@ async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Me
 
 async def _fault(connection: Connection, ids: list[UUID], plans: Plans) -> str | None:
     for evidence in await run_bundle.evidence_of(connection, ids):
-        violations = (await checked(connection, evidence, plans)).end()
+        violations = (await fold_and_check(connection, evidence, plans)).end()
         if violations:
             first = violations[0]
             return f"run {first.run_id}, event {first.seq}: {first.rule}: {first.message}"

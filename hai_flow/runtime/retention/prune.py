@@ -77,7 +77,7 @@ class Pruning:
     async def run(self, connection: Connection) -> AsyncIterator[Pruned]:
         """Go through all threads; yields how far it has got after each."""
         done, vacuumed = Pruned(), 0
-        async for rows in self._cleared(connection):
+        async for rows in self._clear_rows(connection):
             done.rows += rows
             yield done
         shortest = self.retention.shortest
@@ -88,7 +88,7 @@ class Pruning:
                 await self._thread_apart(connection, ended.tenant, ended.thread_id, done)
                 yield done
                 await self._rest(began)
-                async for rows in self._cleared(connection):
+                async for rows in self._clear_rows(connection):
                     done.rows += rows
                     yield done
                 if done.rows - vacuumed >= VACUUM_ROWS:
@@ -164,9 +164,9 @@ class Pruning:
             packed = await log_compaction.pack_run(connection, each.id)
             done.merged += packed.before - packed.after
 
-    async def _cleared(self, connection: Connection) -> AsyncIterator[int]:
+    async def _clear_rows(self, connection: Connection) -> AsyncIterator[int]:
         """Remove the rows of removed runs, batch by batch; of those, too, that another process has left."""
-        while self.do and not self.archives_only and (uncleared := await retiring.uncleared(connection)):
+        while self.do and not self.archives_only and (uncleared := await retiring.find_uncleared(connection)):
             began = time.monotonic()
             rows = await retiring.clear(connection, uncleared, BATCH_ROWS)
             yield rows

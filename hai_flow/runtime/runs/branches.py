@@ -20,7 +20,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings import passing
-from hai_flow.engine.runs.fork import demand_left, finished_by, inherited_from, undone_in
+from hai_flow.engine.runs.fork import demand_left, inheritance, steps_finished_by, undone_in
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
@@ -29,7 +29,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
-from hai_flow.runtime.runs.moments import Moments, acted_behind
+from hai_flow.runtime.runs.moments import Moments, effects_behind
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.store.commit.entries import Branch
@@ -97,9 +97,9 @@ class Branches:
             answer=answer,
             following=moment.following,
             edits=edits,
-            rejected=await self.rejected(tenant, now),
+            rejected=await self.find_rejections(tenant, now),
             below=await self._catalog.asking_by_input(tenant, was, there),
-            acted=await self._acted_on_approval(tenant, there, now, run_id),
+            acted=await self._effects_on_approval(tenant, there, now, run_id),
         )
         return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was
 
@@ -110,14 +110,14 @@ class Branches:
         for relative in await threads_store.relatives(self._database.api, tenant, fork.of):
             state = await state_at(self._database, tenant, relative.run_id, _HEAD)
             if state is not None:
-                undone |= set(undone_in(state)) & finished_by(fork.events, relative.shared)
+                undone |= set(undone_in(state)) & steps_finished_by(fork.events, relative.shared)
         return tuple(sorted(undone))
 
-    async def acted(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> dict[str, int]:
+    async def find_effects(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> dict[str, int]:
         """The steps that have begun to change the world in the run, which is `now`, and in its relatives on an approval
         that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
         a relative that is not looked at."""
-        first_seqs = await self._moments.acted(tenant, UUID(now.run_id), now.sha256)
+        first_seqs = await self._moments.find_effects(tenant, UUID(now.run_id), now.sha256)
         return first_seqs | dict.fromkeys(await self.acted_elsewhere(tenant, now, but=but), _HEAD)
 
     async def acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
@@ -128,30 +128,30 @@ class Branches:
             if relative.run_id == but or common is None or passing.approval_at(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
-            steps = await self._moments.acted(tenant, relative.run_id, state.sha256, after=relative.shared)
+            steps = await self._moments.find_effects(tenant, relative.run_id, state.sha256, after=relative.shared)
             found.update(steps)
         return tuple(sorted(found))
 
-    async def _acted_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
+    async def _effects_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
         if passing.approval_at(there) is None:
             return ()
-        return acted_behind(await self.acted(tenant, now, but=run_id), there.seq)
+        return effects_behind(await self.find_effects(tenant, now, but=run_id), there.seq)
 
-    async def inherited(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
+    async def work_left(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
         """What the active run `leaving` leaves to a fork of a run that was `there`: all up to there, where it is that
         run; else what both of them have from the same run. None: nothing."""
         if str(leaving.id) == there.run_id:
-            return inherited_from(there)
+            return inheritance(there)
         for relative in await threads_store.relatives(self._database.api, leaving.tenant, UUID(there.run_id)):
             if relative.run_id == leaving.id and relative.shared:
                 shared = await state_at(self._database, leaving.tenant, leaving.id, min(relative.shared, there.seq))
-                return None if shared is None else inherited_from(shared)
+                return None if shared is None else inheritance(shared)
         return None
 
-    async def rejected(self, tenant: UUID, now: RunState) -> tuple[tuple[str, PendingState], ...]:
+    async def find_rejections(self, tenant: UUID, now: RunState) -> tuple[tuple[str, PendingState], ...]:
         """What people have answered with no in the run, in its forks and in what it was forked from, by its paths."""
-        rows = await pendings.refused_in_forks(self._database.api, tenant, now.thread_id, UUID(now.run_id))
+        rows = await pendings.find_refused_in_forks(self._database.api, tenant, now.thread_id, UUID(now.run_id))
         return tuple(
             (row.path, PendingState(e.decode_pending(row.body), row.status, votes=tuple(map(_votes.decode, row.votes))))
             for row in rows
@@ -186,7 +186,7 @@ class Branches:
         409 `fork_overtaken` where a fork finds that the run was stopped for somebody else.
         """
         tenant = leaving.tenant
-        heir = await self._claimed(leaving, plan, begin)
+        heir = await self._claim_heir(leaving, plan, begin)
         try:
             stop = msgspec.structs.replace(stop, heir=heir)
             await self._leave(leaving, stop, command_id=stop_id, body_sha=body_sha, asked=asked)
@@ -201,10 +201,10 @@ class Branches:
                     leaving_state = await self._state(tenant, leaving.id)
                     demand_left(leaving_state, str(begin.run_id), stop.inherited)
                 now = await self._state(tenant, begin.of)
-                undone, rejected = await self._undone(tenant, begin, now), await self.rejected(tenant, now)
+                undone, rejected = await self._undone(tenant, begin, now), await self.find_rejections(tenant, now)
                 state_there = await state_at(self._database, tenant, begin.of, len(begin.events))
                 assert state_there is not None, "the caller has found the run"
-                acted = await self._acted_on_approval(tenant, state_there, now, begin.run_id)
+                acted = await self._effects_on_approval(tenant, state_there, now, begin.run_id)
                 begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected, acted=acted)
             return await self._starts.start(
                 tenant,
@@ -222,7 +222,7 @@ class Branches:
 
     async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
         """Raises Rejected where `succeed` would refuse it before the stop. A slot is claimed for a moment."""
-        await self._claimed(leaving, plan, begin)
+        await self._claim_heir(leaving, plan, begin)
         await self._starts.unclaim(leaving.tenant, plan, begin)
 
     async def withdraw(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
@@ -234,7 +234,7 @@ class Branches:
         slot = slots.thread_slot(leaving.thread_id)
         await slots.settle_slot(self._database.api, leaving.tenant, slot, begin.run_id)
 
-    async def _claimed(self, leaving: RunSummary, plan: Plan, begin: Begin) -> e.Heir:
+    async def _claim_heir(self, leaving: RunSummary, plan: Plan, begin: Begin) -> e.Heir:
         state = await self._state(leaving.tenant, leaving.id)
         if state.heir is not None and state.heir.run_id == str(begin.run_id):
             return state.heir  # the same once more: all was asked before the stop
@@ -259,7 +259,7 @@ class Branches:
                 raise
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self._ended(run)
+                await self._wait_end(run)
         except TimeoutError:
             raise Rejected(
                 409,
@@ -268,7 +268,7 @@ class Branches:
                 winner={"run_id": str(run.id), "status": "stopping"},
             ) from None
 
-    async def _ended(self, run: RunSummary) -> None:
+    async def _wait_end(self, run: RunSummary) -> None:
         while True:
             row = await run_lists.get_run(self._database.api, run.tenant, run.id)
             if row is None or row.status in TERMINAL_STATUSES:

@@ -64,11 +64,11 @@ class Slots:
         self._rows = rows or Rows()
         self.database = database
         self.committer = committer
-        self.handlers: Mapping[str, Handle] = {AWAIT: self._await, FREED: self._freed}
+        self.handlers: Mapping[str, Handle] = {AWAIT: self._await, FREED: self._handle_freed}
         """The handlers of the messages of runs that wait for a slot, or free one, by their kind."""
 
     @contextlib.asynccontextmanager
-    async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:
+    async def reserve_slot(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:
         """The Start with its concurrency key, and the slot that it was promised. Inside, it is submitted; if it is
         refused there, the slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where the workflow queues no
         run, and for a fork, which can't begin by waiting."""
@@ -109,7 +109,7 @@ class Slots:
     async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> bool:
         """Promise a slot to a run that is to begin in the place of `leaving`, which is active, before that is stopped.
         Returns whether it gets the slot of that run instead, when that has ended. Raises `Rejected` 409
-        `concurrency_busy` as `seated`. One that may queue is promised nothing."""
+        `concurrency_busy` as `reserve_slot`. One that may queue is promised nothing."""
         concurrency = plan.concurrency
         key = None if concurrency is None else self._key_of(plan, begin)
         if concurrency is None or key is None:
@@ -156,7 +156,7 @@ class Slots:
         if key is None:
             return
         pool = self.database.api
-        for slot in await concurrency_slots.promised_slots(pool, tenant, key, begin.run_id):
+        for slot in await concurrency_slots.slots_promised_to(pool, tenant, key, begin.run_id):
             if await concurrency_slots.give_back(pool, tenant, key, slot, begin.run_id):
                 with contextlib.suppress(Rejected):  # else the sweep does it
                     await self.admit(tenant, key)
@@ -165,7 +165,7 @@ class Slots:
         if isinstance(begin, c.Fork) or begin.parent is None:
             return False
         parent_id = UUID(begin.parent.run_id)
-        return await concurrency_slots.held_above(self.database.api, tenant, key, concurrency.limit, parent_id)
+        return await concurrency_slots.is_held_above(self.database.api, tenant, key, concurrency.limit, parent_id)
 
     async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, run_id: UUID) -> None:
         """Refuse a start that finds no slot, unless its run is there already."""
@@ -203,7 +203,7 @@ class Slots:
             stop = c.Stop(by="system", reason=CANCELLED)
             await self.committer.submit(run_id, tenant, stop, command_id=f"{of}/{run_id}")
 
-    async def _freed(self, message: OutboxMessage) -> None:
+    async def _handle_freed(self, message: OutboxMessage) -> None:
         freed = msgspec.json.decode(message.body, type=_Freed)
         await concurrency_slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)
         await self.admit(message.tenant, freed.key)
@@ -298,7 +298,7 @@ class Slots:
         await orphan_cleanup.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
 
     async def _admit_stalled(self, after: list[Any] | None) -> orphan_cleanup.Page:
-        stalled, page = await concurrency_slots.stalled_keys(self.database.api, after)
+        stalled, page = await concurrency_slots.find_stalled_keys(self.database.api, after)
         name, admit = (lambda each: _name(*each)), (lambda each: self.admit(*each))
         await self._rows.go_through(Sweep.WAITING_KEYS, stalled, name, admit)
         return page

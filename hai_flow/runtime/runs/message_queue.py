@@ -71,7 +71,7 @@ class MessageQueue(Service):
         self._rows = rows or Rows()
         self._waited_for: dict[tuple[UUID, UUID], set[asyncio.Event]] = {}
         self._wake = asyncio.Event()
-        self.handlers = {THREAD_FREED: self._freed}
+        self.handlers = {THREAD_FREED: self._handle_freed}
         """The handlers of the messages of runs that have ended, by their kind."""
 
     async def _start(self) -> None:
@@ -108,7 +108,7 @@ class MessageQueue(Service):
         """Whether a message of the thread waits."""
         return await message_queue.first_of(self._database.api, tenant, thread_id) is not None
 
-    async def settled(self, tenant: UUID, run_id: UUID) -> Rejected | None:
+    async def wait_outcome(self, tenant: UUID, run_id: UUID) -> Rejected | None:
         """Wait until the message has started its run, or was refused: then the refusal."""
         key, event = (tenant, run_id), asyncio.Event()
         self._waited_for.setdefault(key, set()).add(event)
@@ -149,7 +149,7 @@ class MessageQueue(Service):
             asked=msgspec.json.decode(message.asked, type=Asked),
         )
 
-    async def _freed(self, message: OutboxMessage) -> None:
+    async def _handle_freed(self, message: OutboxMessage) -> None:
         await self.advance(message.tenant, msgspec.json.decode(message.body, type=_Freed).thread)
 
     # --- for callers that wait, and for messages that were left behind ------------------------------------------------
@@ -165,7 +165,7 @@ class MessageQueue(Service):
                     log.warning("poll_failed", error=str(error))
 
     async def _look(self) -> None:
-        for key in await message_queue.settled(self._database.api, list(self._waited_for)):
+        for key in await message_queue.find_settled(self._database.api, list(self._waited_for)):
             for event in self._waited_for.get(key, ()):
                 event.set()
 
@@ -182,7 +182,7 @@ class MessageQueue(Service):
         await sweeps.sweep(self._database.api, "queued_messages", STALLED_EVERY, self._advance_stalled)
 
     async def _advance_stalled(self, after: list[Any] | None) -> sweeps.Page:
-        stalled, page = await message_queue.stalled_threads(self._database.api, after)
+        stalled, page = await message_queue.find_stalled_threads(self._database.api, after)
         await self._rows.go_through(Sweep.QUEUED_MESSAGES, sorted(stalled), _name, lambda each: self.advance(*each))
         return page
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.runs.fork import acted_in, begins, obstacle
+from hai_flow.engine.runs.fork import begins, first_effects, obstacle
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -129,7 +129,7 @@ class Moments:
             raise Rejected(422, "step.not_begun", message)
         return end_seq
 
-    async def acted(self, tenant: UUID, run_id: UUID, sha256: str, after: int = 0) -> dict[str, int]:
+    async def find_effects(self, tenant: UUID, run_id: UUID, sha256: str, after: int = 0) -> dict[str, int]:
         """The steps of the run, which is of the version `sha256` now, that changed the world behind its event `after`,
         each with the last seq at which they began to."""
         plan = await self._catalog.plan(tenant, bytes.fromhex(sha256))
@@ -139,7 +139,7 @@ class Moments:
             for seq, event in enumerate(decoded, first)
             if isinstance(event, (e.StepStarted, e.AttemptStarted, e.RunStopping, e.WorkTakenBack))
         ]
-        return acted_in(plan, events)
+        return first_effects(plan, events)
 
     async def marks(
         self, tenant: UUID, run_id: UUID, undone: tuple[str, ...], acted: Mapping[str, int] | None = None
@@ -156,7 +156,7 @@ class Moments:
                 if step is None and not waited:
                     continue
                 plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
-                again = acted_behind(acted or {}, state.seq)
+                again = effects_behind(acted or {}, state.seq)
                 waits_and_steps.append(
                     Mark(
                         state.seq,
@@ -170,7 +170,7 @@ class Moments:
         return waits_and_steps
 
 
-def acted_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:
+def effects_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:
     """Those of the steps that have changed the world behind event `seq`."""
     return tuple(sorted(path for path, last in acted.items() if last > seq))
 

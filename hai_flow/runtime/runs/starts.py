@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import uuids
-from hai_flow.cells import HOME, placed
+from hai_flow.cells import HOME, place_id
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -29,7 +29,7 @@ from hai_flow.engine.state.shared_state import keeps_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
-from hai_flow.runtime.base.tracing import ASKER, BeginTrace, passed_on
+from hai_flow.runtime.base.tracing import ASKER, BeginTrace, forward_trace
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Birth, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
@@ -72,12 +72,12 @@ class Starts:
         self._quotas = quotas
         self._tenants = tenants
         self.cell = cell
-        self.begin_trace: BeginTrace = passed_on
+        self.begin_trace: BeginTrace = forward_trace
         self._plain: dict[bytes, bool] = {}
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
-        return placed(new_run_id(self._committer.now_ms()), self.cell)
+        return place_id(new_run_id(self._committer.now_ms()), self.cell)
 
     async def seat(self, tenant: UUID) -> int:
         """The tenant's first cell."""
@@ -86,7 +86,7 @@ class Starts:
     def id_of(self, *parts: str) -> UUID:
         """The id of a run of this cell, made from the identity of its start (tenant, principal, Idempotency-Key; or
         tenant, thread, runId), so that the same start made twice is one run (docs/design/store.md#command-ids)."""
-        return placed(derived_id(*parts), self.cell)
+        return place_id(derive_id(*parts), self.cell)
 
     async def start(
         self,
@@ -134,7 +134,7 @@ class Starts:
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
             if branch is None:
-                async with self._keeping.kept(tenant, plan, begin, owners) as start:
+                async with self._keeping.with_thread_state(tenant, plan, begin, owners) as start:
                     return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
         return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
 
@@ -169,7 +169,7 @@ class Starts:
         is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
         birth = Birth(plan, slot=slot, branch=branch, left=is_left)
         while True:
-            async with self._slots.seated(tenant, plan, begin) as (start, seat):
+            async with self._slots.reserve_slot(tenant, plan, begin) as (start, seat):
                 try:
                     return await self._submit(tenant, start, birth, command_id, body_sha, asked, seat)
                 except Rejected as rejected:
@@ -225,7 +225,7 @@ def _thread_slot_of(begin: Begin) -> str | None:
     return thread_slot(first.thread_id)
 
 
-def derived_id(*parts: str) -> UUID:
+def derive_id(*parts: str) -> UUID:
     """An id made from its parts: the same parts give the same id."""
     return uuids.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 

@@ -37,7 +37,7 @@ class Keeping:
         return await run_lists.get_run(self.database.api, tenant, run_id) is not None
 
     @contextlib.asynccontextmanager
-    async def kept(
+    async def with_thread_state(
         self, tenant: UUID, plan: Plan, start: c.Start, owners: Collection[str] | None = None
     ) -> AsyncGenerator[c.Start]:
         """The Start with the kept state. It must be submitted inside the context. `owners`: one of them has to own the
@@ -57,13 +57,13 @@ class Keeping:
             last = await threads.last_run(pool, tenant, start.thread_id)
             if owners is not None and last is not None and last.started_by not in owners:
                 raise Rejected(409, "thread_busy", f"another run has begun in thread {start.thread_id}.")
-            yield msgspec.structs.replace(start, kept=await self.left_by(tenant, plan, last)) if keeps else start
+            yield msgspec.structs.replace(start, kept=await self.state_after(tenant, plan, last)) if keeps else start
         except Rejected:
             await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
             raise
         await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
 
-    async def left_by(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
+    async def state_after(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
         """The state that the run `last` of a thread has left for a run of `plan`; empty if `last` was of another
         workflow."""
         if last is None or last.workflow_name != plan.name or not keeps_state(plan):

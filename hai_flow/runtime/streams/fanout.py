@@ -34,7 +34,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.hints import Told
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
+from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import logs
@@ -148,7 +148,7 @@ class _Ring:
             self.wake()
 
 
-def _not_waiting() -> None:
+def _ignore_news() -> None:
     """A place's callback while its follower waits for nothing."""
 
 
@@ -162,7 +162,7 @@ class Place:
         self._ring: _Ring | None = ring
         self._last = last
         self.seq = seq
-        self.notify: Callable[[], None] = _not_waiting
+        self.notify: Callable[[], None] = _ignore_news
         ring.places[self] = None
         ring.feed.followers += 1
 
@@ -199,9 +199,9 @@ class Place:
         """The follower goes. May be called again."""
         ring, self._ring = self._ring, None
         if ring is not None:
-            self.notify = _not_waiting
+            self.notify = _ignore_news
             del ring.places[self]
-            self._fanout._left(ring)
+            self._fanout._drop_follower(ring)
 
 
 @dataclass(slots=True, eq=False)
@@ -232,7 +232,7 @@ class Following:
         self._before: list[Piece] = []
         self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
 
-    def preceded(self, piece: Piece) -> Following:
+    def put_first(self, piece: Piece) -> Following:
         """Put a piece before all others."""
         self._before.insert(0, piece)
         return self
@@ -319,12 +319,12 @@ class Fanout(Service):
 
     async def _start(self) -> None:
         self.closing.clear()
-        self.committer.listeners.committed.append(self.committed)
+        self.committer.listeners.committed.append(self.publish_commit)
         self._keep(self._run_polls, "followed runs")
 
     async def _stop(self) -> None:
         self.close_streams()
-        self.committer.listeners.committed.remove(self.committed)
+        self.committer.listeners.committed.remove(self.publish_commit)
 
     def close_streams(self) -> None:
         """Every open stream says its farewell and ends: the server is about to close."""
@@ -336,7 +336,7 @@ class Fanout(Service):
 
     # --- in: commits and hints ------------------------------------------------------------------------------------
 
-    def committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
+    def publish_commit(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
         """A piece of a log that is committed: by this process, or found by one of its loads."""
         feed = self._feeds.get(run.id) if self._feeds else None
         if feed is not None:
@@ -509,7 +509,7 @@ class Fanout(Service):
     ) -> AsyncGenerator[Sequence[Piece]]:
         """The pieces of the log after `start`. At its end, unless that is the stream's, the follower gets a place."""
         encoder = dialect.encoder(profile, start)
-        with self._attached(run_id) as feed:
+        with self._attach(run_id) as feed:
             seq = start.seq
             unsure = start.ended  # whether anything follows an end, only the log can say
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
@@ -556,7 +556,7 @@ class Fanout(Service):
                 raise
 
     @contextlib.contextmanager
-    def _attached(self, run_id: UUID) -> Iterator[_Feed]:
+    def _attach(self, run_id: UUID) -> Iterator[_Feed]:
         feed = self._feeds.setdefault(run_id, _Feed(run_id))
         feed.followers += 1
         try:
@@ -586,7 +586,7 @@ class Fanout(Service):
             ring = feed.rings[key] = _Ring(feed, dialect, profile, encoder, seq + 1)
         return ring
 
-    def _left(self, ring: _Ring) -> None:
+    def _drop_follower(self, ring: _Ring) -> None:
         """A follower has left its place in the ring; the last one takes the ring along."""
         key = (ring.dialect.encoding, ring.profile)
         if not ring.places and ring.feed.rings.get(key) is ring:
@@ -595,7 +595,7 @@ class Fanout(Service):
 
 
 def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
-    return unnumbered(dialect, encoder.farewell("The server is closing; reconnect to go on."))
+    return item_without_number(dialect, encoder.farewell("The server is closing; reconnect to go on."))
 
 
 def _news(pieces: Sequence[Piece], *, last: bool = False) -> News:
@@ -606,7 +606,7 @@ _NO_NEWS: Final = _news(())
 
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:
-    return numbered(dialect, encoder.encode(event), seq, run_id)
+    return item_of_event(dialect, encoder.encode(event), seq, run_id)
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

@@ -58,7 +58,7 @@ class Place(NamedTuple):
     prefix: str
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def parse(cls, url: str) -> Place:
         """The place that the setting names: `?prefix=` is ours, the rest redis-py's."""
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
@@ -145,7 +145,7 @@ class RedisHints:
     carries_events = True
 
     def __init__(self, url: str, seal: Seal) -> None:
-        self._place = Place.of(url)
+        self._place = Place.parse(url)
         self.stream = f"{self._place.prefix}:{seal.place}:hints"
         self._sealer = Sealer(seal.key)
         self._sending: Redis | None = None
@@ -257,7 +257,7 @@ class RedisHints:
         return _read_place(newest[0][0]) if newest else _BEGINNING
 
     def _take(self, fields: dict[bytes, bytes]) -> None:
-        sealed = _sealed_of(fields)
+        sealed = _read_sealed(fields)
         letter = None if sealed is None else self._sealer.open(sealed)
         if sealed is None or letter is None:
             self._refuse()
@@ -306,7 +306,7 @@ class RedisHints:
             log.info("hints_back")
 
 
-def _sealed_of(fields: dict[bytes, bytes]) -> Sealed | None:
+def _read_sealed(fields: dict[bytes, bytes]) -> Sealed | None:
     try:
         return Sealed(fields[b"s"], int(fields[b"n"]), fields[b"d"])
     except (KeyError, ValueError):
@@ -328,7 +328,7 @@ async def _hang_up(client: Redis | None) -> None:
 
 async def probe(url: str) -> float:
     """The seconds in which Redis answers. Raises `StoreError` with the reason if it does not."""
-    client = connect(Place.of(url).url)
+    client = connect(Place.parse(url).url)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):

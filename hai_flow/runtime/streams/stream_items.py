@@ -22,11 +22,11 @@ class Piece(NamedTuple):
         return bool(self.frames) and self.frames[-1].terminal
 
 
-def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
+def item_without_number(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
     """Frames that no event made (a preface, a farewell): they carry no id."""
-    return Piece(0, frames, dialect.unnumbered(frames))
+    return Piece(0, frames, dialect.render_unnumbered(frames))
 
 
-def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
+def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
     """The piece of the event `seq`."""
-    return Piece(seq, frames, dialect.rendered(frames, seq, str(run_id)) if frames else b"")
+    return Piece(seq, frames, dialect.render_frames(frames, seq, str(run_id)) if frames else b"")

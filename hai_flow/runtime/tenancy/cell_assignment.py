@@ -76,7 +76,7 @@ async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> No
 
 
 async def _demand_one_release(home: Connection) -> None:
-    others = await servers.other_releases(home, hai_flow.__version__)
+    others = await servers.find_other_releases(home, hai_flow.__version__)
     if others:
         raise Rejected(
             409,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID, uuid4
 
-from hai_flow.cells import HOME, Living, cell_of, drawn, placed, said_by
+from hai_flow.cells import HOME, Living, cell_in_thread_id, cell_of, draw_cell, place_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.cells import thread_locations
@@ -53,19 +53,23 @@ class Places:
     async def of_thread(self, tenant: UUID, thread_id: str) -> int | None:
         """The cell in which the thread lives. None: the thread has not begun. Raises Rejected 503 where the cell is
         away that knows its place."""
-        named = said_by(thread_id)
+        named = cell_in_thread_id(thread_id)
         living = await self.living(tenant, named)
         if not living.is_large:
             return living.seat
         anchor = living.anchor(thread_id)
-        if named in living.cells and named not in (HOME, anchor) and (await self._known(named, tenant, thread_id)).here:
+        if (
+            named in living.cells
+            and named not in (HOME, anchor)
+            and (await self._locate(named, tenant, thread_id)).here
+        ):
             return named
         reachable = self._there()
         if anchor in reachable:
-            location = await self._known(anchor, tenant, thread_id)
+            location = await self._locate(anchor, tenant, thread_id)
             return anchor if location.here else location.there
         for cell in living.cells:  # where it is found, it lives; where it is not, only the anchor knows
-            if cell in reachable and (await self._known(cell, tenant, thread_id)).here:
+            if cell in reachable and (await self._locate(cell, tenant, thread_id)).here:
                 return cell
         self._database_of(anchor)
         return anchor
@@ -78,25 +82,25 @@ class Places:
             return cell
         living = await self.living(tenant)
         preferred = living.seat if at_seat else living.place(thread_id)
-        return await self._pointed(tenant, thread_id, living.anchor(thread_id), preferred)
+        return await self._point(tenant, thread_id, living.anchor(thread_id), preferred)
 
     async def begin_once(self, tenant: UUID, id: UUID, *, at_seat: bool = False) -> int:
         """The cell of the run that is started under a key from which `id` was made, in a thread of its own: the same
         whenever it is started again. Raises as `begin`."""
         living, name = await self.living(tenant), str(id)
         anchor = living.anchor(name)
-        thread_id = str(placed(id, anchor))  # the name of its thread, if it begins there
-        location = await self._known(anchor, tenant, thread_id)
+        thread_id = str(place_id(id, anchor))  # the name of its thread, if it begins there
+        location = await self._locate(anchor, tenant, thread_id)
         if location.here or location.there is not None:
             return anchor if location.there is None else location.there
-        return await self._pointed(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
+        return await self._point(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
 
     async def anywhere(self, tenant: UUID) -> int:
         """A cell for a thread without a name from a client: one that can be reached."""
         living, reachable = await self.living(tenant), self._there()
-        return drawn(uuid4().hex, [cell for cell in living.open if cell in reachable] or living.open)
+        return draw_cell(uuid4().hex, [cell for cell in living.open if cell in reachable] or living.open)
 
-    async def _pointed(self, tenant: UUID, thread_id: str, anchor: int, wanted: int) -> int:
+    async def _point(self, tenant: UUID, thread_id: str, anchor: int, wanted: int) -> int:
         if wanted == anchor:
             return anchor
         self._database_of(wanted)  # a thread that is pointed to a cell which is away could begin nowhere
@@ -104,8 +108,8 @@ class Places:
             pointed = await thread_locations.point(connection, tenant, thread_id, wanted)
         return anchor if pointed is None else pointed
 
-    async def _known(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
-        return await thread_locations.known(self._database_of(cell).api, tenant, thread_id)
+    async def _locate(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
+        return await thread_locations.locate(self._database_of(cell).api, tenant, thread_id)
 
 
 def demand_seat(cell: int, seat: int, workflow: str) -> None:

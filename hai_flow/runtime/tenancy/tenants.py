@@ -63,7 +63,7 @@ class Tenants:
             self._seats.pop(next(iter(self._seats)))
         return self._seats[tenant]
 
-    def known_name(self, tenant: UUID) -> str | None:
+    def cached_name(self, tenant: UUID) -> str | None:
         """The tenant's name, if it was asked for before."""
         return self._names.get(tenant)
 

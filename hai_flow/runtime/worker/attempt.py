@@ -17,28 +17,28 @@ import msgspec
 import structlog
 
 from hai_flow import values
-from hai_flow.cells import cell_of, signed
+from hai_flow.cells import cell_of, sign_address
 from hai_flow.definition.expressions.expressions import CompiledExpression
-from hai_flow.definition.paths import call_key, in_cleanup, list_of
+from hai_flow.definition.paths import call_key, is_in_cleanup, list_of
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.pendings.answers import ACCEPT, INQUIRY_OPTIONS
-from hai_flow.engine.pendings.tool_questions import answered_inquiry
+from hai_flow.engine.pendings.tool_questions import inquiry_to_answer
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state.ids import message_id, shown_call_id, written_call_id
+from hai_flow.engine.state.ids import display_call_id, message_id, model_call_id
 from hai_flow.engine.state.instances import standing_at
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.state.tracing import Place, attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
 from hai_flow.engine.steps.streamed_argument import grown_before, grown_piece
-from hai_flow.engine.steps.tool_calls import foretold, shown_name
+from hai_flow.engine.steps.tool_calls import display_name, prediction_of
 from hai_flow.engine.steps.wait_for_event import callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.base.tracing import PERFORMED
-from hai_flow.runtime.catalog.personal import told_of, touches
+from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
@@ -95,9 +95,9 @@ class Stage:
     tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
     streams: int = 0  # attempts that have streamed some text and are not over
 
-    def known_tenant(self, tenant: UUID) -> str | None:
+    def cached_tenant_name(self, tenant: UUID) -> str | None:
         """The tenant's name, if this process need not ask for it."""
-        return tenants.DEFAULT if self.tenants is None else self.tenants.known_name(tenant)
+        return tenants.DEFAULT if self.tenants is None else self.tenants.cached_name(tenant)
 
     async def tenant_of(self, tenant: UUID) -> str:
         """The tenant's name. Raises StepError where the database refuses to say it."""
@@ -204,7 +204,7 @@ class Performance:
             PERFORMED.set(self)
             if run.state.trace is not None:
                 self._trace()
-            tenant = self._stage.known_tenant(run.tenant)
+            tenant = self._stage.cached_tenant_name(run.tenant)
             attempt = Attempt(
                 run.state.run_id,
                 path,
@@ -215,7 +215,7 @@ class Performance:
                 plan.from_disk,
                 plan.name,
                 self.evaluate,
-                self._stage.files.of_run(run.tenant, run.id),
+                self._stage.files.run_files(run.tenant, run.id),
                 transaction=self,
                 callback=self.callback,
                 traceparent=None if self.place is None else str(self.place),
@@ -223,7 +223,7 @@ class Performance:
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
-            if step_state.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
+            if step_state.asked and (inquiry := inquiry_to_answer(run.state, step, self.attempt)) is not None:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
                 pins = self._stage.pins.of(run.tenant, plan.sha256)
@@ -253,10 +253,10 @@ class Performance:
         except asyncio.CancelledError:
             assert self.task is not None
             if not self.task.cancelling():  # this task was not cancelled, but something that the tool waited for
-                return self._failed(StepError("The tool was cancelled by something that it waited for."))
-            if run.state.status != "stopping" or in_cleanup(path) or self._stage.closing:
+                return self._report_failure(StepError("The tool was cancelled by something that it waited for."))
+            if run.state.status != "stopping" or is_in_cleanup(path) or self._stage.closing:
                 raise
-            return self._failed(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+            return self._report_failure(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
         except AsksPerson as asks:
             hidden = registry.hidden
             return c.StepAsks(
@@ -270,26 +270,26 @@ class Performance:
             )
         except OutcomeLost as error:
             reason = values.storable(registry.hidden(error.message))
-            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=self._quoted(reason))
+            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=self._quote(reason))
             return c.StepLost(path=path, attempt=self.attempt, reason=reason)
         except StepError as error:
             cause = error.__cause__
             if cause is not None:
-                log.warning("tool_failed", run_id=str(run.id), path=path, **self._told(cause))
-            return self._failed(error, cause)
+                log.warning("tool_failed", run_id=str(run.id), path=path, **self._describe_error(cause))
+            return self._report_failure(error, cause)
         except Exception as error:
-            log.warning("tool_raised", run_id=str(run.id), path=path, **self._told(error))
-            return self._failed(StepError(f"{type(error).__name__}: {error}"), error)
+            log.warning("tool_raised", run_id=str(run.id), path=path, **self._describe_error(error))
+            return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)
 
     def _is_personal(self) -> bool:
         return self.run.plan is not None and touches(self.run.plan, self.path)
 
-    def _quoted(self, text: str) -> str:
+    def _quote(self, text: str) -> str:
         return MASK if self._is_personal() else text
 
-    def _told(self, error: BaseException) -> dict[str, Any]:
+    def _describe_error(self, error: BaseException) -> dict[str, Any]:
         """An exception for the log of the process."""
-        return told_of(self.run.plan, error, self.path)
+        return describe_error(self.run.plan, error, self.path)
 
     def _trace(self) -> None:
         """Let all spans of the attempt stand below its place in the run's trace, also those of libraries."""
@@ -304,7 +304,7 @@ class Performance:
         above = trace.SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=flags)
         context.attach(trace.set_span_in_context(trace.NonRecordingSpan(above)))  # it ends with the attempt's task
 
-    def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
+    def _report_failure(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
         """The report of a failure, without secrets: an error that is raised may quote the request."""
         hidden = self._stage.registry.hidden
         failed = failure(self.path, self.attempt, error, raised, uses=self.uses, hidden=hidden)
@@ -316,7 +316,7 @@ class Performance:
         plan = self.run.plan
         assert plan is not None
         step = standing_at(plan, self.path)
-        return evaluated(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
+        return evaluate_for_step(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
 
     async def callback(self) -> str:
         """An address at which the service of the step may call back, once. Raises StepError."""
@@ -329,7 +329,7 @@ class Performance:
         type = callback_type(self.path, run.state.steps[self.path])
 
         async def added() -> str:
-            token = signed(secrets.token_urlsafe(32), cell_of(run.id))
+            token = sign_address(secrets.token_urlsafe(32), cell_of(run.id))
             await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
             return token
 
@@ -401,7 +401,7 @@ class _Text:
         self._timer: asyncio.TimerHandle | None = None
         self._flushed = -math.inf  # in the loop's time
         growing = _growing_of(of)
-        self._message: _Message | _Call = self._new_message() if growing is None else _of_growing(of, growing)
+        self._message: _Message | _Call = self._new_message() if growing is None else _call_of_growing(of, growing)
         self._calls: dict[tuple[str, int], _Call | None] = {}  # None: no frontend shows the call
         self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are reported
         stage.streams += 1
@@ -423,7 +423,7 @@ class _Text:
     def call(self, name: str, number: int, text: str) -> None:
         """A piece of a call's arguments."""
         if (name, number) not in self._calls:
-            self._calls[name, number] = _written_call(self._of, name, number)
+            self._calls[name, number] = _call_by_model(self._of, name, number)
         call = self._calls[name, number]
         if call is not None:
             self._add(call, text)
@@ -495,13 +495,13 @@ def _pieces(text: str) -> list[str]:
     return [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
 
 
-def _of_growing(of: Performance, growing: Growing) -> _Call:
+def _call_of_growing(of: Performance, growing: Growing) -> _Call:
     """The call that shows the text of the attempt."""
-    id = shown_call_id(of.run.state.run_id, of.path, of.attempt)
+    id = display_call_id(of.run.state.run_id, of.path, of.attempt)
     return _Call(id, None, len(grown_before(growing)))
 
 
-def _written_call(of: Performance, name: str, number: int) -> _Call | None:
+def _call_by_model(of: Performance, name: str, number: int) -> _Call | None:
     """The call of an agent that its model begins to write; None if no frontend shows it. A thread shows the calls of a
     child run when they begin, as its other steps."""
     plan, state = of.run.plan, of.run.state
@@ -514,12 +514,12 @@ def _written_call(of: Performance, name: str, number: int) -> _Call | None:
         return None  # another agent is given a task
     tool = step.verb.tool
     if isinstance(tool, FrontendTool):
-        call = Written(step.path, tool.name, "frontend", foretold(tool))
+        call = Written(step.path, tool.name, "frontend", prediction_of(tool))
     elif step.expose:
-        call = Written(step.path, shown_name(step), "server")
+        call = Written(step.path, display_name(step), "server")
     else:
         return None
-    return _Call(written_call_id(state.run_id, list_of(step.path), of.attempt), call)
+    return _Call(model_call_id(state.run_id, list_of(step.path), of.attempt), call)
 
 
 class _Progress:
@@ -566,7 +566,9 @@ def _answer_to(inquiry: PendingState) -> Answer:
     return Answer(cast("Any", action), inquiry.value, request.state, request.keys)
 
 
-def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json) -> Json:
+def evaluate_for_step(
+    plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json
+) -> Json:
     """The value of an expression or a template of the step at the time `now`, with further names. Raises StepError with
     the code of the expression's fault."""
     draft = Draft(plan, state, now, DEFAULT_BOUNDS)
@@ -578,7 +580,7 @@ def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expressio
         raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
 
 
-def _shown(value: Json) -> Json:
+def _keep_value(value: Json) -> Json:
     return value
 
 
@@ -589,7 +591,7 @@ def failure(
     raised: BaseException | None = None,
     *,
     uses: tuple[ModelUse, ...] = (),
-    hidden: Callable[[Json], Json] = _shown,
+    hidden: Callable[[Json], Json] = _keep_value,
 ) -> c.StepFailed:
     """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
     code is reported. `uses`: the answers of models that it took all the same. `hidden` takes secrets out of the

@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.engine.state.state import MessageState, RunState
-from hai_flow.engine.steps.agents import Said, said_by
+from hai_flow.engine.steps.agents import Said, model_message
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.store.commit.projection import thread_entry
 from hai_flow.store.postgres.database import Database
@@ -66,7 +66,9 @@ class ThreadMessages:
         async with self._database.api.acquire() as connection:
             rows = await threads.transcript(connection, run.tenant, run.state.thread_id, before=run.id, window=window)
         entries = (thread_entry(row.role, row.body) for row in rows)
-        said = [said for each in entries if isinstance(each, MessageState) and (said := said_by(each)) is not None]
+        said = [
+            said for each in entries if isinstance(each, MessageState) and (said := model_message(each)) is not None
+        ]
         return said, sum(len(row.body) for row in rows)
 
     def _keep(self, run_id: UUID, kept: _Kept) -> None:

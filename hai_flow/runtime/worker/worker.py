@@ -25,10 +25,10 @@ import structlog
 
 import hai_flow
 from hai_flow import instants
-from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.jobs import next_ready, order_of, performed, wake_at
+from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.base.queue_selection import NOTHING, Served
 from hai_flow.runtime.base.service import Service, wait_at_most
@@ -246,7 +246,7 @@ class Worker(Service):
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=self.config.shutdown_seconds)
         await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))
-        await self.committer.settled([held.run for held in self._held.values()])
+        await self.committer.wait_committed([held.run for held in self._held.values()])
 
     async def _hand_back(self) -> None:
         worker, self.committer.worker_id = self.id, None  # no commit takes a claim from here on
@@ -275,7 +275,7 @@ class Worker(Service):
         """Release the runs that leave, many at once. A run that could not be released here is released at the end."""
         while self._leaving:
             leaving = [self._leaving.pop(run_id) for run_id in list(self._leaving)[:HANDED_ON_MAX]]
-            await self.committer.settled([held.run for held in leaving])
+            await self.committer.wait_committed([held.run for held in leaving])
             runs = [each.run for each in leaving if each.run.mine and not each.attempts]
             worker = self.id
             if worker is None or not runs:
@@ -290,7 +290,7 @@ class Worker(Service):
                 continue
             for run in runs:
                 if run.id in released:
-                    self.committer.claims.released(run)
+                    self.committer.claims.note_release(run)
                 else:
                     self.committer.refresh(run.id)
 
@@ -336,7 +336,7 @@ class Worker(Service):
             connect,
             worker,
             began,
-            self.committer.worked_at,
+            self.committer.last_progress,
             self._beat,
             lambda: self.load,
             lease_seconds=self.config.lease_seconds,
@@ -403,7 +403,7 @@ class Worker(Service):
     @property
     def _works(self) -> bool:
         """Whether the committer gets its work done. A process that can commit nothing must not hold more runs."""
-        return time.monotonic() - self.committer.worked_at() < self.config.heartbeat_seconds
+        return time.monotonic() - self.committer.last_progress() < self.config.heartbeat_seconds
 
     # --- holding --------------------------------------------------------------------------------------------------
 
@@ -464,7 +464,7 @@ class Worker(Service):
         if self._stage.closing:
             self._hand_on(held)
             return
-        attempts = performed(state)
+        attempts = open_attempts(state)
         new = [path for path in attempts if path not in held.attempts]
         for path in new if len(new) < 2 else sorted(new, key=partial(order_of, state)):
             self._begin(held, path, attempts[path])
@@ -504,7 +504,7 @@ class Worker(Service):
 
     def _declare_lost(self, held: HeldRun) -> bool:
         """The open attempts may have been begun by a process that is gone; ours are known and stay."""
-        open_ = performed(held.run.state)
+        open_ = open_attempts(held.run.state)
         lost = [(path, attempt) for path, attempt in open_.items() if path not in held.attempts]
         for path, attempt in lost:
             held.attempts[path] = Performance(self._stage, held.run, path, attempt)
@@ -516,7 +516,7 @@ class Worker(Service):
         that clean up go on. Attempts that have not begun are over at once."""
         for path, performance in list(held.attempts.items()):
             task = performance.task
-            if task is None or task.cancelling() or in_cleanup(path):
+            if task is None or task.cancelling() or is_in_cleanup(path):
                 continue
             task.cancel()
             if not performance.begun:
@@ -555,7 +555,7 @@ class Worker(Service):
 
     def _begin(self, held: HeldRun, path: str, attempt: int) -> None:
         run = held.run
-        if run.state.status == "stopping" and not in_cleanup(path):
+        if run.state.status == "stopping" and not is_in_cleanup(path):
             self._never_begin(held, path, attempt)
             return
         if not self._may_begin:

@@ -27,7 +27,7 @@ from hai_flow.store.audit.audit_chain import (
     Record,
     Seal,
     Verifier,
-    accounted,
+    erased_commitments,
     genesis,
     seal_hash,
 )
@@ -89,7 +89,7 @@ async def write(
 
 
 @asynccontextmanager
-async def recorded(pool: Pool, tenant: UUID, row: AuditRow | None) -> AsyncGenerator[Connection]:
+async def record_act(pool: Pool, tenant: UUID, row: AuditRow | None) -> AsyncGenerator[Connection]:
     """The transaction of an act. It ends with the record `row`; None: no person did the act, so there is no record."""
     async with pool.acquire() as connection, connection.transaction():
         yield connection
@@ -195,7 +195,7 @@ async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int
     return [Link(Seal(row[0], row[1], row[2]), _record(row[3:13]), _details(row[13:])) for row in rows]
 
 
-async def erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
+async def read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     """The details that were erased, as the records of erasing account for them."""
     return await _read_erased(pool, tenant)
 
@@ -206,7 +206,7 @@ async def _read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, byte
     WHERE a.tenant = $1 AND a.act = $2 ORDER BY s.n DESC NULLS FIRST, a.id DESC
     """
     rows = await pool.fetch(query, tenant, FORGOTTEN)
-    return accounted((record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None)
+    return erased_commitments((record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None)
 
 
 class Wanted(NamedTuple):
@@ -328,7 +328,7 @@ async def verify(pool: Connection | Pool, tenant: UUID, anchors: Iterable[Anchor
     not say so yet. So faults are believed only if one snapshot of the whole audit has them, too; an audit without
     faults holds no snapshot open, which would keep the database from tidying up."""
     anchors = tuple(anchors)
-    verified = await _verify(pool, tenant, await erased(pool, tenant), anchors)
+    verified = await _verify(pool, tenant, await read_erased(pool, tenant), anchors)
     if not verified.faults or not isinstance(pool, asyncpg.Pool):
         return verified
     async with pool.acquire() as connection, snapshot(connection):

@@ -178,7 +178,7 @@ def line_of(tenant: UUID, link: Link) -> bytes:
             "n": link.seal.n,
             "id": str(link.seal.id),
             "hash": link.seal.hash.hex(),
-            "record": None if record is None else {name: _shown(getattr(record, name)) for name in _RECORD_FIELDS},
+            "record": None if record is None else {name: _as_text(getattr(record, name)) for name in _RECORD_FIELDS},
             "details": None
             if details is None
             else {
@@ -229,14 +229,14 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value) if isinstance(value, UUID) else value
 
 
 # --- erased details -----------------------------------------------------------------------------------------------
 
 
-def accounted(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
+def erased_commitments(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
     """The details that may differ from their record's commitment, as the records of erasing say: by the record's id the
     commitment to the details that stand there now. `erasings` are all records of this act, the newest first: a later
     one vouches for an earlier one whose own details were erased in part."""
@@ -244,12 +244,12 @@ def accounted(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, b
     for record, details in erasings:
         if details is None or commitment(details) != commitments.get(record.id, record.commitment):
             continue  # changed itself: it vouches for nothing
-        for id, now in _erased_by(details).items():
+        for id, now in _commitments_of(details).items():
             commitments.setdefault(id, now)
     return commitments
 
 
-def _erased_by(details: Details) -> dict[UUID, bytes]:
+def _commitments_of(details: Details) -> dict[UUID, bytes]:
     try:
         listed = msgspec.json.decode(details.body)["erased"]
         return {UUID(id): bytes.fromhex(now) for id, now in listed.items()}
@@ -264,7 +264,7 @@ class Verifier:
     """Checks the chain of one tenant, link by link in the order of `n`. Each fault is found where it is: after one, the
     chain is taken up again from the hash that is stored there.
 
-    `erased` as `accounted` gives it; `anchors` are those of this tenant.
+    `erased` as `erased_commitments` gives it; `anchors` are those of this tenant.
     """
 
     def __init__(self, tenant: UUID, erased: Mapping[UUID, bytes], anchors: Iterable[Anchor] = ()) -> None:
@@ -281,12 +281,12 @@ class Verifier:
         seal, record = link.seal, link.record
         if self._held is not None:
             held, self._held = self._held, None
-            if self._swapped(held, link):
+            if self._is_swapped(held, link):
                 yield self._fault(held.seal.n, "reordered", f"the records {held.seal.n} and {seal.n} are swapped")
                 yield from self._take_up(held)
                 yield from self._take_up(link)
                 return
-            yield self._changed(held)
+            yield self._change_fault(held)
             yield from self._take_up(held)
         if seal.n != self.n + 1:
             gone = f"{self.n + 1}" if seal.n == self.n + 2 else f"{self.n + 1} to {seal.n - 1}"
@@ -304,13 +304,13 @@ class Verifier:
         """The faults that show when there is no further link."""
         if self._held is not None:
             held, self._held = self._held, None
-            yield self._changed(held)
+            yield self._change_fault(held)
             yield from self._take_up(held)
         for anchor in self._anchors[self._next_anchor :]:
             cut = f"an anchor knows {anchor.n} records, and the chain ends with {self.n}: its end was cut off"
             yield self._fault(self.n, "cut_off", cut)
 
-    def _swapped(self, held: Link, link: Link) -> bool:
+    def _is_swapped(self, held: Link, link: Link) -> bool:
         first, second = held.record, link.record
         if first is None or second is None or link.seal.n != held.seal.n + 1:
             return False
@@ -338,7 +338,7 @@ class Verifier:
             what = "were changed" if details.erased_at is None else "are erased, and no record of erasing says so"
             yield self._fault(n, "details_changed", f"the details of the record {n} ({record.id}) {what}")
 
-    def _changed(self, link: Link) -> Fault:
+    def _change_fault(self, link: Link) -> Fault:
         n = link.seal.n
         return self._fault(n, "changed", f"the record {n} ({link.seal.id}), or its seal, was changed")
 

@@ -89,7 +89,7 @@ async def publish_workflow(
     sha256 = hashlib.sha256(source).digest()
     arguments = (tenant, sha256, name, version, dev, title, source, from_disk, list(visibility))
     try:
-        async with _tried(connection):
+        async with _savepoint(connection):
             row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:
         if await workflow_by_sha(connection, tenant, sha256) is None:
@@ -105,12 +105,12 @@ async def publish_workflow(
     return Workflow(*row)
 
 
-def _tried(connection: Connection | Pool) -> contextlib.AbstractAsyncContextManager[Any]:
+def _savepoint(connection: Connection | Pool) -> contextlib.AbstractAsyncContextManager[Any]:
     """Around a statement that may fail: a transaction that it is part of goes on."""
     return connection.transaction() if hasattr(connection, "transaction") else contextlib.nullcontext()
 
 
-async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:
+async def _find_one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:
     query = f"SELECT {SUMMARY_COLUMNS}, source FROM workflows WHERE {condition} ORDER BY {LATEST_FIRST} LIMIT 1"
     row = await connection.fetchrow(query, *arguments)
     return None if row is None else Workflow(*row)
@@ -118,7 +118,7 @@ async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -
 
 async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
     """The very bytes that a run is pinned to."""
-    return await _one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
+    return await _find_one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
 
 
 async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> frozenset[str]:
@@ -129,12 +129,12 @@ async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: byt
 
 async def workflow_version(connection: Connection | Pool, tenant: UUID, name: str, version: int) -> Workflow | None:
     """`name@version`: the published one, else the newest dev copy of that version."""
-    return await _one(connection, "tenant = $1 AND name = $2 AND version = $3", tenant, name, version)
+    return await _find_one(connection, "tenant = $1 AND name = $2 AND version = $3", tenant, name, version)
 
 
 async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
     """The highest published version that is in use, else the highest one that is retired, else the newest dev copy."""
-    return await _one(connection, "tenant = $1 AND name = $2", tenant, name)
+    return await _find_one(connection, "tenant = $1 AND name = $2", tenant, name)
 
 
 async def list_workflows(

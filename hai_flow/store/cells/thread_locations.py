@@ -35,11 +35,11 @@ SELECT (SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2),
 """
 
 
-async def known(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
+async def locate(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
     """The place of the thread as the cell knows it."""
     row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
     assert row is not None
-    cell = None if row[0] is None else pointed_to(row[0])
+    cell = None if row[0] is None else cell_pointed_to(row[0])
     return Known(row[1] and cell is None, cell)
 
 
@@ -63,7 +63,7 @@ async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int)
             take_back = "DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3"
             await connection.execute(take_back, tenant, thread_slot(thread_id), pointer_to(cell))
             return None
-    return None if row[0] is None else pointed_to(row[0])
+    return None if row[0] is None else cell_pointed_to(row[0])
 
 
 def pointer_to(cell: int) -> UUID:
@@ -71,6 +71,6 @@ def pointer_to(cell: int) -> UUID:
     return UUID(int=_POINTER | cell)
 
 
-def pointed_to(holder: UUID) -> int | None:
+def cell_pointed_to(holder: UUID) -> int | None:
     """The cell that the holder of a slot points to; None: it is a run."""
     return holder.int & 0xFFFF if holder.int >> 48 == _POINTER >> 48 else None

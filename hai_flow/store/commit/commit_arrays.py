@@ -19,14 +19,14 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
     """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
     nothing."""
     yield [entry.run_id for entry in moved]
-    yield _shared([entry.tenant for entry in moved])
-    yield _written([entry.n for entry in moved])
+    yield _collapse_column([entry.tenant for entry in moved])
+    yield _array_text([entry.n for entry in moved])
     yield [entry.events for entry in moved]
     versions = [entry.version for entry in moved]
-    yield _written(versions)
-    yield _written([entry.fence for entry in moved]) if None in versions else _NO
-    yield _written([entry.status for entry in moved])
-    yield _written([entry.busy for entry in moved])
+    yield _array_text(versions)
+    yield _array_text([entry.fence for entry in moved]) if None in versions else _NO
+    yield _array_text([entry.status for entry in moved])
+    yield _array_text([entry.busy for entry in moved])
     yield _sparse([entry.wake_at for entry in moved])
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
@@ -88,16 +88,16 @@ def _outbox_arrays(rows: Rows) -> Arrays:
 
 
 def _turn_arrays(rows: Rows) -> Arrays:
-    yield from _opened_turn_arrays(rows)
-    yield from _ended_turn_arrays(rows)
+    yield from _turn_start_arrays(rows)
+    yield from _turn_end_arrays(rows)
 
 
-def _opened_turn_arrays(rows: Rows) -> Arrays:
+def _turn_start_arrays(rows: Rows) -> Arrays:
     turns = [(i, t) for i, e in rows if e.turns for t in e.turns if t.first is not None]
     return _columns([(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns], 6)
 
 
-def _ended_turn_arrays(rows: Rows) -> Arrays:
+def _turn_end_arrays(rows: Rows) -> Arrays:
     return _columns([(i, t.n, t.last) for i, e in rows if e.turns for t in e.turns if t.first is None], 3)
 
 
@@ -133,8 +133,8 @@ PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
     "pendings": _pending_arrays,
     "votes": _vote_arrays,
     "outbox": _outbox_arrays,
-    "opened_turns": _opened_turn_arrays,
-    "ended_turns": _ended_turn_arrays,
+    "opened_turns": _turn_start_arrays,
+    "ended_turns": _turn_end_arrays,
     "messages": _message_arrays,
     "audit": _audit_arrays,
 }
@@ -145,7 +145,7 @@ def _sparse(column: list[Any]) -> list[Any] | None:
     return _NO if column.count(None) == len(column) else column
 
 
-def _written(column: list[Any]) -> str | None:
+def _array_text(column: list[Any]) -> str | None:
     """The array as PostgreSQL writes it, of values that need no quotes."""
     unused = column.count(None)
     if unused == len(column):
@@ -153,7 +153,7 @@ def _written(column: list[Any]) -> str | None:
     return f"{{{','.join(['NULL' if each is None else str(each) for each in column] if unused else map(str, column))}}}"
 
 
-def _shared(column: list[Any]) -> list[Any]:
+def _collapse_column(column: list[Any]) -> list[Any]:
     """A column in which every row has the same value is sent as that one value."""
     return column[:1] if column.count(column[0] if column else None) == len(column) else column
 

@@ -130,11 +130,11 @@ class _Pieces:
             moved, born = await self._holding(moved, born)
         if "again" in self._parts:  # locked first, so that to get a slot again is to win
             slots = await self._lock(moved)
-            moved, born = await self._seated(slots, moved, born)
+            moved, born = await self._keep_with_slots(slots, moved, born)
             await self._move(moved)
         else:
             await self._move(moved)
-            _, born = await self._seated([], [], born)
+            _, born = await self._keep_with_slots([], [], born)
         await self._bear(born)
         if rows := [(i, entry) for i, entry in (*moved, *born) if i in self.won]:
             await self._write(rows)
@@ -144,11 +144,11 @@ class _Pieces:
     async def _holding(self, moved: list[_Row], born: list[_Row]) -> tuple[list[_Row], list[_Row]]:
         """The entries without those whose promised slot is not their run's any more. Locked: a transaction that wants
         to take one back waits, and then finds that its run has begun."""
-        runs = [entry.run_id for _, entry in (*moved, *born) if _promised(entry)]
+        runs = [entry.run_id for _, entry in (*moved, *born) if _slots_promised(entry)]
         held = set(map(tuple, await self._connection.fetch(_LOCK_SEATS, runs)))
 
         def holds(entry: Entry) -> bool:
-            return all((entry.tenant, slot, entry.run_id) in held for slot in _promised(entry))
+            return all((entry.tenant, slot, entry.run_id) in held for slot in _slots_promised(entry))
 
         return [row for row in moved if holds(row[1])], [row for row in born if holds(row[1])]
 
@@ -168,7 +168,7 @@ class _Pieces:
             if entry.take_slot is not None and fresh(entry)
         ]
 
-    async def _seated(
+    async def _keep_with_slots(
         self, wanted: list[_Wanted], moved: list[_Row], born: list[_Row]
     ) -> tuple[list[_Row], list[_Row]]:
         """The entries without those that do not get the slot which they want again, or begin with. All are taken at
@@ -240,7 +240,10 @@ class _Pieces:
                 for statement in child_statements(part):
                     await self._connection.execute(statement, self.db_now, *winners, *columns)
         keeping = [
-            (entry.tenant, slot, entry.run_id) for i, entry in rows if i not in self._ended for slot in _promised(entry)
+            (entry.tenant, slot, entry.run_id)
+            for i, entry in rows
+            if i not in self._ended
+            for slot in _slots_promised(entry)
         ]
         if keeping:
             await self._connection.execute(_KEEP_SEATS, *_columns(keeping, 3))
@@ -256,7 +259,7 @@ class _Pieces:
             await self._connection.execute(_FREE, freed)
 
 
-def _promised(entry: Entry) -> list[str]:
+def _slots_promised(entry: Entry) -> list[str]:
     """The slots that the entry's run was promised and begins with."""
     promised = [entry.born.slot] if entry.born is not None and entry.born.left and entry.born.slot is not None else []
     return promised if entry.seat is None else [*promised, entry.seat]

@@ -65,7 +65,7 @@ class _Parameters:
         return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
 
 
-def _of_winners(rows: str) -> str:
+def _rows_of_winners(rows: str) -> str:
     """The rows of a child array whose entry won; `place` is that of the entry in the arrays of `winners`."""
     return (
         "winners CROSS JOIN LATERAL ("
@@ -189,7 +189,7 @@ def commit_statement(parts: frozenset[str]) -> str:
     if "births" in parts:
         born, seated, born_won = _births(parameters, moving, parts)
     elif "seats" in parts:
-        born = _held("entries")
+        born = _slots_held("entries")
     if "seats" in parts:
         seated = f"({seated}) AND ({_holds('entries')})"
         children += _KEEP_SEATS
@@ -219,7 +219,7 @@ def _claimant(entries: str, parts: frozenset[str]) -> str:
     return f"CASE WHEN {entries}.elsewhere IS NOT TRUE THEN {me} END" if "elsewhere" in parts else me
 
 
-def _held(*entries: str) -> str:
+def _slots_held(*entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
     promises = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
@@ -267,7 +267,7 @@ def _insert_commands(rows: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.command_id, winners.tenant[child.place], winners.seq[child.place],
     child.body_sha, child.outcome
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
 """
     return Children("", (Write("new_commands", into, rest),))
 
@@ -281,7 +281,7 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
   SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
     child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
     child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
 )"""
     into_pendings = (
         "INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, "
@@ -320,7 +320,7 @@ def _insert_votes(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
     winners.seq[child.place], child.body, child.decision, child.on_behalf_of, {at}
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
 """
     return Children("", (Write("new_votes", into, rest),))
 
@@ -331,7 +331,7 @@ def _insert_outbox(parameters: _Parameters, at: str, *, due: bool = False) -> Ch
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], child.n, winners.tenant[child.place], child.kind,
     child.target, child.body{f", {at}" if due else ""}
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
 """
     return Children("", (Write("new_outbox", into, rest),))
 
@@ -348,7 +348,7 @@ def _open_turns(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place],
     child.wire_run_id, child.body_sha, {before} + child.first, {before} + child.last
-  FROM {_of_winners(opened)}
+  FROM {_rows_of_winners(opened)}
 """
     return Children("", (Write("opened_turns", into, rest),))
 
@@ -358,7 +358,7 @@ def _end_turns(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   UPDATE turns SET last_seq = ended.last_seq
   FROM (SELECT winners.id[child.place] AS run_id, child.n, {_BEFORE} + child.last AS last_seq
-        FROM {_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
+        FROM {_rows_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
   WHERE turns.run_id = ended.run_id AND turns.n = ended.n
 """
     return Children("", (Write("ended_turns", "", rest),))
@@ -370,7 +370,7 @@ def _upsert_messages(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place], child.id,
     child.role, child.body, {_BEFORE} + child.position
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
   ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
 """
     return Children("", (Write("new_messages", into, rest),))
@@ -388,12 +388,12 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
     records = f"""
   SELECT winners.tenant[child.place], child.id, {clock}, child.act, winners.id[child.place],
     winners.seq[child.place], winners.head[child.place], child.subject, child.digest, child.commitment
-  FROM {_of_winners("given_audit child")}
+  FROM {_rows_of_winners("given_audit child")}
 """
     into_details = "INSERT INTO audit_details (tenant, id, principal, salt, body)"
     details = f"""
   SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
-  FROM {_of_winners("given_audit child")}
+  FROM {_rows_of_winners("given_audit child")}
 """
     return Children(
         source, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details))
@@ -464,7 +464,7 @@ def _births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> 
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
     head = ", head" if "audit" in parts else ""
-    held, holds = (_held("entries", "births"), f" AND ({_holds('births')})") if "seats" in parts else ("", "")
+    held, holds = (_slots_held("entries", "births"), f" AND ({_holds('births')})") if "seats" in parts else ("", "")
     again = wanted_again = ""
     if "again" in parts:
         again = f""", again AS MATERIALIZED (  -- runs that want a slot again: locked first, so that to get it is to win
@@ -574,7 +574,7 @@ def _log(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], winners.seq[child.place] - winners.n[child.place] + 1,
     winners.tenant[child.place], winners.version[child.place], {at}, child.events
-  FROM {_of_winners(rows)}
+  FROM {_rows_of_winners(rows)}
 """
     into = "INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)"
     return Children("", (Write("logged", into, rest),))

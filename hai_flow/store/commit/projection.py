@@ -12,7 +12,7 @@ import msgspec
 
 from hai_flow import instants
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.selectors import World, enumerated
+from hai_flow.engine.pendings.selectors import World, expand_selectors
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.ids import call_prefix
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
@@ -51,19 +51,19 @@ class _Rows:
         self.notices: dict[str, Notice] = {}
         self.is_fork = False
 
-    def opened(self, event: e.PendingOpened, position: int) -> None:
+    def add_question(self, event: e.PendingOpened, position: int) -> None:
         self._write(event.id)
         self._notify(event.id, "opened")
 
-    def escalated(self, event: e.PendingEscalated, position: int) -> None:
+    def add_escalation(self, event: e.PendingEscalated, position: int) -> None:
         self._write(event.id)
         self._notify(event.id, "escalated")
 
-    def reminded(self, event: e.PendingReminded, position: int) -> None:
+    def add_reminder(self, event: e.PendingReminded, position: int) -> None:
         if event.id not in self.notices:  # no reminder if this very commit opens or escalates it
             self._notify(event.id, "reminded")
 
-    def restamped(self, event: e.PendingRestamped, position: int) -> None:
+    def add_restamp(self, event: e.PendingRestamped, position: int) -> None:
         """In a fork it is a question of another run, of which people have not been notified."""
         self._write(event.id)
         if self.is_fork:
@@ -77,7 +77,7 @@ class _Rows:
     def pending(self, event: _OfPending, position: int) -> None:
         self._write(event.id)
 
-    def all_open(self, event: e.RunResumed | e.TimeJumped | e.Migrated, position: int) -> None:
+    def rewrite_open(self, event: e.RunResumed | e.TimeJumped | e.Migrated, position: int) -> None:
         """A pause has put off the deadlines that it halts, a jump in time has brought all nearer; another version may
         declare other roles."""
         for id in self.state.open_pendings.values():
@@ -85,19 +85,19 @@ class _Rows:
 
     def _write(self, id: str) -> None:
         pending = self.state.pendings[id]
-        asks = asked_by(pending, World(self.state.requester, self.roles))
+        asks = selectors_asked(pending, World(self.state.requester, self.roles))
         self.pendings[id] = _pending_row(pending, " ".join(asks))
 
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event), event.decision, event.on_behalf_of))
 
-    def decided(self, event: e.PendingDecided, position: int) -> None:
+    def add_decision(self, event: e.PendingDecided, position: int) -> None:
         """Where one answer decides, it is stored beside the votes: so the lists of people's decisions show it."""
         self._write(event.id)
         if event.by is not None and self.state.pendings[event.id].opened.kind not in ("approve", "gate"):
             self.votes.append(VoteRow(event.id, event.by, _encode(event), event.outcome, event.on_behalf_of))
 
-    def forked(self, event: e.Forked, position: int) -> None:
+    def begin_fork(self, event: e.Forked, position: int) -> None:
         """Pendings and votes from before are the other run's, and so are the POSTs that opened its turns."""
         self.pendings.clear()
         self.votes.clear()
@@ -133,17 +133,17 @@ class _Rows:
 
 # By type, not by `match`: an isinstance check of these records takes the slow way through their metaclass.
 _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
-    e.PendingOpened: _Rows.opened,
+    e.PendingOpened: _Rows.add_question,
     e.PendingEdited: _Rows.pending,
-    e.PendingEscalated: _Rows.escalated,
-    e.PendingReminded: _Rows.reminded,
-    e.PendingRestamped: _Rows.restamped,
-    e.PendingDecided: _Rows.decided,
+    e.PendingEscalated: _Rows.add_escalation,
+    e.PendingReminded: _Rows.add_reminder,
+    e.PendingRestamped: _Rows.add_restamp,
+    e.PendingDecided: _Rows.add_decision,
     e.PendingVoided: _Rows.pending,
-    e.RunResumed: _Rows.all_open,
-    e.TimeJumped: _Rows.all_open,
-    e.Migrated: _Rows.all_open,
-    e.Forked: _Rows.forked,
+    e.RunResumed: _Rows.rewrite_open,
+    e.TimeJumped: _Rows.rewrite_open,
+    e.Migrated: _Rows.rewrite_open,
+    e.Forked: _Rows.begin_fork,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
     e.TurnEnded: _Rows.turn_ended,
@@ -175,9 +175,9 @@ def rows_of(
     }
 
 
-def asked_by(pending: PendingState, world: World) -> tuple[str, ...]:
+def selectors_asked(pending: PendingState, world: World) -> tuple[str, ...]:
     """The selectors by which people find the pending in their inbox; none if it is open no more."""
-    return () if pending.status != "open" else enumerated(rules_of(pending).from_, world)
+    return () if pending.status != "open" else expand_selectors(rules_of(pending).from_, world)
 
 
 def words_of(opened: e.PendingOpened) -> str:

@@ -44,7 +44,7 @@ class Proof(NamedTuple):
     session_version: int = 0
 
 
-async def ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> list[Proof]:
+async def find_ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> list[Proof]:
     """Those of the proofs that are not good any more. Each is given with the time since when it is in use."""
     columns = zip(
         *(
@@ -65,7 +65,7 @@ async def forget_person(connection: Connection, tenant: UUID, person: str) -> No
     )
 
 
-async def forgotten(pool: Pool) -> dict[bytes, datetime]:
+async def recently_erased(pool: Pool) -> dict[bytes, datetime]:
     """The people that were forgotten a short while ago, by their digests, and when."""
     query = f"SELECT sha256, at FROM forgotten WHERE at > now() - interval '{FORGOTTEN_FOR}'"
     return {row[0]: row[1] for row in await pool.fetch(query)}

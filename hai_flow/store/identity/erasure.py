@@ -195,16 +195,17 @@ def _without(body: bytes, principal: str, pseudonym: str, *, own: bool) -> bytes
         return b"{}"
     if own and isinstance(read, Mapping):
         read = {name: value for name, value in read.items() if name in _KEPT}
-    return values.dumps(_replaced(read, principal, pseudonym))
+    return values.dumps(_replace_principal(read, principal, pseudonym))
 
 
-def _replaced(value: Any, principal: str, pseudonym: str) -> Any:
+def _replace_principal(value: Any, principal: str, pseudonym: str) -> Any:
     if isinstance(value, str):
         return pseudonym if value == principal else value
     if isinstance(value, list):
-        return [_replaced(each, principal, pseudonym) for each in value]
+        return [_replace_principal(each, principal, pseudonym) for each in value]
     if isinstance(value, dict):
         return {
-            _replaced(name, principal, pseudonym): _replaced(each, principal, pseudonym) for name, each in value.items()
+            _replace_principal(name, principal, pseudonym): _replace_principal(each, principal, pseudonym)
+            for name, each in value.items()
         }
     return value

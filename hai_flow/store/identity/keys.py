@@ -77,7 +77,7 @@ class Key:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
         return hmac.compare_digest(self.sha256, _digest(parts.secret))
 
-    def verified(self, data: bytes, signature: bytes) -> bool:
+    def verify(self, data: bytes, signature: bytes) -> bool:
         """Whether the key has signed the data (`sign`)."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

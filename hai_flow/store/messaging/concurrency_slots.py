@@ -51,7 +51,7 @@ def seats_of(key: str, seats: int) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def _locked(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connection]:
+async def _lock_key(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connection]:
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"slot:{tenant}:{key}")
         yield connection
@@ -92,7 +92,7 @@ async def take_slot(
     if there is none, if others wait before it, or if the run is there. `moves`: it is there, and needs the slot to go
     on with another version of its workflow."""
     names = seats_of(key, seats)
-    async with _locked(pool, tenant, key) as connection:
+    async with _lock_key(pool, tenant, key) as connection:
         held_slot = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
         slot: str | None = held_slot or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise, moves)
         return slot
@@ -104,7 +104,7 @@ async def free_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
     await pool.execute(query, tenant, key, run_id)
 
 
-async def promised_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
+async def slots_promised_to(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
     """The slots of the key that are promised to the run."""
     query = """
     SELECT slot FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
@@ -138,7 +138,7 @@ async def give_back(pool: Pool, tenant: UUID, key: str, slot: str, run_id: UUID)
     DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND promised_until IS NOT NULL
       AND left_by IS NULL RETURNING true
     """
-    async with _locked(pool, tenant, key) as connection:
+    async with _lock_key(pool, tenant, key) as connection:
         is_promised = bool(await connection.fetchval(query, tenant, slot, run_id))
         if is_promised:
             await connection.execute(_SEAT, tenant, key, PROMISE)
@@ -154,7 +154,7 @@ async def holders(pool: Pool, tenant: UUID, key: str, seats: int) -> list[Holder
     return [Holder(*row) for row in await pool.fetch(query, tenant, seats_of(key, seats))]
 
 
-async def held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_id: UUID) -> bool:
+async def is_held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_id: UUID) -> bool:
     """Whether a run, or one of those that started it, holds the key: then the runs below it need no slot."""
     query = """
     WITH RECURSIVE up AS (
@@ -298,7 +298,7 @@ WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() 
 async def seat_waiters(pool: Pool, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> list[Holder]:
     """Promise free slots of the key, and those that are `overdue`, to the runs that have waited longest; returns all in
     the queue that have one now: also those whose admission a process left half done."""
-    async with _locked(pool, tenant, key) as connection:
+    async with _lock_key(pool, tenant, key) as connection:
         if overdue:
             await connection.execute(_TAKE_BACK, tenant, list(overdue))
         await connection.execute(_SEAT, tenant, key, PROMISE)
@@ -406,7 +406,7 @@ FROM keys ORDER BY keys.n
 """
 
 
-async def stalled_keys(pool: Pool, after: list[Any] | None = None) -> tuple[list[tuple[UUID, str]], Page]:
+async def find_stalled_keys(pool: Pool, after: list[Any] | None = None) -> tuple[list[tuple[UUID, str]], Page]:
     """Of a page of the keys that runs wait for, those with a free slot: the process that should have admitted a run is
     gone, or all waiting runs are paused."""
     tenant, key = after or (UUID(int=0), "")

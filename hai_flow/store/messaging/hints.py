@@ -63,7 +63,7 @@ def due_queue(payload: str) -> str | None:
 _OF_TENANTS: Final = "tenants:"
 
 
-def of_tenants(tenants: Collection[UUID]) -> list[str]:
+def tenant_payloads(tenants: Collection[UUID]) -> list[str]:
     """The payloads that say that runs of these tenants have something new. Releases before pass them over, because they
     are no ids of runs."""
     ids = sorted(map(str, tenants))

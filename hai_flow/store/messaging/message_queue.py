@@ -92,7 +92,7 @@ async def find(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> Que
     return None if row is None else QueuedMessage(*row)
 
 
-async def of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[QueuedMessage]:
+async def list_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[QueuedMessage]:
     """The messages of a thread, the next one first, and those that were refused lately."""
     query = f"SELECT {_COLUMNS} FROM queued_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY place"
     return [QueuedMessage(*row) for row in await connection.fetch(query, tenant, thread_id)]
@@ -123,7 +123,7 @@ async def refuse(connection: Connection | Pool, tenant: UUID, run_id: UUID, why:
     return bool(await connection.fetchval(query, tenant, run_id, refused))
 
 
-async def settled(pool: Pool, messages: Collection[tuple[UUID, UUID]]) -> set[tuple[UUID, UUID]]:
+async def find_settled(pool: Pool, messages: Collection[tuple[UUID, UUID]]) -> set[tuple[UUID, UUID]]:
     """Those of the messages, named by tenant and run, that wait no more: their run is there, or was refused."""
     query = """
     SELECT k.tenant, k.run_id FROM unnest($1::uuid[], $2::uuid[]) AS k(tenant, run_id)
@@ -148,7 +148,7 @@ SELECT tenant, run_id, thread_id, refused_at IS NULL AND NOT EXISTS (
 """
 
 
-async def stalled_threads(pool: Pool, after: list[Any] | None = None) -> tuple[set[tuple[UUID, str]], Page]:
+async def find_stalled_threads(pool: Pool, after: list[Any] | None = None) -> tuple[set[tuple[UUID, str]], Page]:
     """Of a page of the messages that wait, the threads (with their tenants) in which no run is active: the process that
     should have started the next one is gone. Messages that were refused long ago are removed."""
     tenant, run_id = after or (UUID(int=0), UUID(int=0))

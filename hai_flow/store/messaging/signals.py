@@ -171,7 +171,7 @@ WHERE tenant = $1 AND type = $2 AND due_at IS NOT NULL AND undelivered IS NULL A
 """
 
 
-async def unsettled_before(connection: Connection | Pool, signal: Signal) -> list[Signal]:
+async def find_unsettled_before(connection: Connection | Pool, signal: Signal) -> list[Signal]:
     """The signals of the same type that were stored before and that are not offered yet, oldest first."""
     rows = await connection.fetch(_UNSETTLED_BEFORE, signal.tenant, signal.type, signal.place)
     return [Signal(*row) for row in rows]

@@ -175,7 +175,7 @@ async def run_triggers(pool: Pool, tenant: UUID) -> list[EventTriggerRow]:
     return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant)]
 
 
-async def watched_workflows(pool: Pool) -> frozenset[tuple[UUID, str]]:
+async def workflows_with_end_triggers(pool: Pool) -> frozenset[tuple[UUID, str]]:
     """The workflows, of any tenant, whose runs' ends start others."""
     query = "SELECT DISTINCT tenant, type FROM event_triggers WHERE kind = 'run'"
     return frozenset((row[0], row[1]) for row in await pool.fetch(query))

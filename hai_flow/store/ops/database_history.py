@@ -128,10 +128,10 @@ async def _era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record 
 
 
 async def _place(connection: Connection | Pool) -> _Place:
-    return _Place(*[await _told(connection, query) for query in _PLACE])
+    return _Place(*[await _ask_server(connection, query) for query in _PLACE])
 
 
-async def _told(connection: Connection | Pool, query: str) -> int | None:
+async def _ask_server(connection: Connection | Pool, query: str) -> int | None:
     """The server's answer; None where it has none, or not for this role."""
     try:
         return await connection.fetchval(query)

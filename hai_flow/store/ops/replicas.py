@@ -144,7 +144,7 @@ class Replica:
         if database is not None:
             await database.close()
 
-    async def answered(self, tenant: UUID | None, ask: Callable[[Pool], Awaitable[Answer | None]]) -> Answer | None:
+    async def ask_replica(self, tenant: UUID | None, ask: Callable[[Pool], Awaitable[Answer | None]]) -> Answer | None:
         """The answer of `ask` from the replica; None: it lacks something, or does not answer. `tenant`: behind the
         second wall."""
         database = self._database
@@ -163,8 +163,10 @@ class Replica:
             self.reads += 1
         return answer
 
-    async def answered_now(self, tenant: UUID, walled: bool, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer | None:
-        """As `answered`, for an answer that does not show by itself whether it is complete, like a list: the replica
+    async def ask_replica_now(
+        self, tenant: UUID, walled: bool, ask: Callable[[Pool], Awaitable[Answer]]
+    ) -> Answer | None:
+        """As `ask_replica`, for an answer that does not show by itself whether it is complete, like a list: the replica
         answers once it has everything that was committed before this was asked, and is waited for no longer than a
         moment."""
         if not self.usable:
@@ -179,7 +181,7 @@ class Replica:
                 await asyncio.sleep(rest)
             return None
 
-        return await self.answered(tenant if walled else None, once_it_has_all)
+        return await self.ask_replica(tenant if walled else None, once_it_has_all)
 
 
 async def _row(pool: Pool, query: str) -> Sequence[Any]:
@@ -209,7 +211,7 @@ class History:
             rows = await pool.fetch(_READ, self._run_id, self._created_at, after, limit)
             return _whole([logs.LogRow(*row) for row in rows], after, self._seq, limit)
 
-        log_rows = None if self._replica is None else await self._replica.answered(self._tenant, ask)
+        log_rows = None if self._replica is None else await self._replica.ask_replica(self._tenant, ask)
         return log_rows if log_rows is not None else await logs.read_log(self._reads, self._run_id, after, limit)
 
     async def load_at(self, tenant: UUID, seq: int, abi: int) -> Loaded | None:
@@ -226,7 +228,7 @@ class History:
             reaches = from_seq >= last_seq or _whole(loaded.rows, from_seq, last_seq, None) is not None
             return loaded if reaches else None
 
-        run_loaded = None if self._replica is None else await self._replica.answered(self._tenant, ask)
+        run_loaded = None if self._replica is None else await self._replica.ask_replica(self._tenant, ask)
         return (
             run_loaded
             if run_loaded is not None

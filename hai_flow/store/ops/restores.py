@@ -23,7 +23,7 @@ async def open_runs(connection: Connection) -> AsyncIterator[Sequence[Any]]:
         yield rows
 
 
-async def undelivered(connection: Connection) -> int:
+async def count_undelivered(connection: Connection) -> int:
     """How many messages and signals are on their way to runs."""
     return await connection.fetchval(
         "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM signals WHERE due_at IS NOT NULL)"

@@ -228,7 +228,7 @@ _CLEARED: Final[Mapping[str, str]] = {
 }
 
 
-async def uncleared(connection: Connection, limit: int = 100) -> list[UUID]:
+async def find_uncleared(connection: Connection, limit: int = 100) -> list[UUID]:
     """Some of the removed runs that may have rows left."""
     return [row[0] for row in await connection.fetch(_UNCLEARED, limit)]
 
@@ -325,12 +325,12 @@ async def rows_in(connection: Connection, table: str, names: Sequence[str], rows
     await connection.execute(query, f"[{','.join(rows)}]")
 
 
-async def known_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
+async def existing_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
     """Those of the runs that the database has."""
     return [row[0] for row in await connection.fetch("SELECT id FROM runs WHERE id = ANY($1::uuid[])", run_ids)]
 
 
-async def uncleared_of(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
+async def filter_uncleared(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
     """Those of the runs that were removed, and whose rows are not all gone yet."""
     query = """
     SELECT run_id FROM retired_runs WHERE run_id = ANY($1::uuid[]) AND removed_at IS NOT NULL AND cleared_at IS NULL

@@ -94,7 +94,7 @@ async def standing(connection: Connection) -> Standing:
     """How the cell stands now."""
     counts = {row[0]: row[1] for row in await connection.fetch(_RUNS, OPEN, COUNTED_MAX)}
     return Standing(
-        servers=await servers.listed(connection),
+        servers=await servers.list_servers(connection),
         workers=[WorkerRow(*row) for row in await connection.fetch(_WORKERS, COUNTED_MAX)],
         waiting=await metrics_queries.waiting(connection),
         runs={status: counts.get(status, 0) for status in OPEN},

@@ -61,7 +61,7 @@ async def clear_away(connection: Connection | Pool, tenant: UUID, ids: Sequence[
     await connection.execute("DELETE FROM delegations WHERE tenant = $1 AND id = ANY ($2::uuid[])", tenant, list(ids))
 
 
-async def of_tenant(
+async def list_of_tenant(
     connection: Connection | Pool, tenant: UUID, *, limit: int, before: tuple[datetime, UUID] | None = None
 ) -> list[Delegation]:
     """All delegations of the tenant that have not ended, the newest first, behind the one `before`."""
@@ -90,7 +90,7 @@ async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, prin
     await connection.execute(query, tenant, key, principal, is_last)
 
 
-async def of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:
+async def list_of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:
     """The delegations from and to the person of these ids that have not ended, the newest first."""
     query = f"""
     SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = ANY ($2::text[]) AND until > now()

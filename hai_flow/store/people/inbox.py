@@ -241,7 +241,7 @@ ORDER BY v.at DESC, v.pending_id DESC
 """
 
 
-async def decided_by(
+async def list_decided_by(
     connection: Connection | Pool, tenant: UUID, person: str, *, limit: int, before: Place | None = None
 ) -> list[Decided]:
     """The answers of the person, and those of others in their name, the newest first."""

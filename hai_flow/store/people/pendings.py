@@ -100,7 +100,9 @@ class Refused:
     votes: Sequence[bytes]
 
 
-async def refused_in_forks(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID) -> list[Refused]:
+async def find_refused_in_forks(
+    connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID
+) -> list[Refused]:
     """The questions with a no of a run, of the runs that are forks of each other with it, and of those below them; of
     several at one path the newest counts."""
     return [Refused(*row) for row in await connection.fetch(_REJECTED, tenant, thread_id, run_id)]

@@ -371,7 +371,8 @@ async def _plan_anew(pool: Pool) -> Mapping[str, str]:
 
 class Database:
     """The pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests; `tools`, which
-    opens when the first tool wants a transaction; `walled`, which opens when the first caller with a key reads."""
+    opens when the first tool wants a transaction; `row_secured_pool`, which opens when the first caller with a key
+    reads."""
 
     def __init__(
         self,
@@ -459,7 +460,7 @@ class Database:
                 )
             return self._tools
 
-    async def walled(self) -> Pool:
+    async def row_secured_pool(self) -> Pool:
         """The pool for the reads of requests on behalf of a principal: behind the second wall (`walls`), where it
         stands; else the pool of the other reads. Raises asyncpg's errors."""
         if self._walled is not None:

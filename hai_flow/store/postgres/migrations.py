@@ -163,4 +163,4 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
 def _knows_more(connection: sa.Connection) -> bool:
     """Whether the database is at a revision that this release has never heard of: a newer release migrated it."""
     revision = MigrationContext.configure(connection).get_current_revision()
-    return revision is not None and revision not in revisions.known()
+    return revision is not None and revision not in revisions.all_revisions()

@@ -44,17 +44,17 @@ class Reads:
 
     async def fetch(self, query: str, *given: Any) -> list[asyncpg.Record]:
         """All rows of the query."""
-        pool = await self._database.walled()
+        pool = await self._database.row_secured_pool()
         return await pool.fetch(behind_the_wall(query, len(given)), *given, self._tenant)
 
     async def fetchrow(self, query: str, *given: Any) -> asyncpg.Record | None:
         """The first row of the query; None: there is no row."""
-        pool = await self._database.walled()
+        pool = await self._database.row_secured_pool()
         return await pool.fetchrow(behind_the_wall(query, len(given)), *given, self._tenant)
 
     async def fetchval(self, query: str, *given: Any) -> Any:
         """The first value of its first row."""
-        pool = await self._database.walled()
+        pool = await self._database.row_secured_pool()
         return await pool.fetchval(behind_the_wall(query, len(given)), *given, self._tenant)
 
 

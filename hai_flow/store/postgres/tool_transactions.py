@@ -95,7 +95,7 @@ class Transaction:
             await self._connection.execute(_SEAL)
         except FAILURES as error:
             await self._roll_back()
-            raise StepError(_why(error)) from error
+            raise StepError(_explain_failure(error)) from error
 
     async def commit(self, send: Callable[[Connection], Awaitable[Committed]]) -> Committed:
         """Commit it, with the entry that `send` sends over its connection. If the entry does not win nothing is
@@ -131,7 +131,7 @@ class Transaction:
         self._over = True
         connection, self._connection = self._connection, None
         if connection is not None:
-            task = asyncio.get_running_loop().create_task(self._released(connection), name="end a tool's transaction")
+            task = asyncio.get_running_loop().create_task(self._release(connection), name="end a tool's transaction")
             _leaving.add(task)
             task.add_done_callback(_leaving.discard)
 
@@ -158,9 +158,9 @@ class Transaction:
     async def _roll_back(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            await self._released(connection)
+            await self._release(connection)
 
-    async def _released(self, connection: Any) -> None:
+    async def _release(self, connection: Any) -> None:
         """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up.
 
         Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
@@ -177,7 +177,7 @@ class Transaction:
             log.info("tool_connection_cut", error=str(error) or repr(error))
 
 
-def _why(error: Exception) -> str:
+def _explain_failure(error: Exception) -> str:
     state = sqlstate_of(error)
     if state in _ENDED_BY_TOOL:
         return "the tool ended its transaction itself; the runtime commits it, together with the step's result"

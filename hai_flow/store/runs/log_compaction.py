@@ -41,7 +41,7 @@ class _Part(NamedTuple):
 _parts: Final = msgspec.json.Decoder(list[_Part])
 
 
-def merged(rows: Sequence[Row]) -> tuple[bytes, bytes]:
+def merge_commits(rows: Sequence[Row]) -> tuple[bytes, bytes]:
     """The events and the parts of the row that stands for these commits, which follow each other."""
     events = b"[" + b",".join(row["events"][1:-1] for row in rows) + b"]"
     parts = [_Part(row["last_seq"], len(row["events"]), row["version"], _microseconds(row["at"])) for row in rows]
@@ -120,7 +120,7 @@ async def pack_run(connection: Connection, run_id: UUID) -> Packed:
     for group in _groups(sizes, stops):
         query = "SELECT * FROM log WHERE run_id = $1 AND last_seq = ANY($2::bigint[]) ORDER BY last_seq"
         rows = [dict(row) for row in await connection.fetch(query, run_id, group)]
-        events, parts = merged(rows)
+        events, parts = merge_commits(rows)
         await connection.execute(_MERGE, run_id, group[:-1], group[-1], rows[0]["first_seq"], events, parts)
         after -= len(group) - 1
     return Packed(len(sizes), after)

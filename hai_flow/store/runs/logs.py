@@ -92,10 +92,10 @@ async def load_runs(
     at most, its oldest; `read_log` has the others.
     """
     rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max)
-    return {row[0]: _loaded(row) for row in rows}
+    return {row[0]: _to_loaded(row) for row in rows}
 
 
-def _loaded(row: Any) -> Loaded:
+def _to_loaded(row: Any) -> Loaded:
     firsts, lasts, events = row[15] or (), row[16] or (), row[17] or ()
     log = list(map(LogRow, firsts, lasts, events))
     return Loaded(*row[:15], rows=log, db_now=row[18])
@@ -122,13 +122,13 @@ async def load_run_at(connection: Connection | Pool, tenant: UUID, run_id: UUID,
     id.
     """
     row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi)
-    return None if row is None else _loaded(row)
+    return None if row is None else _to_loaded(row)
 
 
 _UNLOCKED: Final = "SELECT id FROM runs WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED"
 
 
-async def locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) -> set[UUID]:
+async def find_locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) -> set[UUID]:
     """Those of `run_ids` whose rows somebody holds locked in this moment (or that do not exist)."""
     return set(run_ids) - {row[0] for row in await connection.fetch(_UNLOCKED, run_ids)}
 

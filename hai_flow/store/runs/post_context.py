@@ -53,7 +53,7 @@ FROM (SELECT) AS one LEFT JOIN last ON true LEFT JOIN turn ON true LEFT JOIN wor
 """
 
 
-async def known_of(
+async def load_context(
     connection: Connection | Pool,
     tenant: UUID,
     thread_id: str,

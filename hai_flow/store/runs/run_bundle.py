@@ -104,12 +104,12 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
     children: dict[str, dict[UUID, list[Row]]] = {}
     for table, order in TABLES.items():
         query = f"SELECT * FROM {table} WHERE run_id = ANY($1::uuid[]) ORDER BY run_id, {order}"
-        children[table] = _by_run(await connection.fetch(query, run_ids))
+        children[table] = _group_by_run(await connection.fetch(query, run_ids))
     heads = "SELECT run_id, seq, head FROM audit WHERE run_id = ANY($1::uuid[]) AND head IS NOT NULL"
-    audited = _by_run(await connection.fetch(heads, run_ids))
+    audited = _group_by_run(await connection.fetch(heads, run_ids))
     kin = await _kin(connection, run_ids)
     query = "SELECT id, alive_until FROM workers WHERE id = ANY($1::bigint[])"
-    workers = {row["id"]: row["alive_until"] for row in await connection.fetch(query, _of(runs, "worker"))}
+    workers = {row["id"]: row["alive_until"] for row in await connection.fetch(query, _non_null(runs, "worker"))}
     held = (
         "SELECT s.tenant, s.slot, s.run_id FROM slots s JOIN runs r USING (tenant, slot) WHERE r.id = ANY($1::uuid[])"
     )
@@ -168,7 +168,7 @@ async def log_rows(
         after = rows[-1]["last_seq"]
 
 
-async def lost_files(connection: Connection, tenant: UUID, run_id: UUID, digests: Collection[bytes]) -> set[bytes]:
+async def find_lost_files(connection: Connection, tenant: UUID, run_id: UUID, digests: Collection[bytes]) -> set[bytes]:
     """Those of the files that the run refers to and that are not there any more."""
     query = """
     SELECT u.sha256 FROM file_uses u LEFT JOIN files f USING (tenant, sha256)
@@ -177,11 +177,11 @@ async def lost_files(connection: Connection, tenant: UUID, run_id: UUID, digests
     return {row["sha256"] for row in await connection.fetch(query, tenant, list(digests), run_id)}
 
 
-def _of(rows: Sequence[Row], column: str) -> list[Any]:
+def _non_null(rows: Sequence[Row], column: str) -> list[Any]:
     return [row[column] for row in rows if row[column] is not None]
 
 
-def _by_run(rows: Sequence[Any]) -> dict[UUID, list[Row]]:
+def _group_by_run(rows: Sequence[Any]) -> dict[UUID, list[Row]]:
     by_run: dict[UUID, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run_id"], []).append(dict(row))

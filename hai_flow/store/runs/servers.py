@@ -33,7 +33,7 @@ async def say(connection: Connection | Pool, id: UUID, name: str, release: str) 
     await connection.execute(_SAY, id, name, release, FORGOTTEN_AFTER)
 
 
-async def other_releases(connection: Connection | Pool, release: str) -> list[str]:
+async def find_other_releases(connection: Connection | Pool, release: str) -> list[str]:
     """The releases, but this one, of the servers and workers that were there within a minute."""
     query = """
     SELECT DISTINCT coalesce(release, 'before 0.2') FROM (
@@ -49,7 +49,7 @@ async def leave(connection: Connection | Pool, id: UUID) -> None:
     await connection.execute("DELETE FROM servers WHERE id = $1", id)
 
 
-async def listed(connection: Connection | Pool) -> list[ServerRow]:
+async def list_servers(connection: Connection | Pool) -> list[ServerRow]:
     """All servers that have a row, by name."""
     query = """
     SELECT name, release, extract(epoch FROM now() - started_at)::float8, extract(epoch FROM now() - seen_at)::float8

@@ -260,7 +260,7 @@ async def message_ids(
     return [(row[0], row[1]) for row in reversed(rows)]
 
 
-async def unseen(
+async def find_unseen(
     connection: Connection | Pool,
     tenant: UUID,
     thread_id: str,

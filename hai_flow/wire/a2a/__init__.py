@@ -386,7 +386,7 @@ class A2AEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return []
 
-    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return []
 
     def state_snapshot(self, at: int) -> list[Frame]:

@@ -8,10 +8,10 @@ from typing import Final
 from hai_flow import values
 from hai_flow.models.answer import Answer
 from hai_flow.models.chat import count_of, unknown_part
-from hai_flow.models.conversation import arranged
+from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body
-from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
+from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, opaque_of, ordered_parts
 from hai_flow.models.structured import schema_prompt
 from hai_flow.models.vocabulary import Call, Message, Piece, Request, Text, Usage
 from hai_flow.values import Json
@@ -36,7 +36,7 @@ def body_of(request: Request) -> dict[str, Json]:
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
             for tool in request.tools
         ]
-    messages = arranged(request.messages, alternate=False)
+    messages = arrange(request.messages, alternate=False)
     body["messages"] = _turns([message for message in messages if message.role != "system"])
     given = dict(request.endpoint.params)
     extra = given.pop("extra", {})
@@ -68,7 +68,7 @@ def _blocks(message: Message) -> Iterator[dict[str, Json]]:
         told = content if isinstance(content, str) else [_part(part) for part in content]
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": told}
         return
-    for each in in_order(message):  # thinking with its signature stands in front of what came of it
+    for each in ordered_parts(message):  # thinking with its signature stands in front of what came of it
         if isinstance(each, Call):
             yield {"type": "tool_use", "id": each.id, "name": each.name, "input": _input(each.args)}
         elif isinstance(each, dict):
@@ -156,7 +156,7 @@ class MessagesReader:
             case "thinking":
                 known = {"type": "thinking", "thinking": block.get("thinking") or "", "signature": ""}
                 self._blocks[index] = {**known, "signature": block.get("signature") or ""}
-                yield from self.answer.thought(known["thinking"])
+                yield from self.answer.think(known["thinking"])
             case "redacted_thinking":
                 self._blocks[index] = dict(block)
             case _:
@@ -168,7 +168,7 @@ class MessagesReader:
                 yield from self._told(index, delta["text"])
             case "thinking_delta":
                 self._thought(index)["thinking"] += delta["thinking"]
-                yield from self.answer.thought(delta["thinking"])
+                yield from self.answer.think(delta["thinking"])
             case "signature_delta":
                 self._thought(index)["signature"] += delta["signature"]
             case "input_json_delta" if delta.get("partial_json") and index not in self._others:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import TERMINAL_STATUSES
-from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
+from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, fold_and_check, verify
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.error_classes import FAILURES
@@ -170,7 +170,7 @@ async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
         async for page in run_bundle.run_pages(connection):
             async with run_bundle.snapshot(connection):
                 for each in await run_bundle.evidence_of(connection, [id for id in page if id not in looked.over]):
-                    check = await checked(connection, each, plans, limits=limits)
+                    check = await fold_and_check(connection, each, plans, limits=limits)
                     violations = check.end()
                     found.add(check, violations)
                     run = await _run(connection, each)

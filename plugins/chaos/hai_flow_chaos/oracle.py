@@ -16,7 +16,7 @@ from hai_flow_client.sse import Parser
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
-from hai_flow.runtime.streams.stream_items import numbered
+from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.values import Json
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
@@ -401,7 +401,7 @@ def _in_a_dialect(run: Run, name: str) -> dict[str, bytes]:
     encoder = dialect.encoder(Profile(dialect=name), RunState(run.id))
     shown: dict[str, bytes] = {}
     for seq, event in enumerate(run.events, 1):
-        for frame in parser.feed(numbered(dialect, encoder.encode(event), seq, UUID(run.id)).data):
+        for frame in parser.feed(item_of_event(dialect, encoder.encode(event), seq, UUID(run.id)).data):
             shown[frame.id] = frame.data
     return shown
 

@@ -31,4 +31,4 @@ class Forgotten:
             raise invalid_credential()
 
     async def _find(self) -> Mapping[bytes, datetime]:
-        return await credential_checks.forgotten(self._runtime.database.api)
+        return await credential_checks.recently_erased(self._runtime.database.api)

@@ -23,7 +23,7 @@ class _Kept(msgspec.Struct, frozen=True):
     session_version: int = 0
 
 
-def dumped(principal: Principal) -> str:
+def dump_principal(principal: Principal) -> str:
     """The principal as JSON, without their tenant."""
     record = _Kept(
         principal.who,
@@ -38,8 +38,8 @@ def dumped(principal: Principal) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def loaded(tenant: UUID, text: str, way: Way) -> Principal:
-    """The principal that `dumped` wrote; their request now comes by this `way`."""
+def load_principal(tenant: UUID, text: str, way: Way) -> Principal:
+    """The principal that `dump_principal` wrote; their request now comes by this `way`."""
     record = msgspec.json.decode(text, type=_Kept)
     return Principal(
         record.who,

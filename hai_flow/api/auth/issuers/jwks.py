@@ -60,10 +60,10 @@ class KeySet:
         keys can't be had."""
         if self._file is not None:
             self._read(self._file)
-            return self._found(kid, algorithm)
+            return self._find(kid, algorithm)
         now = time.monotonic()
         is_fresh = now - self._fetched_at < STALE_SECONDS
-        public_key = self._found(kid, algorithm) if is_fresh else None
+        public_key = self._find(kid, algorithm) if is_fresh else None
         if public_key is not None:
             if now - self._fetched_at > RENEW_SECONDS and now - self._tried_at > AGAIN_SECONDS:
                 self._fetch()
@@ -76,9 +76,9 @@ class KeySet:
             raise Rejected(
                 503, "auth.unavailable", "who signed this token can't be asked for their keys now; try again."
             )
-        return self._found(kid, algorithm)
+        return self._find(kid, algorithm)
 
-    def _found(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
+    def _find(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         if kid is None:
             only = list(self._keys.values())
             key = only[0] if len(only) == 1 else None
@@ -88,9 +88,9 @@ class KeySet:
 
     def _fetch(self) -> None:
         self._tried_at = time.monotonic()
-        self._fetching = asyncio.create_task(self._fetched())
+        self._fetching = asyncio.create_task(self._refetch())
 
-    async def _fetched(self) -> None:
+    async def _refetch(self) -> None:
         assert self._url is not None
         try:
             async with asyncio.timeout(FETCH_SECONDS):

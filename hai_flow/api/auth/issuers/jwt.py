@@ -104,7 +104,9 @@ class Tokens:
         if key is None:
             raise invalid_credential()
         try:
-            return issuer, _proven(token, key, issuer, algorithm, issuer.audience if audience is None else audience)
+            return issuer, _verify_token(
+                token, key, issuer, algorithm, issuer.audience if audience is None else audience
+            )
         except Unproven as refusal:
             raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
 
@@ -141,7 +143,9 @@ class Tokens:
         )
 
 
-def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str, audience: Sequence[str]) -> Mapping[str, Json]:
+def _verify_token(
+    token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str, audience: Sequence[str]
+) -> Mapping[str, Json]:
     import jwt  # loads all of `cryptography`, which most servers never need
 
     try:

@@ -114,28 +114,28 @@ async def finish(
     try:
         pending_sign_in = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
     except (ValueError, msgspec.MsgspecError):
-        raise _refused() from None
+        raise _refusal() from None
     if pending_sign_in.issuer not in ("", issuer.name) or iss not in (None, issuer.issuer):
-        raise _refused()
+        raise _refusal()
     if not code or not state or not hmac.compare_digest(state.encode(), pending_sign_in.state.encode()):
-        raise _refused()
+        raise _refusal()
     form = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect_uri,
         "code_verifier": pending_sign_in.verifier,
     }
-    status, answer = await _asked(issuer, form)
+    status, answer = await _ask_token_endpoint(issuer, form)
     token = answer.get("id_token")
     if status != 200 or not isinstance(token, str):
         log.warning("sign_in_refused", issuer=issuer.name, status=status)
-        raise _refused()
+        raise _refusal()
     signer, claims = await tokens.claims(token)
     nonce = claims.get("nonce")
     is_our_nonce = isinstance(nonce, str) and hmac.compare_digest(nonce.encode(), pending_sign_in.nonce.encode())
     if signer is not issuer or not is_our_nonce:
-        raise _refused()
-    principal = await tokens.person(issuer, await _described(issuer, claims, answer))
+        raise _refusal()
+    principal = await tokens.person(issuer, await _merge_claims(issuer, claims, answer))
     refresh_token = answer.get("refresh_token")
     grant = None
     if isinstance(refresh_token, str) and refresh_token:
@@ -143,13 +143,15 @@ async def finish(
     return SignedIn(principal, pending_sign_in.return_to, grant)
 
 
-async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
+async def refresh_grant(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
     """Ask the issuer for a person's claims anew. Returns the grant for the next time, and the issuer's answer. Raises
     Rejected 401 where it refuses, and 503 where it does not answer, or not as an issuer does."""
-    status, answer = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
+    status, answer = await _ask_token_endpoint(
+        issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+    )
     error = answer.get("error")
     if 400 <= status <= 403 and isinstance(error, str) and error not in _NOT_THEIRS:
-        raise _refused()
+        raise _refusal()
     if status != 200:
         log.warning("renewal_unavailable", issuer=issuer.name, status=status, error=error)
         raise _unavailable()
@@ -157,7 +159,7 @@ async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
     return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), answer
 
 
-async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
+async def renew_principal(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
     """The person that the issuer describes in its answer to a renewal; None: its answer describes no person. Raises
     Rejected 401, also where that is another person. Raises 503 where an answer is missing, or its id_token can't be
     believed: it comes from the issuer itself, so the fault is not the person's."""
@@ -172,39 +174,39 @@ async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> P
             log.warning("renewal_not_believed", issuer=issuer.name, code=doubt.code)
             raise _unavailable() from None
         if signer is not issuer or claims.get("sub") != grant.sub:
-            raise _refused()
-    return await tokens.person(issuer, await _described(issuer, claims, told))
+            raise _refusal()
+    return await tokens.person(issuer, await _merge_claims(issuer, claims, told))
 
 
-async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
+async def _merge_claims(issuer: Issuer, claims: Claims, told: Told) -> Claims:
     """The claims about the person: those of the id_token. If the issuer's userinfo is to be asked, its claims instead,
     except for those of the token itself (`_OF_TOKENS`)."""
     client, access = issuer.client, told.get("access_token")
     if client is None or client.userinfo is None:
         return claims
     if not isinstance(access, str) or not access.isprintable():
-        raise _refused()
+        raise _refusal()
     headers = {"Accept": "application/json", "Authorization": f"Bearer {access}"}
-    status, answer = await _sent(issuer, "GET", client.userinfo, headers)
+    status, answer = await _send(issuer, "GET", client.userinfo, headers)
     if status in (401, 403):
-        raise _refused()
+        raise _refusal()
     if status != 200:
         raise _unavailable()
     if answer.get("sub") != claims.get("sub"):
-        raise _refused()
+        raise _refusal()
     return {**answer, **{name: claims[name] for name in _OF_TOKENS if name in claims}}
 
 
-async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
+async def _ask_token_endpoint(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
     """The answer of the issuer's token endpoint: its status and object."""
     client = issuer.client
     assert client is not None, "only such issuers are asked"
     secret = {"client_secret": client.secret} if client.secret else {}
     all_fields = {**form, "client_id": client.id, **secret}
-    return await _sent(issuer, "POST", client.token, {"Accept": "application/json"}, all_fields)
+    return await _send(issuer, "POST", client.token, {"Accept": "application/json"}, all_fields)
 
 
-async def _sent(
+async def _send(
     issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
 ) -> tuple[int, Told]:
     """The status, and the JSON object of the body; an empty one if the body is something else. Raises Rejected 503."""
@@ -235,5 +237,5 @@ def _unavailable() -> Rejected:
     return Rejected(503, "auth.unavailable", "who signs you in does not answer now; try again.")
 
 
-def _refused() -> Unproven:
+def _refusal() -> Unproven:
     return Unproven(401, "auth.invalid", "this sign-in can't be finished; begin it anew.")

@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, is_run_id
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
@@ -41,7 +41,7 @@ async def _note(access: Access, **what: Any) -> None:
         await access.record(connection, READ, **what)
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.AuditPage}})
+@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditPage}})
 async def list_audit(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -69,7 +69,7 @@ async def list_audit(
         until=until,
         before=None if place is None else UUID(place[1]),
     )
-    await _note(access, filters=_shown(filters), limit=limit)
+    await _note(access, filters=_filters_as_text(filters), limit=limit)
 
     async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
         records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
@@ -84,13 +84,13 @@ def _id(row: audit.Found) -> UUID:
     return row.record.id
 
 
-@router.get("/chain", response_model=None, responses={**documented(), 200: {"model": schemas.AuditChainPage}})
+@router.get("/chain", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditChainPage}})
 async def read_chain(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
 ) -> dict[str, Any]:
     """The sealed records in the order of the chain. Each has everything that verifying it needs: `hai-flow audit verify
     --file` verifies a file of them. This request is recorded, too."""
-    access = _in_cell(access, cell)
+    access = _access_to_cell(access, cell)
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     await _note(access, chain_after=after, limit=limit)
@@ -99,16 +99,16 @@ async def read_chain(
     return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
 
 
-@router.get("/anchor", response_model=None, responses={**documented(), 200: {"model": schemas.AuditAnchor}})
+@router.get("/anchor", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditAnchor}})
 async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
     """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
     that the chain up to there is the same, and that its end was not cut off."""
-    access = _in_cell(access, cell)
+    access = _access_to_cell(access, cell)
     ends = await audit.anchors(access.reads, [access.tenant])
     return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
 
 
-def _in_cell(access: Access, name: str | None) -> Access:
+def _access_to_cell(access: Access, name: str | None) -> Access:
     """The access to the cell. Raises Rejected 422 where the tenant lives in none of this name."""
     if name is None:
         return access
@@ -118,7 +118,7 @@ def _in_cell(access: Access, name: str | None) -> Access:
     return named[name]
 
 
-def _shown(wanted: audit.Wanted) -> dict[str, str]:
+def _filters_as_text(wanted: audit.Wanted) -> dict[str, str]:
     def shown(value: Any) -> str:
         return value.isoformat() if isinstance(value, datetime) else str(value)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -45,7 +45,7 @@ class KeyBody(Body):
     dependencies=[requires(Right.MANAGE_KEYS)],
     status_code=201,
     response_model=None,
-    responses={**documented(*WITH_BODY), 201: {"model": schemas.NewKey}},
+    responses={**refusal_responses(*WITH_BODY), 201: {"model": schemas.NewKey}},
 )
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
@@ -78,7 +78,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     "",
     dependencies=[requires(Right.MANAGE_KEYS)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.KeyPage}},
+    responses={**refusal_responses(), 200: {"model": schemas.KeyPage}},
 )
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
@@ -91,7 +91,7 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
     "/{key_id}/revoke",
     dependencies=[requires(Right.MANAGE_KEYS)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Key}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Key}},
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""

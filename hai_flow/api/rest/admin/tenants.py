@@ -12,7 +12,7 @@ from fastapi import Path
 from pydantic import Field
 
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -36,7 +36,7 @@ router = Routes(
 )
 
 Name = Annotated[str, Path(max_length=63)]
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": schemas.Tenant}}
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**refusal_responses(404), 200: {"model": schemas.Tenant}}
 
 
 class TenantBody(Body):
@@ -52,7 +52,7 @@ class TenantBody(Body):
     log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.Tenants}})
+@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.Tenants}})
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
@@ -66,7 +66,7 @@ async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
     return _view(access, await _tenant(access, tenant))
 
 
-@router.patch("/{tenant}", response_model=None, responses={**_ONE, **documented(403, 404, *WITH_BODY)})
+@router.patch("/{tenant}", response_model=None, responses={**_ONE, **refusal_responses(403, 404, *WITH_BODY)})
 async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
@@ -82,7 +82,7 @@ async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) ->
     numbers = None if cells is None else _numbers(access, cells)
     async with access.at_home.act() as connection:
         if numbers is not None:
-            await settle(connection, partial(_connected, access, connection), row.name, numbers)
+            await settle(connection, partial(_connect, access, connection), row.name, numbers)
         limited = await tenants.set_limits(connection, row.name, changed)
         assert limited is not None, "tenants stay"
         rows = []
@@ -108,7 +108,7 @@ def _numbers(access: Access, names: list[str]) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def _connected(access: Access, home: Connection, number: int) -> AsyncIterator[Connection]:
+async def _connect(access: Access, home: Connection, number: int) -> AsyncIterator[Connection]:
     if number == HOME:
         yield home
         return

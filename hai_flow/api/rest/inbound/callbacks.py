@@ -11,7 +11,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
@@ -35,7 +35,7 @@ _BODY: Final[dict[str, Any]] = {
     status_code=202,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**documented(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
+    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
 )
 async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,

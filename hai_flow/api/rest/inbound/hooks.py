@@ -12,7 +12,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -39,7 +39,7 @@ _BODY: Final[dict[str, Any]] = {
     status_code=202,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
+    responses={**refusal_responses(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of

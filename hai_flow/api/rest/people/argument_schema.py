@@ -16,7 +16,7 @@ from hai_flow.values import Json
 async def arguments_of(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
     plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
-    description, parameters = await _described(access, plan, pending)
+    description, parameters = await _describe(access, plan, pending)
     return {
         "tool": pending.opened.tool,
         "description": description,
@@ -24,7 +24,7 @@ async def arguments_of(access: Access, run: RunState, pending: PendingState) -> 
     }
 
 
-async def _described(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
+async def _describe(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
     """The function's own description and the schema of its parameters; None for each that it lacks. Servers of MCP are
     not asked: no page must wait for them."""
     verb = standing_at(plan, pending.opened.path).verb

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -45,10 +45,10 @@ class DelegationBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.Delegations}})
+@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.Delegations}})
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
-    return {"items": [delegation_view(each) for each in await _of_caller(access)]}
+    return {"items": [delegation_view(each) for each in await _list_of_caller(access)]}
 
 
 @router.post(
@@ -56,7 +56,7 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     dependencies=[requires(Right.DECIDE)],
     status_code=201,
     response_model=None,
-    responses={**documented(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
+    responses={**refusal_responses(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
 )
 async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
@@ -71,7 +71,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
-    found = await delegations.of_person(access.reads, access.tenant, access.ids)
+    found = await delegations.list_of_person(access.reads, access.tenant, access.ids)
     holding = {each.id for each in await access.inbox.in_force(access.tenant, found)}
     if len(holding) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
@@ -103,26 +103,26 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     return delegation_view(delegation)
 
 
-async def _of_caller(access: Access) -> list[Delegation]:
+async def _list_of_caller(access: Access) -> list[Delegation]:
     """Those from and to the caller that hold now."""
-    found = await delegations.of_person(access.reads, access.tenant, access.ids)
+    found = await delegations.list_of_person(access.reads, access.tenant, access.ids)
     return await access.inbox.in_force(access.tenant, found)
 
 
-@of_all.get("", response_model=None, responses={**documented(), 200: {"model": schemas.DelegationPage}})
+@of_all.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.DelegationPage}})
 async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
     """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
     before = decode_cursor(cursor)
     place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
-    rows_found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
+    rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
     rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     holding = await access.inbox.in_force(access.tenant, rows)
     return {"items": [delegation_view(each) for each in holding], "next_cursor": following}
 
 
-@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=documented(404))
+@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=refusal_responses(404))
 async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End somebody's delegation at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None
@@ -139,7 +139,7 @@ async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     dependencies=[requires(Right.DECIDE)],
     status_code=204,
     response_model=None,
-    responses=documented(404),
+    responses=refusal_responses(404),
 )
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -36,7 +36,7 @@ Kinds: TypeAlias = Annotated[Literal["messages", "pendings"], Path(description="
 SubjectId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 
-def _no_boolean(value: Any) -> Any:
+def _refuse_boolean(value: Any) -> Any:
     """`true` is no star, though Python says that it equals 1."""
     if isinstance(value, bool):
         raise ValueError("expected 'up', 'down' or a number from 1 to 5, found a boolean")
@@ -47,7 +47,7 @@ class FeedbackBody(Body):
     """An opinion: at least one of the fields. `rating`: a thumb, or one to five stars. `labels`: words of the client's
     own."""
 
-    rating: Annotated[schemas.Rating | None, BeforeValidator(_no_boolean)] = None
+    rating: Annotated[schemas.Rating | None, BeforeValidator(_refuse_boolean)] = None
     comment: str | None = Field(default=None, max_length=10_000)
     labels: list[Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROL_CHARACTERS)]] = Field(
         default=[], max_length=20
@@ -68,7 +68,7 @@ class FeedbackBody(Body):
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.FeedbackPage}},
+    responses={**refusal_responses(404), 200: {"model": schemas.FeedbackPage}},
 )
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
@@ -92,7 +92,7 @@ async def list_feedback(
     "/{kind}/{subject_id:path}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Feedback}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Feedback}},
 )
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
@@ -112,7 +112,7 @@ async def get_feedback(
     dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     response_model=None,
     responses={
-        **documented(404, 409, *WITH_BODY),
+        **refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Feedback, "description": "it stands, instead of what you said before"},
         201: {"model": schemas.Feedback, "description": "it stands"},
     },
@@ -144,7 +144,7 @@ async def put_feedback(
     dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     status_code=204,
     response_model=None,
-    responses={**documented(404), 204: {"description": "nothing that you said of it stands"}},
+    responses={**refusal_responses(404), 204: {"description": "nothing that you said of it stands"}},
 )
 async def withdraw_feedback(thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess) -> None:
     """Take back your opinion of it, if you gave one."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.schemas.schema_references import resolve
-from hai_flow.json_pointers import unescaped
+from hai_flow.json_pointers import unescape
 from hai_flow.signs import reveal
 from hai_flow.values import Json
 
@@ -111,7 +111,7 @@ def _read(text: str) -> Json:
 # --- to a browser -----------------------------------------------------------------------------------------------------
 
 
-def shown(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
+def render_form(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
     """The fields as HTML, filled in with the texts `given` (None: with the defaults), and each finding at its field."""
     rows = []
     for number, field in enumerate(fields_of(schema)):
@@ -131,7 +131,7 @@ def _is_at(finding: Mapping[str, str], field: Field) -> bool:
     pointer = finding.get("path", "")
     if not pointer:
         return finding["message"] == f'"{field.name}" is a required property'
-    return unescaped(pointer.split("/")[1]) == field.name
+    return unescape(pointer.split("/")[1]) == field.name
 
 
 def _texts(field: Field, given: Given | None) -> list[str]:
@@ -153,13 +153,13 @@ def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> 
     described_by += [f"{id}-error"] if faults else []
     state = f' aria-describedby="{" ".join(described_by)}"' if described_by else ""
     state += ' aria-invalid="true"' if faults else ""
-    label = _escaped(reveal(field.label)) + (" (required)" if field.required else "")
-    about = f'<br><small id="{id}-hint">{_escaped(reveal(field.hint))}</small>' if field.hint else ""
-    about += f'<br><strong id="{id}-error">{_escaped("; ".join(faults))}</strong>' if faults else ""
+    label = _escape(reveal(field.label)) + (" (required)" if field.required else "")
+    about = f'<br><small id="{id}-hint">{_escape(reveal(field.hint))}</small>' if field.hint else ""
+    about += f'<br><strong id="{id}-error">{_escape("; ".join(faults))}</strong>' if faults else ""
     if field.kind == "choices":
         boxes = "".join(
-            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escaped(_text(each))}"'
-            f"{' checked' if _text(each) in texts else ''}> {_escaped(reveal(_text(each)))}</label>"
+            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(_text(each))}"'
+            f"{' checked' if _text(each) in texts else ''}> {_escape(reveal(_text(each)))}</label>"
             for each in field.choices
         )
         return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
@@ -171,20 +171,20 @@ def _control(id: str, field: Field, text: str, state: str) -> str:
     if field.kind == "choice":
         words = {True: "yes", False: "no"}
         options = "".join(
-            f'<option value="{_escaped(_text(each))}"{" selected" if _text(each) == text else ""}>'
-            f"{_escaped(words[each] if isinstance(each, bool) else reveal(_text(each)))}</option>"
+            f'<option value="{_escape(_text(each))}"{" selected" if _text(each) == text else ""}>'
+            f"{_escape(words[each] if isinstance(each, bool) else reveal(_text(each)))}</option>"
             for each in field.choices
         )
         return f'<select {named}><option value=""></option>{options}</select>'
     if field.kind in ("lines", "json"):
-        return f'<textarea {named} rows="4" cols="60">\n{_escaped(text)}</textarea>'  # its first line end is dropped
+        return f'<textarea {named} rows="4" cols="60">\n{_escape(text)}</textarea>'  # its first line end is dropped
     mode = ' inputmode="decimal"' if field.kind == "number" else ""
-    return f'<input type="{field.type}" {named}{mode} size="40" value="{_escaped(text)}">'
+    return f'<input type="{field.type}" {named}{mode} size="40" value="{_escape(text)}">'
 
 
 def _name(field: Field) -> str:
-    return _escaped(PREFIX + field.name)
+    return _escape(PREFIX + field.name)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(text, quote=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented, problem_of, unreadable_of
+from hai_flow.api.http.problems import WITH_BODY, problem_of, refusal_responses, unreadable_of
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -21,7 +21,7 @@ from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access, Found
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import decided_view, inbox_view
+from hai_flow.api.requests.views import decision_view, inbox_view
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
 from hai_flow.api.rest.runs import live_lists
 from hai_flow.api.routes import Routes
@@ -70,7 +70,7 @@ async def _is_shown(access: Access, item: Item) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-async def _shown(access: Access, item: Item) -> PendingState:
+async def _visible_question(access: Access, item: Item) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
@@ -81,7 +81,7 @@ async def _shown(access: Access, item: Item) -> PendingState:
 
 
 async def _view(access: Access, item: Item) -> dict[str, Any]:
-    return inbox_view(item, await _shown(access, item), sees_all=access.principal.sees_all)
+    return inbox_view(item, await _visible_question(access, item), sees_all=access.principal.sees_all)
 
 
 async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
@@ -89,7 +89,7 @@ async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
     learn the words by searching."""
     if not await _is_shown(access, item):
         return False
-    return not filters.words or await _shown(access, item) is item.pending
+    return not filters.words or await _visible_question(access, item) is item.pending
 
 
 def _decode(cursor: str | None) -> Place | None:
@@ -99,7 +99,7 @@ def _decode(cursor: str | None) -> Place | None:
     return after
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.InboxPage}})
+@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.InboxPage}})
 async def read_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -130,15 +130,15 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
 
-@router.get("/counts", response_model=None, responses={**documented(), 200: {"model": schemas.InboxCounts}})
+@router.get("/counts", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.InboxCounts}})
 async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
 
     async def ask(cell: Access) -> tuple[dict[str, int], bool]:
         return await cell.inbox.counts(cell.tenant, cell.principal.who)
 
-    answer = await cross_cell.gathered(access, ask)
-    counts = cross_cell.summed([counts for _, (counts, _) in answer.found])
+    answer = await cross_cell.ask_all_cells(access, ask)
+    counts = cross_cell.sum_counts([counts for _, (counts, _) in answer.found])
     complete = all(complete for _, (_, complete) in answer.found) and not answer.missing
     return {"workflows": counts, "complete": complete, "missing": answer.missing}
 
@@ -146,7 +146,7 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
 # --- live -------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/events", response_model=None, responses={**documented(), 200: live_lists.STREAM})
+@router.get("/events", response_model=None, responses={**refusal_responses(), 200: live_lists.STREAM})
 async def follow_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -178,7 +178,7 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
 
     sight = (sight_key(access.principal), filters, limit)
     source = live_lists.Source(sight, lambda: _first_page(access, filters, limit), "claimed_until")
-    return live_lists.repeated(access, {"inbox": source}, news)
+    return live_lists.repeat_news(access, {"inbox": source}, news)
 
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
@@ -206,7 +206,7 @@ class DecideSeveralBody(Body):
     "/decide",
     dependencies=[requires(Right.DECIDE)],
     response_model=None,
-    responses={**documented(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
+    responses={**refusal_responses(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
 )
 async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
@@ -231,7 +231,7 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
     return {"items": await asyncio.gather(*map(outcome, body.items))}
 
 
-@router.get("/decided", response_model=None, responses={**documented(), 200: {"model": schemas.DecidedPage}})
+@router.get("/decided", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.DecidedPage}})
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """Your decisions, and those of your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
@@ -240,12 +240,14 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         return row.at, row.pending_id
 
     async def ask(cell: Access) -> tuple[Sequence[inbox.Decided], Place | None]:
-        decided = await cell.past(lambda pool: inbox.decided_by(pool, cell.tenant, who, limit=limit + 1, before=before))
+        decided = await cell.past(
+            lambda pool: inbox.list_decided_by(pool, cell.tenant, who, limit=limit + 1, before=before)
+        )
         return cross_cell.whole(decided, limit, place)
 
     page = await cross_cell.page(access, ask, place, limit)
     following = None if page.following is None else encode_cursor(*page.following)
-    return {"items": [decided_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
+    return {"items": [decision_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
 
 
 # --- one question -----------------------------------------------------------------------------------------------------
@@ -269,14 +271,16 @@ async def _item(access: Access, pending_id: str) -> Item:
     return item
 
 
-@router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": schemas.InboxItem}})
+@router.get(
+    "/{pending_id}", response_model=None, responses={**refusal_responses(404), 200: {"model": schemas.InboxItem}}
+)
 async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Whether you may decide the question, why not, and which others may."""
     return await _view(access, await _item(access, pending_id))
 
 
 _CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(403, 404, 409, *WITH_BODY),
+    **refusal_responses(403, 404, 409, *WITH_BODY),
     200: {"model": schemas.InboxItem},
 }
 

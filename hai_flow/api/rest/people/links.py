@@ -184,7 +184,7 @@ def _question(
             _refusal(opened.schema, refused),
             '<form method="post">',
             f'<input type="hidden" name="digest" value="{opened.digest}">',
-            "" if opened.schema is None else forms.shown(opened.schema, given, _findings(refused)),
+            "" if opened.schema is None else forms.render_form(opened.schema, given, _findings(refused)),
             "" if opened.kind == "ask" else reason,
             "".join(map(_button, _buttons(opened))),
             "</form><p>Nothing is decided until you press one of these.</p>",

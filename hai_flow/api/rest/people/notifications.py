@@ -11,7 +11,7 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -31,7 +31,7 @@ router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=
     "",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.NotificationPage}},
+    responses={**refusal_responses(404), 200: {"model": schemas.NotificationPage}},
 )
 async def list_notifications(
     access: CurrentAccess,

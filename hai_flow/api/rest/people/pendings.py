@@ -10,7 +10,7 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
@@ -25,18 +25,18 @@ from hai_flow.api.requests.pagination import (
     encode_cursor,
     encode_place,
 )
-from hai_flow.api.requests.views import listed_pending_view
+from hai_flow.api.requests.views import pending_list_view
 from hai_flow.api.rest.people.argument_schema import arguments_of
 from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, view_for
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
-from hai_flow.engine.pendings.selectors import held
+from hai_flow.engine.pendings.selectors import principal_selectors
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.people import pendings
 from hai_flow.wire.log import event_json
-from hai_flow.wire.withheld import opened_without_evidence, without_evidence
+from hai_flow.wire.withheld import without_evidence, without_evidence_of
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
@@ -46,7 +46,7 @@ _OF_PENDINGS: Final = frozenset((
 ))  # fmt: skip
 
 
-async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
+async def _view(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
     it is not for the caller, or of a release that this one can't read."""
     try:
@@ -55,24 +55,24 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
         return None
     run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        return listed_pending_view(row, await access.shown_question(run, opened))
+        return pending_list_view(row, await access.redact_question(run, opened))
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:
         return None
     except Unreadable:  # nobody here can judge what of it is for the caller
-        return listed_pending_view(row, await access.shown_question(run, opened_without_evidence(opened)))
+        return pending_list_view(row, await access.redact_question(run, without_evidence_of(opened)))
     if pending.status != "open":
         return None
-    opened = pending.opened if access.sees_evidence(state, pending) else opened_without_evidence(pending.opened)
-    return listed_pending_view(row, await access.shown_question(run, opened))
+    opened = pending.opened if access.sees_evidence(state, pending) else without_evidence_of(pending.opened)
+    return pending_list_view(row, await access.redact_question(run, opened))
 
 
 @router.get(
     "",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.PendingPage}},
+    responses={**refusal_responses(), 200: {"model": schemas.PendingPage}},
 )
 async def list_pendings(
     access: CurrentAccess,
@@ -95,14 +95,14 @@ async def list_pendings(
             limit=limit,
             before=place,
             viewer=cell.viewer,
-            selectors=held(cell.principal.who),
+            selectors=principal_selectors(cell.principal.who),
             workflow=workflow,
             run_id=None if run_id is None else UUID(run_id),
         )
         return page.rows, page.following
 
     page_found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
-    views = [await _shown(cell, row) for cell, row in page_found.rows]
+    views = [await _view(cell, row) for cell, row in page_found.rows]
     following = None if page_found.following is None else encode_cursor(*page_found.following)
     return {
         "items": [each for each in views if each is not None],
@@ -115,7 +115,7 @@ async def list_pendings(
     "/{pending_id}",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Pending}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Pending}},
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
@@ -126,7 +126,7 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     "/{pending_id}/decide",
     dependencies=[requires(Right.ANSWER, Right.DECIDE)],
     response_model=None,
-    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
+    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
@@ -137,7 +137,7 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
     "/{pending_id}/check",
     dependencies=[requires(Right.ANSWER, Right.DECIDE)],
     response_model=None,
-    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
+    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
 )
 async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
     """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
@@ -149,7 +149,7 @@ async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess)
     "/{pending_id}/arguments",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.PendingArguments}},
+    responses={**refusal_responses(404), 200: {"model": schemas.PendingArguments}},
 )
 async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """The arguments that the call in question may have: for a form in which an approver changes them."""
@@ -160,7 +160,7 @@ async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any
     "/{pending_id}/history",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.PendingHistory}},
+    responses={**refusal_responses(404), 200: {"model": schemas.PendingHistory}},
 )
 async def get_history(
     pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from hai_flow import signing
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -24,7 +24,7 @@ router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
     "/v1/pendings/{pending_id}/receipt",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(404, 409), 200: {"model": schemas.Receipt}},
+    responses={**refusal_responses(404, 409), 200: {"model": schemas.Receipt}},
 )
 async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     """The signed receipt of a decision: the question, the votes, and what was done (docs/receipts.md). Keep the bytes
@@ -41,7 +41,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     "/.well-known/jwks.json",
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.PublicKeys}},
+    responses={**refusal_responses(), 200: {"model": schemas.PublicKeys}},
 )
 async def get_public_keys(request: Request) -> dict[str, Any]:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -77,7 +77,7 @@ class ControlRunsBody(Body):
     "/bulk",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**documented(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
+    responses={**refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
 )
 async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
@@ -90,7 +90,11 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
         raise Rejected(422, "request.invalid", "expected one of `where` and `runs`: which runs are meant.")
     if body.where is not None and body.expect is None and not body.dry_run:
         raise Rejected(422, "request.invalid", "expect: how many runs does the filter find? `dry_run` tells.")
-    chosen = await _named(access, body.runs) if body.runs is not None else await _found(access, body.where or Where())
+    chosen = (
+        await _find_named(access, body.runs)
+        if body.runs is not None
+        else await _find_matching(access, body.where or Where())
+    )
     if body.expect is not None and len(chosen) != body.expect:
         raise Rejected(
             409,
@@ -101,27 +105,27 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
     if body.dry_run:
         items = [_item(id, status, "would", None) for id, status in chosen]
     else:
-        items = await _performed(access, body, chosen, key)
+        items = await _perform(access, body, chosen, key)
     counts = {word: sum(item["outcome"] == word for item in items) for word in ("done", "already", "refused")}
     return {"action": body.action, "dry_run": body.dry_run, "found": len(chosen), **counts, "items": items}
 
 
-async def _named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
+async def _find_named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
     """The runs, each once. Raises Rejected 404, before anything is done."""
-    rows = [await (await _at(access, id)).run(id) for id in dict.fromkeys(ids)]
+    rows = [await (await _access_to(access, id)).run(id) for id in dict.fromkeys(ids)]
     return [(row.id, row.status) for row in rows]
 
 
-async def _at(access: Access, id: str) -> Access:
+async def _access_to(access: Access, id: str) -> Access:
     return await access.at_run(UUID(id)) if is_run_id(id) else access
 
 
-async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
+async def _find_matching(access: Access, where: Where) -> list[tuple[UUID, str]]:
     """The runs that the filter finds in all cells. Raises Rejected 422 for more than there may be, 503 where a cell is
     away: a bulk must not leave out some of the runs unnoticed."""
     rows = list[run_lists.RunRow]()
     for cell in access.everywhere:
-        rows += await _found_in(cell, where.filter())
+        rows += await _find_in_cell(cell, where.filter())
         if len(rows) > RUNS_MAX:
             raise Rejected(
                 422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."
@@ -130,7 +134,7 @@ async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
     return [(row.id, row.status) for row in rows]
 
 
-async def _found_in(access: Access, wanted: run_lists.Filter) -> list[run_lists.RunRow]:
+async def _find_in_cell(access: Access, wanted: run_lists.Filter) -> list[run_lists.RunRow]:
     rows, before = list[run_lists.RunRow](), None
     while True:
         page = await run_lists.find_runs(
@@ -142,7 +146,7 @@ async def _found_in(access: Access, wanted: run_lists.Filter) -> list[run_lists.
         before = (page[-1].created_at, page[-1].id)
 
 
-async def _performed(
+async def _perform(
     access: Access, body: ControlRunsBody, chosen: list[tuple[UUID, str]], key: str | None
 ) -> list[dict[str, Any]]:
     sha = sha256(values.dumps([body.action, body.reason])).digest()

@@ -10,7 +10,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -41,14 +41,14 @@ class ReasonBody(Body):
 
 
 _CONTROL: dict[int | str, dict[str, Any]] = {
-    **documented(404, 409, *WITH_BODY),
+    **refusal_responses(404, 409, *WITH_BODY),
     200: {"model": schemas.ControlledRun},
 }
 
 
-async def _shown(access: Access, row: RunRow) -> dict[str, Any]:
+async def _view(access: Access, row: RunRow) -> dict[str, Any]:
     """The run as it is now."""
-    return run_view(*await access.shown_rows([await access.run(row.id)]))
+    return run_view(*await access.redact_rows([await access.run(row.id)]))
 
 
 async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     content = [type(command).__name__, getattr(command, "reason", "")]
     outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
     extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
-    return {**await _shown(access, row), **extra}
+    return {**await _view(access, row), **extra}
 
 
 @router.post("/{run_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
@@ -103,7 +103,7 @@ async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict
     "/{run_id}/skip",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
+    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
 )
 async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
@@ -125,14 +125,14 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     )
     content = ["Skip", body.step, body.output, body.reason]
     await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
-    return {**await _shown(access, row), "in_flight": 0}
+    return {**await _view(access, row), "in_flight": 0}
 
 
 @router.post(
     "/{run_id}/jump",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
+    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
 )
 async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.
@@ -151,7 +151,7 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
     outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())
     state = await access.state(row.id)
     return {
-        **await _shown(access, row),
+        **await _view(access, row),
         "passed_ms": outcome.value["passed"],
         "left_ms": outcome.value["left"],
         "children": sorted(state.children.values()),

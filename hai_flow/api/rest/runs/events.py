@@ -9,22 +9,22 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import earlier_entries, farewell, nothing, preceded, up_to
+from hai_flow.api.protocols.follow import earlier_entries, empty_stream, farewell, put_first, up_to
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.profiles import reader_of, seen_by
+from hai_flow.api.requests.profiles import reader_of, view_of_events
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
+from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
@@ -52,7 +52,7 @@ _STREAM: Final[dict[str, Any]] = {
     "/{run_id}/events",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: _STREAM},
+    responses={**refusal_responses(404), 200: _STREAM},
 )
 async def get_events(
     run_id: str,
@@ -82,7 +82,7 @@ async def get_events(
     row = await access.run(run_id, Sight.QUESTIONS)
     cursor = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
-        view = _Shown(access, row, DIALECTS[dialect].accepted(accept))
+        view = _Shown(access, row, DIALECTS[dialect].choose_framing(accept))
         return await access.stream(lambda: view.after(cursor), view.dialect, farewell(access, view.dialect))
     seq = _seq(cursor)
     if sse.CONTENT_TYPE not in accept:
@@ -144,7 +144,7 @@ async def _forwards(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, and the seq behind which there are more."""
     items: list[dict[str, Any]] = []
-    see, place = await seen_by(access, row, after), after
+    see, place = await view_of_events(access, row, after), after
     most = limit if wanted.types is None and wanted.path is None else LOOKED_AT_MAX
     while place < last:
         commits = await access.history(row, last).read_log(place, min(most, _COMMITS_AT_ONCE))
@@ -170,7 +170,7 @@ async def _backwards(
     place = last + 1
     while place > after + 1 and last - place < LOOKED_AT_MAX:
         start = max(after, place - 1 - _COMMITS_AT_ONCE)  # each commit has an event
-        see = await seen_by(access, row, start)
+        see = await view_of_events(access, row, start)
         entries: list[tuple[int, e.Event]] = []
         for stored in await access.history(row, last).read_log(start, _COMMITS_AT_ONCE):
             for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
@@ -189,13 +189,13 @@ async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
     if seq > row.seq:
         state = await access.state(row.id)
         reset = [Frame(RESET, dump({"seq": state.seq}))]
-        return preceded(numbered(LOG, reset, state.seq, row.id), _until_end(access, row, state, state.seq))
+        return put_first(item_of_event(LOG, reset, state.seq, row.id), _until_end(access, row, state, state.seq))
     return _until_end(access, row, await access.state(row.id, seq), row.seq)
 
 
 def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Pieces:
     if start.ended and start.seq >= head:
-        return nothing()
+        return empty_stream()
     return access.follow(start, LOG, reader_of(access, row, LOG, start))
 
 
@@ -243,10 +243,10 @@ class _Shown:
         stored = (await logs.read_log(self.access.reads, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
-        all_frames = numbered(self.dialect, frames, place.seq, self.row.id)
-        sent_before = numbered(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
+        all_frames = item_of_event(self.dialect, frames, place.seq, self.row.id)
+        sent_before = item_of_event(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
         rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
-        return preceded(rest, self._follow(here, profile, head))
+        return put_first(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
         return reader_of(self.access, self.row, self.dialect, state)
@@ -259,10 +259,10 @@ class _Shown:
         encoder = self.dialect.encoder(profile, state)
         started, *frames = encoder.preface(None, earlier)
         note = encoder.custom(state.at, f"hai.{RESET}", {"seq": state.seq}) if isinstance(encoder, TurnEncoder) else []
-        preface = unnumbered(self.dialect, [started, *note, *frames])
-        return preceded(preface, self._follow(state, profile, state))
+        preface = item_without_number(self.dialect, [started, *note, *frames])
+        return put_first(preface, self._follow(state, profile, state))
 
     def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
         if start.seq >= head.seq and not head.turn_open:
-            return nothing()
+            return empty_stream()
         return up_to(head, self.access.follow(start, self.dialect, profile))

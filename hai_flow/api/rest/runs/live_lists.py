@@ -75,7 +75,7 @@ def _next_change(items: Items, member: str | None) -> float | None:
     return min((at for at in times if at > time.time()), default=None)
 
 
-async def repeated(
+async def repeat_news(
     access: Access, sources: Mapping[str, Source], news: Callable[[Reader], AsyncIterator[Piece]]
 ) -> AsyncGenerator[list[Piece], None]:
     """The pieces that `news` makes of the lists, now and after each change that may concern them, until the server
@@ -84,9 +84,9 @@ async def repeated(
     with contextlib.ExitStack() as watching:
         for cell in access.everywhere:
             if cell.cell not in access.cells.away_numbers:  # one that comes back is found by the poll
-                watching.enter_context(cell.inbox.watched(access.tenant, hinted))
+                watching.enter_context(cell.inbox.watch(access.tenant, hinted))
         shared = {
-            topic: watching.enter_context(access.lists.opened((topic, access.tenant, access.cell, source.sight)))
+            topic: watching.enter_context(access.lists.open((topic, access.tenant, access.cell, source.sight)))
             for topic, source in sources.items()
         }
         reader = Reader(shared, sources, since=time.monotonic())
@@ -99,7 +99,7 @@ async def repeated(
             at_most = _POLL_SECONDS if _is_deaf(access) else _HEARD_SECONDS
             seconds, since = reader.seconds(at_most), time.monotonic()
             if await _is_hinted(hinted, closing, seconds):
-                since = max(cell.inbox.hinted_at(access.tenant) for cell in _here(access))
+                since = max(cell.inbox.last_hint(access.tenant) for cell in _here(access))
             elif seconds < at_most:
                 since += seconds  # what another stream read before that may be as it was
             reader.since = max(reader.since, since)

@@ -17,25 +17,25 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.cross_cell import gathered, page, shown_rows, summed, whole
+from hai_flow.api.requests.cross_cell import ask_all_cells, page, redact_rows, sum_counts, whole
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import pause_view, queued_view, run_view, snapshot_view
+from hai_flow.api.requests.views import pause_view, run_view, slot_view, snapshot_view
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
 from hai_flow.api.routes import Routes
-from hai_flow.cells import placed
+from hai_flow.cells import place_id
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.runs.starts import derived_id
+from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.runs import logs, run_lists, threads, workers
 from hai_flow.store.runs.run_lists import RunRow
@@ -63,7 +63,7 @@ class StartBody(Body):
     status_code=201,
     response_model=None,
     responses={
-        **documented(404, 409, *WITH_BODY),
+        **refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },
@@ -81,7 +81,7 @@ async def begin_run(
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await _startable(access, body.workflow, parts)
     if access.living.is_large:
-        access = await _where_it_begins(access, plan, body, parts)
+        access = await _access_to_begin(access, plan, body, parts)
         stored, plan = await _startable(access, body.workflow, parts)
     run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
     thread_id = body.thread_id or str(run_id)
@@ -112,7 +112,7 @@ async def begin_run(
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return await _shown(access, await access.run(run_id))
+    return await _view(access, await access.run(run_id))
 
 
 async def _startable(access: Access, reference: str, parts: tuple[str, ...] | None) -> tuple[WorkflowSummary, Plan]:
@@ -128,10 +128,10 @@ async def _startable(access: Access, reference: str, parts: tuple[str, ...] | No
         return await access.catalog.resolve(access.tenant, reference)
 
 
-async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
+async def _access_to_begin(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
     """The access to the cell in which the run begins. Raises Rejected 409 where the key of its start was used for a run
     in another one."""
-    id = None if parts is None else derived_id(*parts)
+    id = None if parts is None else derive_id(*parts)
     name = id or access.runtime.starts.new_id()
     tried = c.Start(run_id=name, thread_id=body.thread_id or str(name), requester=access.principal.id, input=body.input)
     if body.thread_id is None:
@@ -141,14 +141,14 @@ async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: t
         return cell
     away = access.cells.away_numbers
     for other in [each for each in access.everywhere if each.cell != cell.cell and each.cell not in away]:
-        if await run_lists.get_run(other.reads, access.tenant, placed(id, other.cell)) is not None:
+        if await run_lists.get_run(other.reads, access.tenant, place_id(id, other.cell)) is not None:
             detail = "this Idempotency-Key was used before with another body."
             raise Rejected(409, "command_id_reused", detail)
     return cell
 
 
-async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
-    return run_view(*await access.shown_rows([run]))
+async def _view(access: Access, run: RunRow) -> dict[str, Any]:
+    return run_view(*await access.redact_rows([run]))
 
 
 async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Rejected:
@@ -164,7 +164,7 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.RunPage}},
+    responses={**refusal_responses(), 200: {"model": schemas.RunPage}},
 )
 async def list_runs(
     access: CurrentAccess,
@@ -208,7 +208,7 @@ async def list_runs(
 
     listed = await page(access, ask, _place, limit)
     return {
-        "items": [run_view(run) for run in await shown_rows(listed.rows)],
+        "items": [run_view(run) for run in await redact_rows(listed.rows)],
         "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
         "missing": listed.missing,
     }
@@ -226,7 +226,7 @@ _STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
     "/counts",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.RunCounts}},
+    responses={**refusal_responses(), 200: {"model": schemas.RunCounts}},
 )
 async def count_runs(
     access: CurrentAccess,
@@ -251,8 +251,8 @@ async def count_runs(
     async def ask(cell: Access) -> dict[str, int]:
         return await run_lists.count_runs(cell.reads, cell.tenant, filters, limit=COUNTED_MAX, viewer=cell.viewer)
 
-    answer = await gathered(access, ask)
-    counts = summed([counts for _, counts in answer.found], COUNTED_MAX)
+    answer = await ask_all_cells(access, ask)
+    counts = sum_counts([counts for _, counts in answer.found], COUNTED_MAX)
     return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
 
 
@@ -260,27 +260,27 @@ async def count_runs(
     "/{run_id}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Run}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Run}},
 )
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
     of a paused one who paused it. Without all of these, if you may see only questions of it."""
     row = await access.run(run_id, Sight.QUESTIONS)
     if not access.sees_conversation(row.id):
-        return await _shown(access, replace(row, input=None, result=None))
-    view = await _shown(access, row)
+        return await _view(access, replace(row, input=None, result=None))
+    view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
         holder = await workers.holder(access.reads, access.tenant, row.id)
         view["held_by"] = None if holder is None else holder._asdict()
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
-            view["queued_for"] = await _queued_for(access, row)
+            view["queued_for"] = await _slot_awaited(access, row)
         elif row.status == "paused":
             view["paused"] = await _pause_of(access, row)
     return view
 
 
-async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
+async def _slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | None:
     """The slot that the run waits for; None: it has begun meanwhile."""
     state = await access.state_of(row)
     concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
@@ -288,7 +288,7 @@ async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
     if state.slot is None or key is None or concurrency is None:
         return None
     holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
-    return queued_view(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
+    return slot_view(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
 
 
 async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
@@ -306,7 +306,7 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     "/{run_id}/snapshot",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Snapshot}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Snapshot}},
 )
 async def get_snapshot(
     run_id: str,

@@ -8,12 +8,12 @@ import msgspec
 from fastapi import Query
 
 from hai_flow import instants, values
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.profiles import seen_by
+from hai_flow.api.requests.profiles import view_of_events
 from hai_flow.api.requests.views import error_view
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
@@ -30,7 +30,7 @@ COMMITS_AT_ONCE: Final = 500
     "/{run_id}/steps",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.StepPage}},
+    responses={**refusal_responses(404), 200: {"model": schemas.StepPage}},
 )
 async def list_steps(
     run_id: str,
@@ -45,7 +45,7 @@ async def list_steps(
     row = await access.run(run_id)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    see, spans, last = await seen_by(access, row, 0), Spans(), 0
+    see, spans, last = await view_of_events(access, row, 0), Spans(), 0
     end = row.seq if at is None else at
     log = access.history(row, end)
     while last < end:

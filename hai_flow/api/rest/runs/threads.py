@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from hai_flow.api.base.id_patterns import ThreadId, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import documented
+from hai_flow.api.http.problems import refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -25,7 +25,7 @@ from hai_flow.api.requests.pagination import (
     encode_cursor,
     encode_place,
 )
-from hai_flow.api.requests.views import queued_message_view, run_view, thread_message_view, thread_view
+from hai_flow.api.requests.views import message_in_queue_view, run_view, thread_message_view, thread_view
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
@@ -61,7 +61,7 @@ async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(), 200: {"model": schemas.ThreadPage}},
+    responses={**refusal_responses(), 200: {"model": schemas.ThreadPage}},
 )
 async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The threads, the one with the newest run first."""
@@ -92,7 +92,7 @@ def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
     "/{thread_id}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.ThreadWithRuns}},
+    responses={**refusal_responses(404), 200: {"model": schemas.ThreadWithRuns}},
 )
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
@@ -100,14 +100,14 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     newest = await run_lists.list_runs(
         access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
     )
-    return {**thread_view(thread), "runs": [run_view(run) for run in await access.shown_rows(newest)]}
+    return {**thread_view(thread), "runs": [run_view(run) for run in await access.redact_rows(newest)]}
 
 
 @router.get(
     "/{thread_id}/messages",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.ThreadMessagePage}},
+    responses={**refusal_responses(404), 200: {"model": schemas.ThreadMessagePage}},
 )
 async def list_messages(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
@@ -125,7 +125,7 @@ async def list_messages(
     messages = transcript[start : start + limit]
     more = len(transcript) > start + limit
     return {
-        "items": [thread_message_view(*each) for each in await access.shown_entries(messages)],
+        "items": [thread_message_view(*each) for each in await access.redact_entries(messages)],
         "next_cursor": encode_place(messages[-1].n, str(messages[-1].run_id)) if more else None,
     }
 
@@ -134,14 +134,14 @@ async def list_messages(
     "/{thread_id}/queue",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.QueuedMessages}},
+    responses={**refusal_responses(404), 200: {"model": schemas.QueuedMessages}},
 )
 async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
     the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)
-    queued = await message_queue.of_thread(access.reads, access.tenant, thread_id)
-    return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in queued]}
+    queued = await message_queue.list_of_thread(access.reads, access.tenant, thread_id)
+    return {"items": [message_in_queue_view(each, says=access.sees_conversation(run.id)) for each in queued]}
 
 
 @router.delete(
@@ -149,7 +149,7 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
     dependencies=[requires(Right.SPEAK, Right.CONTROL_RUNS)],
     status_code=204,
     response_model=None,
-    responses=documented(403, 404, 409),
+    responses=refusal_responses(403, 404, 409),
 )
 async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: CurrentAccess) -> None:
     """Take back a message that waits: it starts no run. 409 if its run is there already."""

@@ -15,7 +15,7 @@ from pydantic import Field
 from hai_flow import instants, values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -36,7 +36,7 @@ from hai_flow.engine.runs.fork import undone_in
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.moments import Mark, nearest
-from hai_flow.runtime.streams.stream_items import numbered
+from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
@@ -72,7 +72,7 @@ class ForkBody(Body):
     "/{run_id}/marks",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Marks}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Marks}},
 )
 async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Where the run waited and where its steps began, in order; whether it can be forked there, and with edits."""
@@ -84,7 +84,7 @@ async def _marks(access: Access, run_id: UUID) -> list[Mark]:
     now = await access.state(run_id)
     acted = {}
     if passing.approval_at(now) is not None:
-        acted = await access.runtime.branches.acted(access.tenant, now)
+        acted = await access.runtime.branches.find_effects(access.tenant, now)
     return await access.runtime.moments.marks(access.tenant, run_id, undone_in(now), acted)
 
 
@@ -96,11 +96,11 @@ def _mark_view(mark: Mark) -> dict[str, Any]:
         "step": mark.step,
         "forkable": mark.obstacle is None,
         "editable": mark.edited_obstacle is None,
-        "why_not": _why(mark.obstacle or mark.edited_obstacle),
+        "why_not": _refusal_view(mark.obstacle or mark.edited_obstacle),
     }
 
 
-def _why(refused: Rejected | None) -> dict[str, Any] | None:
+def _refusal_view(refused: Rejected | None) -> dict[str, Any] | None:
     return None if refused is None else {"code": refused.code, "detail": refused.detail}
 
 
@@ -108,7 +108,7 @@ def _why(refused: Rejected | None) -> dict[str, Any] | None:
     "/{run_id}/diff",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**documented(404), 200: {"model": schemas.Difference}},
+    responses={**refusal_responses(404), 200: {"model": schemas.Difference}},
 )
 async def get_difference(
     run_id: str,
@@ -133,7 +133,7 @@ async def get_difference(
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={
-        **documented(404),
+        **refusal_responses(404),
         200: {"description": "the events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
     },
 )
@@ -156,12 +156,12 @@ async def replay_run(
     profile = reader_of(access, row, chosen, start)
 
     async def begin() -> Pieces:
-        return _replayed(access, chosen, profile, start, last, speed, gap)
+        return _replay(access, chosen, profile, start, last, speed, gap)
 
     return await access.stream(begin, chosen, farewell(access, chosen))
 
 
-async def _replayed(
+async def _replay(
     access: Access, dialect: Dialect, profile: Profile, start: RunState, last: int, speed: float, gap: float
 ) -> Pieces:
     run_id, seq, at = UUID(start.run_id), start.seq, start.at
@@ -175,7 +175,7 @@ async def _replayed(
             at = event.at
             frames = encoder.encode(event)
             if frames:
-                yield [numbered(dialect, frames, number, run_id)]
+                yield [item_of_event(dialect, frames, number, run_id)]
 
 
 # --- going on from another moment -------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def _replayed(
     status_code=201,
     response_model=None,
     responses={
-        **documented(404, 409, 413, *WITH_BODY),
+        **refusal_responses(404, 409, 413, *WITH_BODY),
         200: {"model": schemas.Rehearsal, "description": "with `dry_run`: what it would do, and nothing has happened"},
         201: {"model": schemas.Run, "description": "it is forked"},
     },
@@ -207,7 +207,7 @@ async def fork_run(
         return await fork.rehearsal()
     row = await fork.bear()
     response.headers["Location"] = f"/v1/runs/{row.id}"
-    return run_view(*await access.shown_rows([row]))
+    return run_view(*await access.redact_rows([row]))
 
 
 class _Forking:
@@ -257,7 +257,7 @@ class _Forking:
             access, base, body, key,
             there=base_state, fork=fork, plan=plan, branch=branch, left=leaving, known=is_repeated,
             leaving=None if leaving is None else await access.state(leaving.id),
-            inherited=None if leaving is None else await branches.inherited(leaving, base_state),
+            inherited=None if leaving is None else await branches.work_left(leaving, base_state),
         )  # fmt: skip
         if not is_repeated:
             await forking._rehearse()
@@ -312,7 +312,7 @@ class _Forking:
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
         options: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
         if self.left is not None and not self.known:
-            await access.succeed(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **options)
+            await access.stop_and_start(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **options)
         else:
             await access.runtime.branches.hand_files(access.tenant, fork)
             await access.start(self.plan, fork, **options)
