@@ -132,8 +132,12 @@ def remedy_of_cron(cron: str) -> str | None:
     """What to write in place of a habit of other schedulers, or of a date that never comes; None: nothing is known."""
     fields = cron.split()
     if cron.startswith("@"):
-        known = _SHORT_FOR.get(cron.strip().lower())
-        return f"write `{known}`" if known else "a schedule begins with no process; write when, such as `0 0 * * *`"
+        cron_text = _SHORT_FOR.get(cron.strip().lower())
+        return (
+            f"write `{cron_text}`"
+            if cron_text
+            else "a schedule begins with no process; write when, such as `0 0 * * *`"
+        )
     aws = re.fullmatch(r"cron\((.*)\)", cron.strip())
     if aws is not None and len(aws[1].split()) == 6:  # the last one is the year
         return f"write `{' '.join(aws[1].replace('?', '*').split()[:5])}`"

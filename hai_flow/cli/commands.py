@@ -81,10 +81,10 @@ def _write_examples(ctx: Any, formatter: Any) -> None:
     from hai_flow.cli.terminal import program
 
     words = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
-    found = EXAMPLES.get(words, ())
-    if found:
+    examples = EXAMPLES.get(words, ())
+    if examples:
         with formatter.section("Examples"):
-            for example in found:
+            for example in examples:
                 formatter.write(f"{'':{formatter.current_indent}}{program()} {example}\n")
 
 

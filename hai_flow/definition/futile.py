@@ -253,8 +253,8 @@ def _no_items(context: Context, step: StepDraft) -> None:
 
 
 def _set_to_itself(context: Context, step: StepDraft) -> None:
-    given = step.fields.get("set")
-    for name, value in given.items() if isinstance(given, Mapping) else ():
+    assignments = step.fields.get("set")
+    for name, value in assignments.items() if isinstance(assignments, Mapping) else ():
         variable = context.declared.state.get(str(name))
         if variable is None or variable.reduce is not None or not isinstance(value, str):
             continue

@@ -146,19 +146,19 @@ def _secret(parts: Parts, text: str, at: Path) -> str | None:
 
 def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
     """Report keys of a trigger's `input` that the workflow's input does not have, and those that it lacks."""
-    given = fields.get("input")
-    known = input.raw.get("properties", {}) if isinstance(input.raw, Mapping) else {}
-    if not isinstance(given, Mapping) or not isinstance(known, Mapping):
+    mapping = fields.get("input")
+    properties = input.raw.get("properties", {}) if isinstance(input.raw, Mapping) else {}
+    if not isinstance(mapping, Mapping) or not isinstance(properties, Mapping):
         return
     closed = input.raw.get("additionalProperties") is False or "additionalProperties" not in input.raw
-    for name in given:
-        if name not in known and closed and "${{" not in str(name):
-            hint = suggestion(str(name), known) or f"; it has {', '.join(known) or 'none'}"
+    for name in mapping:
+        if name not in properties and closed and "${{" not in str(name):
+            hint = suggestion(str(name), properties) or f"; it has {', '.join(properties) or 'none'}"
             message = f"the workflow's `input` has no `{name}`{hint}"
             parts.reader.warning((*at, "input", name), "trigger.input", message, key=True)
     for name in input.raw.get("required", ()):
-        property_ = known.get(name)
-        if name not in given and not (isinstance(property_, Mapping) and "default" in property_):
+        property_ = properties.get(name)
+        if name not in mapping and not (isinstance(property_, Mapping) and "default" in property_):
             message = f"the workflow's `input` needs `{name}`, which this does not give: no run would begin"
             parts.reader.warning((*at, "input"), "trigger.input", message, key=True)
 

@@ -112,9 +112,16 @@ def fault(
     """The answer that says why there is none. `reached`: the request may have arrived. `final`: the server has
     answered, only not in a form that is taken. `after`: seconds, after which it may be asked again. `text`: what it
     has answered."""
-    said = None if text is None or len(text) <= _SAID_CHARS_MAX else f"{text[:_SAID_CHARS_MAX]}…"
-    known = {"code": code, "message": message, "reached": reached, "final": final, "after": after, "text": said or text}
-    data = {FAULT: known}
+    excerpt = None if text is None or len(text) <= _SAID_CHARS_MAX else f"{text[:_SAID_CHARS_MAX]}…"
+    fields = {
+        "code": code,
+        "message": message,
+        "reached": reached,
+        "final": final,
+        "after": after,
+        "text": excerpt or text,
+    }
+    data = {FAULT: fields}
     return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=-32000, message=message, data=data))
 
 

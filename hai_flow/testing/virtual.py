@@ -237,15 +237,15 @@ class VirtualRun:
 
     def asking(self, name: str) -> list[str]:
         """The paths that ask people, or have asked them, and that the name means: those that ask now if any does."""
-        known = {pending.opened.path: None for pending in self.state.pendings.values()}
-        meant = [path for path in known if means(name, path, self.plan.ids)]
+        paths = {pending.opened.path: None for pending in self.state.pendings.values()}
+        meant = [path for path in paths if means(name, path, self.plan.ids)]
         return [path for path in meant if path in self.state.open_pendings] or meant
 
     def pending_id(self, path: str) -> str | None:
         """The id of the pending that the step has open, or had open last."""
-        known = self.state.open_pendings.get(path)
-        if known is not None:
-            return known
+        open_id = self.state.open_pendings.get(path)
+        if open_id is not None:
+            return open_id
         opened = [id for id, pending in self.state.pendings.items() if pending.opened.path == path]
         return max(opened, key=lambda id: self.state.pendings[id].opened.at, default=None)
 
@@ -264,5 +264,5 @@ class VirtualRun:
             meant = (each for each in reversed(self._heard) if means(name, each, self.plan.ids))
             same = (each for each in reversed(self._heard) if name == inside and plan_path(each) == inside)
             path = next(meant, None) or next(same, inside)
-        known = self.state.steps.get(path)
-        return self._heard.get(path, "pending") if known is None else known.status
+        step_state = self.state.steps.get(path)
+        return self._heard.get(path, "pending") if step_state is None else step_state.status

@@ -36,13 +36,13 @@ tasks.bug(
 operations = Room("hai_flow/api/a2a/operations.py", _A2A)
 operations.bug(
     "the agent of one workflow shows the tasks of others",
-    ("        if self._name is not None and shown.state.workflow != self._name:", "        if False:"),
+    ("        if self._name is not None and task.state.workflow != self._name:", "        if False:"),
     by=f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused",
 )
 operations.bug(
     "an answer to the question of another task is given",
     (
-        "        if question not in {each.pending.opened.id for each in shown.questions}:",
+        "        if question not in {each.pending.opened.id for each in task.questions}:",
         "        if False:",
     ),
     by=f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused",

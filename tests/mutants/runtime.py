@@ -1009,7 +1009,7 @@ callbacks.bug(
 thread_messages = Room("hai_flow/runtime/worker/thread_messages.py", "tests/runtime/test_thread_messages.py")
 thread_messages.bug(
     "a retried run is told its thread as it was before",
-    ("if kept is None or kept.retried != state.retried:", "if kept is None:"),
+    ("if entry is None or entry.retried != state.retried:", "if entry is None:"),
 )
 thread_messages.bug(
     "a run that is being stopped is told its thread as it was",

@@ -107,8 +107,8 @@ of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "b
 of_routes.bug(
     "delegations that have ended stay",
     (
-        "[each.id for each in found if each.id not in holding and",
-        "[each.id for each in found if each.id in holding and",
+        "[each.id for each in granted if each.id not in holding and",
+        "[each.id for each in granted if each.id in holding and",
     ),
 )
 
@@ -153,7 +153,7 @@ what_is_asked.bug(
 branches = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_skip_and_its_kin.py")
 branches.bug(
     "what a relative has done on a common approval is not looked for",
-    ("            found.update(steps)\n", "            _ = steps\n"),
+    ("            paths.update(steps)\n", "            _ = steps\n"),
 )
 guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
 guarding.bug(

@@ -271,24 +271,24 @@ class _Exchange:
         agent = self._agent
         if method in ("SendMessage", "SendStreamingMessage"):
             self._demand_no_push(params)
-            access, shown = await agent.send(params)
+            access, task = await agent.send(params)
             if method == "SendStreamingMessage":
-                return await self._stream(access, shown, after=None, to_the_end=False)
+                return await self._stream(access, task, after=None, to_the_end=False)
             if not self._returns_at_once(params):
-                shown = await agent.settle(access, shown)
-            return self._result({"task": self._task(shown, params)})
+                task = await agent.settle(access, task)
+            return self._result({"task": self._task(task, params)})
         if method == "GetTask":
-            _, shown = await agent.look(params.get("id"))
-            return self._result(self._task(shown, params))
+            _, task = await agent.look(params.get("id"))
+            return self._result(self._task(task, params))
         if method == "ListTasks":
             return self._result(await agent.list_tasks(params))
         if method == "CancelTask":
             return self._result(self._task(await agent.cancel(params), params))
         if method == "SubscribeToTask":
-            access, shown = await agent.look(params.get("id"))
-            if shown.is_over:
-                raise a2a.unsupported(f"The task is over ({shown.state.status}): nothing more comes.")
-            return await self._stream(access, shown, after=self._place(), to_the_end=True)
+            access, task = await agent.look(params.get("id"))
+            if task.is_over:
+                raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
+            return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
             response = await _extended(self._request, self._access, self._name)
             return self._result(values.loads(bytes(response.body)))

@@ -76,15 +76,15 @@ class Agent:
         raise a2a.invalid(f"metadata/{a2a.WORKFLOW}: expected the name of a workflow; those for you are {some}.")
 
     async def _answer(self, message: a2a.Message, task_id: str) -> tuple[Access, Shown]:
-        access, shown = await self.look(task_id)
-        if message.context_id not in (None, shown.state.thread_id):
+        access, task = await self.look(task_id)
+        if message.context_id not in (None, task.state.thread_id):
             raise a2a.invalid("/message/contextId: the task belongs to another context.")
-        if shown.is_over:
-            raise a2a.unsupported(f"The task is over ({shown.state.status}); start another one in its context.")
-        if not shown.questions:
+        if task.is_over:
+            raise a2a.unsupported(f"The task is over ({task.state.status}); start another one in its context.")
+        if not task.questions:
             raise a2a.unsupported("The task waits for no input.")
-        question, fields = a2a.answer_of(message, shown.questions)
-        if question not in {each.pending.opened.id for each in shown.questions}:
+        question, fields = a2a.answer_of(message, task.questions)
+        if question not in {each.pending.opened.id for each in task.questions}:
             raise a2a.invalid(f"data/{a2a.PENDING}/id: this task has no such open question.")
         with anyio.CancelScope(shield=True):
             await mcp_runs.answer(access, question, fields, f"a2a:{message.id}")
@@ -95,12 +95,12 @@ class Agent:
         if not isinstance(task_id, str) or not task_id:
             raise a2a.invalid("/id: expected the id of a task.")
         try:
-            access, shown = await mcp_runs.look(self._access, self._base, task_id)
+            access, task = await mcp_runs.look(self._access, self._base, task_id)
         except Unreadable:
             raise a2a.unknown_task() from None
-        if self._name is not None and shown.state.workflow != self._name:
+        if self._name is not None and task.state.workflow != self._name:
             raise a2a.unknown_task()
-        return access, shown
+        return access, task
 
     async def settle(self, access: Access, shown: Shown) -> Shown:
         """The task as soon as it has ended or asks somebody."""
@@ -109,13 +109,13 @@ class Agent:
 
     async def cancel(self, params: Mapping[str, Json]) -> Shown:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
-        access, shown = await self.look(params.get("id"))
-        if shown.is_over:
-            raise a2a.not_cancelable(shown.state.status)
+        access, task = await self.look(params.get("id"))
+        if task.is_over:
+            raise a2a.not_cancelable(task.state.status)
         with anyio.CancelScope(shield=True):
-            await mcp_runs.stop(access, shown.state.run_id)
-        _, shown = await mcp_runs.settle(access, self._base, shown.state.run_id, 5)
-        return shown
+            await mcp_runs.stop(access, task.state.run_id)
+        _, task = await mcp_runs.settle(access, self._base, task.state.run_id, 5)
+        return task
 
     async def list_tasks(self, params: Mapping[str, Json]) -> dict[str, Any]:
         """A page of the caller's tasks, the newest first. Raises Fault and Rejected."""
@@ -130,11 +130,11 @@ class Agent:
         tasks = []
         for run in page["items"]:
             with contextlib.suppress(a2a.Fault, Rejected):
-                _, shown = await self.look(run["id"])
-                if params.get("status") in (None, "", a2a.state_of(shown)):
+                _, task = await self.look(run["id"])
+                if params.get("status") in (None, "", a2a.state_of(task)):
                     history = _number(params.get("historyLength"), 0, "historyLength", least=0)
                     artifacts = params.get("includeArtifacts") in (True, "true")
-                    tasks.append(a2a.task_of(shown, history=history, artifacts=artifacts))
+                    tasks.append(a2a.task_of(task, history=history, artifacts=artifacts))
         return {"tasks": tasks, "nextPageToken": page["next_cursor"] or "", "pageSize": size, "totalSize": len(tasks)}
 
     async def follow(

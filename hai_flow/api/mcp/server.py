@@ -204,16 +204,16 @@ class McpServer:
         self, ctx: Context, access: Access, base: str, client: Client, run_id: Any, responses: dict[str, Any]
     ) -> dict[str, Any]:
         """What a call returns once its answers are given, by the ids of their questions."""
-        access, shown = await mcp_runs.look(access, base, run_id)
+        access, run = await mcp_runs.look(access, base, run_id)
         with anyio.CancelScope(shield=True):
-            faults = await _answer_all(access, shown, responses)
+            faults = await _answer_all(access, run, responses)
         if faults:
-            _, shown = await mcp_runs.look(access, base, run_id)
-            return self._input_required(shown, client, faults) or _complete(result_of(shown))
-        access, shown = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
-        if not responses or any(each.pending.opened.id not in responses for each in shown.questions if each.mine):
-            return self._input_required(shown, client) or _complete(result_of(shown))
-        return _complete(result_of(shown))  # it was opened or put off: nobody is asked the same twice in one call
+            _, run = await mcp_runs.look(access, base, run_id)
+            return self._input_required(run, client, faults) or _complete(result_of(run))
+        access, run = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
+        if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
+            return self._input_required(run, client) or _complete(result_of(run))
+        return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
 

@@ -58,8 +58,8 @@ async def _with_files(api: Server, pending: str, values: Json) -> Json:
         return values
     schema = (await api.get(f"/v1/pendings/{pending}")).get("schema") or {}
     fields = {name: field for name, field in schema.get("properties", {}).items() if isinstance(field, dict)}
-    wanted = [name for name in paths if fields.get(name, {}).get("format") == "file"]
-    return {**values, **{name: await upload_file(api, Path(paths[name][1:])) for name in wanted}}
+    file_fields = [name for name in paths if fields.get(name, {}).get("format") == "file"]
+    return {**values, **{name: await upload_file(api, Path(paths[name][1:])) for name in file_fields}}
 
 
 def decide(

@@ -39,16 +39,16 @@ def list_delegations(
             return await api.items("/v1/delegations", None)
         return list((await api.get("/v1/inbox/delegations"))["items"])
 
-    found = ask(server, as_json, work, act_as=act_as)
+    items = ask(server, as_json, work, act_as=act_as)
     if as_json:
-        print_json({"items": found})
+        print_json({"items": items})
         return
-    if not found:
+    if not items:
         say("No delegations." if everybody else "Nobody decides for you, and you decide for nobody.")
         return
     rows = [
         (each["id"], each["from"], each["to"], moment(each["since"]), moment(each["until"]), each["note"] or "")
-        for each in found
+        for each in items
     ]
     out().table(rows, heads=("delegation", "of", "to", "since", "until", "note"))
 

@@ -74,8 +74,10 @@ def runs(
         )
         for run in items
     ]
-    kept = slice(None) if any(row[-1] for row in rows) else slice(-1)
-    out().table([row[kept] for row in rows], heads=("run", "workflow", "status", "created", "ended", "summary")[kept])
+    columns = slice(None) if any(row[-1] for row in rows) else slice(-1)
+    out().table(
+        [row[columns] for row in rows], heads=("run", "workflow", "status", "created", "ended", "summary")[columns]
+    )
     say(f"In a browser: {server_url(server)}{addresses.page('runs')}", "dim")
     if unattended:
         note(unattended)

@@ -138,8 +138,8 @@ class Certainty:
         outcome = _within(claim.relation, claim.value, *bounds)
         if outcome is not None:
             least, most = (_spelt(bound) for bound in bounds)
-            said = f"at least {least}" if not most else f"at most {most}" if not least else f"{least} to {most}"
-            self._why = f"`{claim.subject}` is {said}"
+            range_text = f"at least {least}" if not most else f"at most {most}" if not least else f"{least} to {most}"
+            self._why = f"`{claim.subject}` is {range_text}"
         return outcome
 
     def _bounds(self, tree: Tree) -> tuple[float, float] | None:

@@ -90,11 +90,11 @@ def _variables(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator
 def _written(value: Any) -> Iterator[str]:
     """The names of variables that a `set` anywhere in the value writes."""
     if isinstance(value, Mapping):
-        given = value.get("set")
-        if isinstance(given, Mapping):
-            for key in given:
+        assignments = value.get("set")
+        if isinstance(assignments, Mapping):
+            for key in assignments:
                 yield str(key).removeprefix("/").split("/")[0]
-        for operation in given if isinstance(given, list) else ():
+        for operation in assignments if isinstance(assignments, list) else ():
             for word in ("path", "from"):
                 if isinstance(operation, Mapping) and isinstance(operation.get(word), str):
                     yield operation[word].removeprefix("/").split("/")[0]

@@ -88,16 +88,16 @@ class Defaults:
     def properties(self, schema: Mapping[str, Json]) -> list[tuple[str, Mapping[str, Json], int]]:
         """The properties that lead to a default: name, schema with its reference followed, and how many parts its own
         default has; 0: it has none."""
-        known = self._properties.get(id(schema))
-        if known is None:
-            known = self._properties[id(schema)] = []
+        cached = self._properties.get(id(schema))
+        if cached is None:
+            cached = self._properties[id(schema)] = []
             named = schema.get("properties")
             for name, raw in named.items() if isinstance(named, Mapping) else ():
                 part = resolve(raw, self._root)
                 if isinstance(part, Mapping) and id(part) in self._leading:
                     size = count_parts(part["default"], STEPS_MAX, texts=False)[0] if "default" in part else 0
-                    known.append((name, part, size))
-        return known
+                    cached.append((name, part, size))
+        return cached
 
 
 def _largest_default(root: Json) -> int:

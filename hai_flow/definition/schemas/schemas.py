@@ -223,13 +223,13 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
         explained = True
         yield {**fault, "path": pointer_of(*path)}
     schemas: dict[int, JsonSchema | None] = {}
-    left = _EXPLAINED_SCHEMA_MAX
+    budget = _EXPLAINED_SCHEMA_MAX
     for name, part, inner in islice(_parts_of(schema, value), _EXPLAINED_PARTS_MAX):
         if id(inner) not in schemas:
             schemas[id(inner)] = None
             own = _with_definitions(inner, root)
-            left -= count_parts(own, left, texts=False)[0]
-            if left < 0:
+            budget -= count_parts(own, budget, texts=False)[0]
+            if budget < 0:
                 break
             with suppress(Exception):  # it refers to something that only the whole schema has
                 schemas[id(inner)] = JsonSchema(own)
@@ -320,8 +320,8 @@ def _meant(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
     schema = raw
     for part in list(error.schema_path)[:-1]:
         schema = schema.get(part) if isinstance(schema, Mapping) else None
-    known = schema.get("properties") if isinstance(schema, Mapping) else None
-    names = [*known] if isinstance(known, Mapping) else []
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    names = [*properties] if isinstance(properties, Mapping) else []
     hints = (suggestion(str(name), names) for name in error.kind.value[:_PARAMS_MAX])
     return next((hint for hint in hints if hint), "")
 

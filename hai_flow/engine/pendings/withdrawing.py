@@ -69,8 +69,8 @@ def withdraw_unwanted(draft: Draft) -> None:
 def _end(draft: Draft, step: Step, pending: PendingState, reason: str, error: e.Error) -> None:
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
-    asked = pending.opened.kind != "ask"
-    result = votes.envelope(pending, WITHDRAWN, reason) if asked else None
+    is_decision = pending.opened.kind != "ask"
+    result = votes.envelope(pending, WITHDRAWN, reason) if is_decision else None
     draft.emit(e.PendingVoided, id=pending.opened.id, reason=reason)
     loop.fail(draft, step, error, result)
 

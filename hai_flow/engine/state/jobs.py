@@ -57,9 +57,9 @@ def order_of(state: RunState, path: str) -> tuple[int, list[int]]:
 
 
 def _number_of(state: RunState, iteration: str) -> int:
-    begun, loop = state.steps.get(iteration), state.steps[loop_of(iteration)].loop
-    if begun is not None:
-        return begun.index
+    iteration_state, loop = state.steps.get(iteration), state.steps[loop_of(iteration)].loop
+    if iteration_state is not None:
+        return iteration_state.index
     return 0 if loop is None or not loop.keys else loop.keys.index(key_of(iteration))
 
 

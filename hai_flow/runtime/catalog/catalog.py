@@ -364,7 +364,7 @@ class Catalog:
         return tuple(sorted(await self._asking_by_input(tenant, plan, state, frozenset())))
 
     async def _asking_by_input(self, tenant: UUID, plan: Plan, state: RunState, above: frozenset[str]) -> set[str]:
-        found = set[str]()
+        paths = set[str]()
         for step in plan.steps.values():
             if not isinstance(step.verb, Run) or step.verb.detach:
                 continue
@@ -379,8 +379,8 @@ class Catalog:
                 below = await self._asking_by_input(tenant, child, state, above | {pin.sha256})
                 if next(questions_that_read(child, {"input"}, below), None) is None:
                     continue
-            found.add(step.path)
-        return found
+            paths.add(step.path)
+        return paths
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""

@@ -55,11 +55,11 @@ async def in_force(
 
 def _personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
     """The holding of a person by all of their keys; none, where nobody ever gave them a key."""
-    found = [people[id] for id in ids if id in people]
-    if not found:
+    holdings = [people[id] for id in ids if id in people]
+    if not holdings:
         return []
-    roles = frozenset[str]().union(*(each.roles or () for each in found))
-    return [Holding(roles, frozenset[str]().union(*(each.groups for each in found)))]
+    roles = frozenset[str]().union(*(each.roles or () for each in holdings))
+    return [Holding(roles, frozenset[str]().union(*(each.groups for each in holdings)))]
 
 
 def _cap(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:

@@ -122,15 +122,15 @@ class Branches:
 
     async def acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
         """The same steps of the relatives of the run alone."""
-        of, found = UUID(now.run_id), set[str]()
+        of, paths = UUID(now.run_id), set[str]()
         for relative in await threads_store.relatives(self._database.api, tenant, of):
             common = await state_at(self._database, tenant, of, relative.shared)
             if relative.run_id == but or common is None or passing.approval_at(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
             steps = await self._moments.find_effects(tenant, relative.run_id, state.sha256, after=relative.shared)
-            found.update(steps)
-        return tuple(sorted(found))
+            paths.update(steps)
+        return tuple(sorted(paths))
 
     async def _effects_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""

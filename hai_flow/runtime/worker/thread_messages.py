@@ -52,24 +52,26 @@ class ThreadMessages:
             return ()  # a thread that began with this run
         if not _holds_its_thread(state):
             return (await self._read(run))[0]
-        kept = self._kept.get(run.id)
-        if kept is None or kept.retried != state.retried:
-            said, size = await self._read(run)
-            kept = _Kept(state.retried, said, size)
-            self._keep(run.id, kept)
+        entry = self._kept.get(run.id)
+        if entry is None or entry.retried != state.retried:
+            messages, size = await self._read(run)
+            entry = _Kept(state.retried, messages, size)
+            self._keep(run.id, entry)
         else:
             self._kept.move_to_end(run.id)
-        return kept.said
+        return entry.said
 
     async def _read(self, run: CachedRun) -> tuple[Sequence[Said], int]:
         window = threads.Window(RUNS_MAX, MESSAGES_MAX)
         async with self._database.api.acquire() as connection:
             rows = await threads.transcript(connection, run.tenant, run.state.thread_id, before=run.id, window=window)
         entries = (thread_entry(row.role, row.body) for row in rows)
-        said = [
-            said for each in entries if isinstance(each, MessageState) and (said := model_message(each)) is not None
+        messages = [
+            messages
+            for each in entries
+            if isinstance(each, MessageState) and (messages := model_message(each)) is not None
         ]
-        return said, sum(len(row.body) for row in rows)
+        return messages, sum(len(row.body) for row in rows)
 
     def _keep(self, run_id: UUID, kept: _Kept) -> None:
         self._forget(run_id)
@@ -79,9 +81,9 @@ class ThreadMessages:
             self._forget(next(iter(self._kept)))
 
     def _forget(self, run_id: UUID) -> None:
-        kept = self._kept.pop(run_id, None)
-        if kept is not None:
-            self._bytes -= kept.bytes + ENTRY_BYTES
+        entry = self._kept.pop(run_id, None)
+        if entry is not None:
+            self._bytes -= entry.bytes + ENTRY_BYTES
 
 
 def _holds_its_thread(state: RunState) -> bool:

@@ -118,7 +118,7 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
     return [
         Evidence(
             run=run,
-            rows={table: found.get(run["id"], []) for table, found in children.items()},
+            rows={table: rows_by_run.get(run["id"], []) for table, rows_by_run in children.items()},
             heads={row["seq"]: row["head"] for row in audited.get(run["id"], [])},
             holder=workers.get(run["worker"]),
             above=kin.get(run["parent_id"]),

@@ -71,13 +71,13 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
-    found = await delegations.list_of_person(access.reads, access.tenant, access.ids)
-    holding = {each.id for each in await access.inbox.in_force(access.tenant, found)}
+    granted = await delegations.list_of_person(access.reads, access.tenant, access.ids)
+    holding = {each.id for each in await access.inbox.in_force(access.tenant, granted)}
     if len(holding) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
     principal = access.principal
-    left = principal.seconds_left()
-    ends_at = None if left is None else now + timedelta(seconds=left)
+    seconds_left = principal.seconds_left()
+    ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
     if ends_at is not None and ends_at <= since:
         message = f"since: expected a time before {ends_at.isoformat()}, when your {_PROOFS[principal.way]} ends: a "
         message += "delegation ends with it. One that begins later is made with an API key (`hai-flow delegate`)."
@@ -88,7 +88,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         principal.key, principal.session, principal.credential if principal.way == "jwt" else None,
     )  # fmt: skip
     async with access.act() as connection:
-        over = [each.id for each in found if each.id not in holding and each.from_id in access.ids]
+        over = [each.id for each in granted if each.id not in holding and each.from_id in access.ids]
         await delegations.clear_away(connection, access.tenant, over)
         await delegations.create(connection, access.tenant, delegation)
         await access.record(
@@ -105,8 +105,8 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
 
 async def _list_of_caller(access: Access) -> list[Delegation]:
     """Those from and to the caller that hold now."""
-    found = await delegations.list_of_person(access.reads, access.tenant, access.ids)
-    return await access.inbox.in_force(access.tenant, found)
+    granted = await delegations.list_of_person(access.reads, access.tenant, access.ids)
+    return await access.inbox.in_force(access.tenant, granted)
 
 
 @of_all.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.DelegationPage}})

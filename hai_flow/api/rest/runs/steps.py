@@ -55,8 +55,8 @@ async def list_steps(
                 if visible is not None:
                     spans.take(seq, visible)
             last = stored.last_seq
-    wanted = [span for span in spans.all if span.first_seq > after and not (open and span.status != "running")]
-    rest = wanted[: limit + 1]
+    selected = [span for span in spans.all if span.first_seq > after and not (open and span.status != "running")]
+    rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     return {"items": [_view(span) for span in rest[:limit]], "next_cursor": following}
 
