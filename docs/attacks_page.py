@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tests.attacks import work
+from tests.attacks import classes, work
 from tests.attacks.registry import ATTACKS, INAPPLICABLE, table
 
 PAGE: Final = Path(__file__).parent / "security.md"
 WORK_BEGIN, WORK_END = "<!-- attempts at work: written by `make docs` -->\n", "<!-- end of attempts at work -->\n"
+CLASSES_BEGIN, CLASSES_END = (
+    "<!-- classes of attacks: written by `make docs` -->\n",
+    "<!-- end of classes of attacks -->\n",
+)
 BEGIN, END = "<!-- attacks: written by `make docs` -->\n", "<!-- end of attacks -->\n"
 
 
@@ -37,9 +41,22 @@ def section_of_work() -> str:
     return "\n".join([*lines, ""])
 
 
+def section_of_classes() -> str:
+    """How many attempts there are in each class, and the rule that holds against it, as Markdown."""
+    counted = classes.counted()
+    lines = [f"| of {sum(counted.values())} | attempts at least | the rule |", "|---" * 3 + "|"]
+    lines += [f"| {name} | {counted[name]} | {each.rule} |" for name, each in classes.CLASSES.items()]
+    return "\n".join([*lines, ""])
+
+
 def page(text: str) -> str:
     """The page `text` with the tables as they are now."""
-    for begin, written, end in ((BEGIN, section(), END), (WORK_BEGIN, section_of_work(), WORK_END)):
+    sections = (
+        (BEGIN, section(), END),
+        (CLASSES_BEGIN, section_of_classes(), CLASSES_END),
+        (WORK_BEGIN, section_of_work(), WORK_END),
+    )
+    for begin, written, end in sections:
         before, rest = text.split(begin)
         text = before + begin + written + end + rest.split(end)[1]
     return text

@@ -25,6 +25,7 @@ from tests.support.examples import QUICK, QUICK_MAX
 from tests.support.postgres import Server, serve
 from tests.support.scratch import use_memory
 from tests.support.skewed import SkewedServer, compiler, skewed_server
+from tests.support.stalls import STANDSTILL_SECONDS, stalls_measured
 
 use_memory()
 
@@ -50,6 +51,7 @@ vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
+STALL = "longest standstill of the loop"
 STARTS_ONE = "starts a process of its own"
 STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn"))
 _testing = False
@@ -72,11 +74,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Of a run over several processes only the one that controls them has a terminal."""
+    _tell_standstill(terminalreporter)
     path: Path | None = config.getoption("failures")
     if path is not None:
         stats = terminalreporter.stats
         failed = dict.fromkeys(report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ()))
         path.write_text("".join(f"{nodeid}\n" for nodeid in failed))
+
+
+def _tell_standstill(reporter: pytest.TerminalReporter) -> None:
+    reports = [each for each in reporter.getreports("passed") if isinstance(each, pytest.TestReport)]
+    stalls = [(float(value), each.nodeid) for each in reports for name, value in each.user_properties if name == STALL]
+    if stalls:
+        seconds, test = max(stalls)
+        reporter.write_line(
+            f"the longest that a test's event loop did one thing alone: {1000 * seconds:.0f} ms, {test}"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -116,14 +129,20 @@ def pytest_runtest_protocol() -> Iterator[object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[object]:
-    """A test whose code caught the skip, as it would catch any program that can't be started, is skipped as well."""
+def pytest_runtest_call(item: pytest.Item) -> Iterator[object]:
+    """A test whose code caught the skip, as it would catch any program that can't be started, is skipped as well. One
+    in which the event loop was not given back for long fails."""
     try:
-        return (yield)
+        with stalls_measured() as stalls:
+            result = yield
     except BaseException:
         if _started:
             pytest.skip(STARTS_ONE)
         raise
+    item.user_properties.append((STALL, stalls.longest))
+    if stalls.longest > STANDSTILL_SECONDS:
+        pytest.fail(f"the event loop did one thing alone for {stalls.longest:.1f} s of processor time: {stalls.what}")
+    return result
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docs.attacks_page import PAGE, section_of_work
+from docs.attacks_page import CLASSES_BEGIN, CLASSES_END, PAGE, section_of_work
 from hai_flow.api.app import create_app
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
+from tests.attacks.classes import CLASSES, counted
 from tests.attacks.work import ATTEMPTS, EXPRESSIONS, HEAD, SCHEMAS, Attempt
 from tests.runtime.conftest import Make
 from tests.support.examples import examples
@@ -167,3 +168,13 @@ def test_an_expression_that_is_taken_is_evaluated_in_time(name: str) -> None:
 def test_the_page_counts_what_is_tried() -> None:
     assert len(ATTEMPTS) >= 150
     assert section_of_work() in PAGE.read_text()
+
+
+def test_the_page_counts_the_attempts_of_each_class() -> None:
+    """A page that is older than a new attempt says too little, which is no reason for anybody to stop."""
+    written = PAGE.read_text().split(CLASSES_BEGIN)[1].split(CLASSES_END)[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in written.splitlines()[2:]]
+    assert [(name, rule) for name, _, rule in rows] == [(name, each.rule) for name, each in CLASSES.items()]
+    now = counted()
+    assert [(name, count) for name, count, _ in rows if int(count) > now[name]] == []
+    assert sum(int(count) for _, count, _ in rows) >= 1_000

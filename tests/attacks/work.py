@@ -5,6 +5,7 @@ Each is of a kind and goes in at a place of a document, or is one. `docs/attacks
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -74,6 +75,24 @@ SCHEMAS: Final[dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         (*_LARGE, "schema.default"),
     ),
     "three thousand misspelt keywords": ({f"propertes{n}": {} for n in range(3_000)}, ("schema.unknown_keyword",)),
+    "a tree that is extended, twice at each branch": (
+        {
+            "$dynamicAnchor": "n",
+            "allOf": [{"items": {"$dynamicRef": "#n"}}, {"items": {"$dynamicRef": "#n"}}],
+        },
+        _LARGE,
+    ),
+    "unevaluatedProperties beside hundreds of alternatives": (
+        {"anyOf": [{"properties": {f"p{n}": {}}} for n in range(300)], "unevaluatedProperties": False},
+        (),
+    ),
+    "an enum of five thousand objects": ({"enum": [{"a": n, "b": [n]} for n in range(5_000)]}, ()),
+    "a constant of twenty thousand parts": ({"const": {"a": list(range(20_000))}}, ()),
+    "names by patterns of nested quantifiers": (
+        {"patternProperties": {f"^(a+)+{n}$": {} for n in range(200)}, "additionalProperties": False},
+        (),
+    ),
+    "denials of denials": (functools.reduce(lambda inner, _: {"not": inner}, range(40), {"type": "integer"}), ()),
     "names that nobody has": ({"properties": {}, "required": [f"n{n}" for n in range(5_000)]}, ("schema.required",)),
 }
 
@@ -147,6 +166,12 @@ DOCUMENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "numbers of ten thousand digits": (HEAD + "steps: [{wait: " + "9" * 10_000 + "}]\n", ()),
     "documents behind documents": (HEAD + SAY + "---\n" * 40_000, ()),
     "many texts with lists in them": (_steps(2_000, 'say: "${{ [1,2,3].map(x, x + NUMBER) }}"'), ()),
+    "ten thousand small steps": (_steps(10_000, "say: hi"), ()),
+    "four hundred conditions in a row": (_steps(1, "if: " + " && ".join(["true"] * 400) + "\n    say: hi"), ()),
+    "anchors that name each other in maps": (
+        HEAD + "x: &a0 {k: 1}\n" + "".join(f"y{n}: &a{n} {{a: *a{n - 1}, b: *a{n - 1}}}\n" for n in range(1, 40)) + SAY,
+        ("yaml.too_many_nodes",),
+    ),
     "personal values through two thousand steps": (
         HEAD
         + "input: {type: object, properties: {n: {type: string, pii: true}}}\nsteps:\n"
@@ -190,6 +215,12 @@ EXPRESSIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "comments": ("1 == 1 " + "// x\n" * 700, ()),
     "commas": ("[" + "," * 4_000 + "] == []", ("expression.syntax",)),
     "quotes": ("'" * 3_999 + " == 1", ()),
+    "quantifiers in quantifiers": ("'" + "a" * 1_000 + "!'.matches('^((a+)+)+$')", ()),
+    "a list joined and split again": ("[" + ",".join(["'a'"] * 900) + "].join(',').split(',').size() > 0", ()),
+    "every item filtered by every other": (
+        f"{_HUNDRED}.filter(a, {_HUNDRED}.filter(b, a == b).size() > 0).size() > 0",
+        (),
+    ),
     "names": (" + ".join(f"x{n}" for n in range(600)) + " == 1", ("expression.too_deep",)),
 }
 

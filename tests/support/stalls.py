@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 STALL_SECONDS: Final = 0.05
+STANDSTILL_SECONDS: Final = 5.0
+"""In any test: an async test's own work is on its loop as well, and the modules that it imports first."""
 
 
 class Stalls:
