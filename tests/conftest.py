@@ -84,7 +84,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _tell_standstill(reporter: pytest.TerminalReporter) -> None:
     reports = [each for each in reporter.getreports("passed") if isinstance(each, pytest.TestReport)]
-    stalls = [(float(value), each.nodeid) for each in reports for name, value in each.user_properties if name == STALL]
+    stalls = [
+        (float(str(value)), each.nodeid) for each in reports for name, value in each.user_properties if name == STALL
+    ]
     if stalls:
         seconds, test = max(stalls)
         reporter.write_line(
