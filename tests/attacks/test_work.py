@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from docs.attacks_page import CLASSES_BEGIN, CLASSES_END, PAGE, section_of_work
 from hai_flow.api.app import create_app
+from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
 from tests.attacks.classes import CLASSES, counted
@@ -102,6 +104,25 @@ async def test_a_plan_that_a_process_has_not_seen_is_made_beside_its_loop(make: 
         plans = await asyncio.gather(*(second.catalog.plan(LOCAL_TENANT, stored.sha256) for _ in range(3)))
         assert stalls.longest < STALL_SECONDS, stalls.what
     assert plans[0] is plans[1] is plans[2]
+
+
+async def test_threads_beside_the_loop_take_short_turns_while_any_of_them_works() -> None:
+    usual = sys.getswitchinterval()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> float:
+        begun.set()
+        assert go_on.wait(60)
+        return sys.getswitchinterval()
+
+    checks = asyncio.create_task(compiling.Checks().make("ann", work))
+    assert await asyncio.to_thread(begun.wait, 60)
+    assert await compiling.make(sys.getswitchinterval) == pytest.approx(compiling.TURN_SECONDS)
+    go_on.set()
+    assert await checks == pytest.approx(compiling.TURN_SECONDS)
+    with pytest.raises(ZeroDivisionError):
+        await compiling.make(divmod, 1, 0)
+    assert sys.getswitchinterval() == pytest.approx(usual)
 
 
 async def test_a_caller_has_a_bounded_number_of_documents_checked(make: Make) -> None:

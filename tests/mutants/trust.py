@@ -169,6 +169,12 @@ guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if
 guarding.bug(
     "a run below asks nobody", ("DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:")
 )
+making = Room("hai_flow/runtime/catalog/compiling.py")
+making.bug(
+    "a thread beside the loop keeps the interpreter for as long as it likes",
+    ("sys.setswitchinterval(min(self._usual, TURN_SECONDS))", "sys.setswitchinterval(self._usual)"),
+    by="tests/attacks/test_work.py::test_threads_beside_the_loop_take_short_turns_while_any_of_them_works",
+)
 tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
 tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
 
@@ -193,5 +199,6 @@ ROOMS: Final = (
     what_is_asked,
     branches,
     guarding,
+    making,
     tickets,
 )
