@@ -117,7 +117,7 @@ def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
         backup(house.owner, restored, tmp_path)
         there = {"HAI_FLOW_DATABASE_URL": restored}
         assert "may have gone back in time" in run("serve", **there).stderr
-        paused = json.loads(run("restored", "--confirm", "--json", **there).stdout)["paused"]
+        paused = json.loads(run("recover", "--confirm", "--json", **there).stdout)["paused"]
         assert [each["id"] for each in paused] == [cleanup]
         with started(tmp_path / "again", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=restored) as serve:
             url = serve.wait_for(r"Serving (http://\S+)")[1]

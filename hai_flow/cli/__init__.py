@@ -1,9 +1,9 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `status doctor verify forget prune archive restore restored` and `audit
+`dev serve worker migrate run` are processes; `status doctor verify forget prune archive restore recover` and `audit
 verify`, `export` and `anchor` open the database, which proves more than a server's answer; `validate`, the commands for
 authors, `diff` of two files, `chaos` (which makes a database of its own) and `version` need no database and no server;
-every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that permissions are checked in one
+every other command (also `runs migrate`) speaks REST to a server, never SQL, so that permissions are checked in one
 place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
@@ -51,7 +51,7 @@ _PANELS: Final = (
         (
             ("serve", "serve.processes:serve"),
             ("worker", "serve.processes:worker"),
-            ("migrate", "admin.versions:migrate"),
+            ("migrate", "serve.processes:migrate"),
             ("cells", "admin.cells:app"),
         ),
     ),
@@ -68,7 +68,7 @@ _PANELS: Final = (
     (
         "Runs of a server",
         (
-            ("runs", "runs.show:runs"),
+            ("runs", "runs.show:app"),
             ("show", "runs.show:show"),
             ("events", "runs.show:events"),
             ("replay", "runs.time_travel:replay"),
@@ -118,7 +118,7 @@ _PANELS: Final = (
             ("prune", "admin.retention:prune"),
             ("archive", "admin.retention:archive"),
             ("restore", "admin.retention:restore"),
-            ("restored", "admin.restored:restored"),
+            ("recover", "admin.recover:recover"),
         ),
     ),
     ("Identity", (("keys", "admin.keys:app"), ("sign-in", "sign_in:sign_in"), ("tenants", "admin.tenants:app"))),
@@ -135,6 +135,27 @@ _PANELS: Final = (
 
 class _Commands(LazyGroup):
     entries = entries(_PANELS)
+
+    def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
+        if args[:1] == ["restored"]:
+            return "recover", args[1:]
+        if args[:1] == ["migrate"]:
+            rest = _without_data_dir(args[1:])
+            if any(not each.startswith("-") or each.partition("=")[0] in _OF_RUNS for each in rest):
+                return "runs migrate", rest
+        return None
+
+
+_OF_RUNS: Final = {"--from", "--to", "--run", "--map", "--dry-run", "--as"}  # options of `migrate NAME`
+
+
+def _without_data_dir(args: list[str]) -> list[str]:
+    """`args` without the only option of `migrate` that takes a value; `migrate NAME` never read it."""
+    return [
+        each
+        for before, each in zip(["", *args], args, strict=False)
+        if each.partition("=")[0] != "--data-dir" and before != "--data-dir"
+    ]
 
 
 app = app_of(

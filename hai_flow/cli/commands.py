@@ -114,6 +114,10 @@ class LazyGroup(Group):
 
     entries: tuple[Entry, ...] = ()
 
+    def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
+        """The command that replaces an older spelling in `args`, and the arguments for it; None: they are current."""
+        return None
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in self.entries]
 
@@ -138,6 +142,12 @@ class LazyGroup(Group):
             if len(args) == 1:
                 typer.echo(ctx.get_help())
                 ctx.exit(0)
+        replacement = self.respell(args)
+        if replacement is not None:
+            command, rest = replacement
+            if not ctx.resilient_parsing:
+                typer.echo(f"`{args[0]}` is an old spelling, for this release alone: {command}", err=True)
+            args = [*command.split(), *rest]
         word, names = args[0] if args else "", self.list_commands(ctx)
         near = difflib.get_close_matches(word, names, n=1)
         if word not in names and word not in add_ons() and near and not word.startswith("-"):

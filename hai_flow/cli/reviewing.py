@@ -194,7 +194,7 @@ def _stranded_lines(pendings: Sequence[Json]) -> Iterator[str]:
     if not pendings:
         yield "No run waits at a step that is gone."
         return
-    yield "**Runs that wait at a step that is gone** (they go on with their version; `migrate` can't move them)\n"
+    yield "**Runs that wait at a step that is gone** (they go on with their version; `runs migrate` can't move them)\n"
     for pending in pendings:
         yield f"- run `{pending['run_id']}` at `{pending['path']}`"
 

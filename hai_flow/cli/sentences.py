@@ -22,19 +22,18 @@ SENTENCES: Final[Mapping[str, str]] = {
     "mcp": "The MCP server over standard input and output, for clients that start one (docs/protocols/mcp.md).",
     "serve": "Serve the API and the console; `worker` processes over the same database perform the runs.",
     "worker": "Perform runs: claim the runs that are due, and call tools.",
-    "migrate": "Bring the database to the schema of this release; or, with NAME, let its runs go on with "
-    "another version.",
+    "migrate": "Bring the database to the schema of this release.",
     "cells": "Cells: schemas and databases that each hold everything of their tenants; without a command, their list.",
     "publish": "Publish workflows under the name and version that they declare.",
     "versions": "The versions of a workflow, the latest first.",
     "diff": "The changes of a version: steps that were added, removed, moved or edited.",
     "retire": "Let no run, child or fork begin with a version any more.",
     "unretire": "Take a retired version back into use.",
-    "runs": "The runs, newest first.",
+    "runs": "List runs, newest first; `runs migrate` moves runs to another version of their workflow.",
     "show": "One run: its status, its steps and their times, the questions that it waits for, and commands "
     "to type next.",
     "events": "The events of a run; with --json one event a line.",
-    "replay": "Show the events of a run once more, at the pace that they had; nothing is performed.",
+    "replay": "Replay a run's events at their original pace; nothing is performed.",
     "marks": "The moments at which a run waited or a step began: whether it can be forked there, or why not.",
     "changes": "The differences between two moments of a run: variables, steps and questions.",
     "inbox": "The questions that ask you, the next deadline first, and why you may not decide some of them.",
@@ -46,10 +45,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "groups that you have now.",
     "delegations": "Who decides for whom, and until when; without a command, the list of yours.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",
-    "resume": "Let a paused run go on.",
+    "resume": "Resume a paused run.",
     "stop": "Stop a run: its running steps are cancelled and have some time to clean up.",
     "terminate": "End a run at once; results that come later are not recorded.",
-    "retry": "Let a failed run go on from the step that failed.",
+    "retry": "Resume a failed run from the step that failed.",
     "skip": "Go on behind a step that waits or has failed; the step does nothing more, and counts as "
     "skipped, not as approved.",
     "rerun": "Repeat a run from one of its steps on, in a new run: a fork in front of that step.",
@@ -59,7 +58,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "signal": "Send a run an event; it is kept until the run waits for it.",
     "send": "Send an event to all: to runs that wait for it, and to the workflows that it starts.",
     "schedules": "The schedules, which start runs by the clock; without a command, their list.",
-    "files": "Files that input and answers refer to: put one, get one.",
+    "files": "Upload and download files, which input and answers refer to.",
     "status": "Show the state of the deployment: database, servers, workers, queue, open runs, questions, "
     "messages, cells.",
     "doctor": "Check the databases of all cells, the identity and the limits as `serve` and `worker` would "
@@ -67,15 +66,14 @@ SENTENCES: Final[Mapping[str, str]] = {
     "audit": "Who did what, and the proof that nobody changed it.",
     "forget": "Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain "
     "holds them.",
-    "verify": "Hold every run against its own log: the chain, the order, the fold and every row made from it, "
-    "votes and gates, timers, slots, the runs above and below.",
+    "verify": "Check every run's integrity against its log.",
     "chaos": "Break a deployment on purpose, and see whether it keeps its promises.",
     "prune": "Merge the logs of ended runs, and archive and remove threads that ended long enough ago, by "
     "the file of retention.",
     "archive": "Write the threads that are due for removal into the archive, those of every cell.",
     "restore": "Bring archived threads back, as they were.",
-    "restored": "Check whether a cell's database has gone back in time, and list the runs that may repeat "
-    "effects done since then.",
+    "recover": "Check whether a cell's database was restored to an earlier point, and list the runs that may "
+    "repeat effects.",
     "keys": "API keys, with which programs and people call a server; without a command, their list.",
     "tenants": "Tenants, each with runs, workflows and keys of its own; without a command, their list.",
     "completion": "Print the script that completes commands, workflows, runs and questions in your shell.",

@@ -120,7 +120,7 @@ def test_a_cell_that_is_away_is_named_and_the_others_are_looked_at(here: Deploym
     assert "cell away: The cell away" in called("verify").output
     assert [each["verdict"] for each in told("doctor", code=1)["checks"] if each["cell"] == "away"] == ["bad"]
     assert any(fault.startswith("cell away: ") for fault in told("status", code=1)["faults"])
-    assert "fault" in told("restored", code=1)["cells"]["away"]
+    assert "fault" in told("recover", code=1)["cells"]["away"]
     assert called("verify", "--cell", "north").exit_code == 0
 
 
@@ -169,11 +169,11 @@ def test_doctor_and_status_say_of_which_cell(here: Deployment) -> None:
 
 def test_a_further_cell_that_went_back_in_time_is_told_and_confirmed(here: Deployment) -> None:
     asyncio.run(do(here.north.dsn, "UPDATE eras SET held_at = now(), held_why = 'restored from a dump'"))
-    seen = told("restored", code=1)
+    seen = told("recover", code=1)
     assert (seen["held"], seen["cells"]["north"]["held"]) == (None, "restored from a dump")
-    assert "restored --confirm --cell north" in called("restored").output
-    assert "expected --cell as well" in called("restored", "--nothing-lost").output
-    done = told("restored", "--confirm")
+    assert "recover --confirm --cell north" in called("recover").output
+    assert "expected --cell as well" in called("recover", "--nothing-lost").output
+    done = told("recover", "--confirm")
     assert "paused" not in done, "home was not held"
     assert (done["cells"]["north"]["held"], done["cells"]["north"]["paused"]) == (None, [])
-    assert told("restored")["cells"]["north"]["era"] == seen["cells"]["north"]["era"] + 1
+    assert told("recover")["cells"]["north"]["era"] == seen["cells"]["north"]["era"] + 1

@@ -51,7 +51,7 @@ def test_who_names_nobody_is_wrong_usage() -> None:
 
 def test_migrate_without_both_versions_is_wrong_usage() -> None:
     for arguments in (["moving", "--from", "1"], ["--to", "2"], ["moving", "--from", "1", "--to", "2", "--map", "a"]):
-        wrong = run("migrate", *arguments, HAI_FLOW_URL="http://127.0.0.1:9")
+        wrong = run("runs", "migrate", *arguments, HAI_FLOW_URL="http://127.0.0.1:9")
         assert wrong.returncode == 2, wrong.stderr
 
 
@@ -90,13 +90,13 @@ def test_versions_are_published_and_runs_move_between_them(database_url: str, tm
 
         runs = [ask("run", f, "--server", url, "--as", "user:eve", code=3)["run_id"] for f in (files[0], files[0])]
         assert ask("show", runs[0])["started_by"] == "user:eve"
-        move = ("migrate", "moving", "--from", "1", "--to", "2")
+        move = ("runs", "migrate", "moving", "--from", "1", "--to", "2")
         assert [each["moved"] for each in ask(*move, "--dry-run")["runs"]] == [False, False]
         assert [each["moved"] for each in ask(*move, "--run", runs[0], "--as", "user:ops")["runs"]] == [True]
         moved = run(*move, HAI_FLOW_URL=url)
         assert moved.returncode == 0, moved.stderr
         assert moved.stdout.endswith("1 of 1 run moved to moving@2.\n")
-        stays = run("migrate", "moving", "--from", "2", "--to", f"7+{saved}", HAI_FLOW_URL=url)
+        stays = run("runs", "migrate", "moving", "--from", "2", "--to", f"7+{saved}", HAI_FLOW_URL=url)
         assert stays.returncode == 1
         assert "fine would show people something else than they were shown: title." in stays.stdout
 

@@ -52,7 +52,7 @@ def dumped(from_dsn: str, to_dsn: str, folder: Path) -> None:
 def restored(dsn: str, *options: str, code: int, **settings: str) -> dict[str, Any]:
     """What the command says, as JSON."""
     tools = "hai_flow.examples,tests.support.effects"
-    done = run("restored", "--json", *options, HAI_FLOW_DATABASE_URL=dsn, HAI_FLOW_TOOLS=tools, **settings)
+    done = run("recover", "--json", *options, HAI_FLOW_DATABASE_URL=dsn, HAI_FLOW_TOOLS=tools, **settings)
     assert done.returncode == code, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -88,7 +88,7 @@ async def test_after_pg_restore_nothing_is_performed_until_what_may_be_repeated_
         worker = run("worker", HAI_FLOW_DATABASE_URL=there)
         assert worker.returncode == 1
         assert "may have gone back in time" in worker.stderr
-        assert "hai-flow restored" in worker.stderr
+        assert "hai-flow recover" in worker.stderr
 
         seen = restored(there, code=1)
         assert [(each["id"], each["steps"]) for each in seen["may_repeat"]] == [(str(paid.run_id), ["pay"])]

@@ -39,8 +39,10 @@ def verify(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold every run against its own log: the chain, the order, the fold and every row made from it, votes and gates,
-    timers, slots, the runs above and below. Names the run, the event and the rule of each violation. Exits with 1 if
+    """Check every run's integrity against its log.
+
+    It checks the chain, the order, the fold and every row made from it, votes and gates, timers, slots, and the runs
+    above and below. Names the run, the event and the rule of each violation. Exits with 1 if
     any is broken, or a cell could not be looked at.
 
     It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile.

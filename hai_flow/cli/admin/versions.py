@@ -1,4 +1,4 @@
-"""Versions of workflows: publish files, list versions, compare them, let runs go on with another one."""
+"""Versions of workflows: publish files, list versions, compare and retire them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from hai_flow.cli.author.sources import read_whole, workflow_files
 from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
-from hai_flow.cli.options import ActAsOption, DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.serve import processes
-from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
+from hai_flow.cli.terminal import compact, moment, out, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 from hai_flow.versions import reference
@@ -246,81 +245,3 @@ def _diff_at_server(old: str, new: str, server: str | None, as_json: bool) -> Js
 def _print_part(indent: str, part: Json) -> None:
     sides = ["not there" if part[side] is None else compact(part[side], 200) for side in ("from", "to")]
     say(f"{indent}{part['key']}: {sides[0]} -> {sides[1]}")
-
-
-# --- migrating --------------------------------------------------------------------------------------------------------
-
-
-def migrate(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="The workflow whose runs move. Without: the database.",
-            autocompletion=completion.workflows,
-        ),
-    ] = None,
-    old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
-    new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="RUN", help="Only this one; may be repeated.", autocompletion=completion.runs),
-    ] = None,
-    mapping: Annotated[
-        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move, and why not.")] = False,
-    act_as: ActAsOption = None,
-    data_dir: DataDirOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Bring the database to the schema of this release; or, with NAME, let its runs go on with another version.
-
-    The former is safe to repeat, and while older processes run. Exits with 1 if a run could not move.
-    """
-    if name is None:
-        if old or new or chosen or mapping or dry_run:
-            raise UsageError("expected the NAME of the workflow whose runs move: migrate NAME --from 1 --to 2.")
-        processes.migrate_schema(data_dir)
-        return
-    if old is None or new is None:
-        raise UsageError(f"expected both versions: migrate {name} --from 1 --to 2.")
-    body: dict[str, Json] = {"from": old, "to": new, "map": _mapping(mapping or []), "dry_run": dry_run}
-
-    async def work(api: Server) -> Json:
-        runs = {"runs": [await api.run_id(run) for run in chosen]} if chosen else {}
-        return await api.post(f"/v1/workflows/{name}/migrate", {**body, **runs})
-
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
-    else:
-        _print_migration(f"{name}@{new}", answer)
-    if any(not run["movable"] for run in answer["runs"]):
-        raise typer.Exit(FAILED)
-
-
-def _mapping(pairs: list[str]) -> dict[str, str]:
-    mapping: dict[str, str] = {}
-    for pair in pairs:
-        old, separator, new = pair.partition("=")
-        if not separator or not old or not new:
-            raise UsageError(f"--map: expected OLD=NEW, ids or paths of steps, found {pair!r}.")
-        mapping[old] = new
-    return mapping
-
-
-def _print_migration(reference: str, answer: Json) -> None:
-    moves = "can move" if answer["dry_run"] else "moved"
-    for run in answer["runs"]:
-        if run["movable"]:
-            say(f"{run['id']} ({run['status']}) {moves}.", "green")
-            continue
-        say(f"{run['id']} ({run['status']}) stays:", "yellow")
-        for obstacle in run["obstacles"]:
-            say(f"  {obstacle['message']}")
-    able = sum(run["movable"] for run in answer["runs"])
-    say(f"{able} of {plural(len(answer['runs']), 'run')} {moves} to {reference}.")
-    if answer["more"]:
-        say("There are more runs; send it again, or name them with --run.", "yellow")

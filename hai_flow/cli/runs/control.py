@@ -34,7 +34,7 @@ def pause(
 def resume(
     run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let a paused run go on."""
+    """Resume a paused run."""
     _control(run, "resume", None, act_as, server, as_json)
 
 
@@ -63,7 +63,7 @@ def terminate(
 def retry(
     run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let a failed run go on from the step that failed."""
+    """Resume a failed run from the step that failed."""
     _control(run, "retry", None, act_as, server, as_json)
 
 

@@ -22,7 +22,7 @@ app = app_of(name="files", epilog=EPILOG, no_args_is_help=True)
 
 @app.callback()
 def files() -> None:
-    """Files that input and answers refer to: put one, get one."""
+    """Upload and download files, which input and answers refer to."""
 
 
 @app.command(cls=Command, epilog=EPILOG)

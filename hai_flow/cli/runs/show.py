@@ -1,4 +1,4 @@
-"""Commands over REST that look at runs: `runs`, `show`, `events`."""
+"""Commands over REST that look at runs: `runs` (with `runs migrate` below it), `show`, `events`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Cell, Styled
-from hai_flow.cli.errors import Problem
+from hai_flow.cli.errors import EPILOG, Problem
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.runs.follow import TRACE, Narrator
 from hai_flow.cli.runs.history import questions_below
+from hai_flow.cli.runs.migrate import migrate
 from hai_flow.cli.runs.why_waiting import (
     HOLDERS_MAX,
     describe_pause,
@@ -38,7 +40,13 @@ _STYLES: Final = {
 SHOWN_EVENTS_MAX: Final = 10_000
 
 
+app = app_of(name="runs", epilog=EPILOG)
+app.command(cls=Command, epilog=EPILOG)(migrate)
+
+
+@app.callback(invoke_without_command=True)
 def runs(
+    context: typer.Context,
     status: Annotated[
         list[str] | None,
         typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
@@ -50,7 +58,9 @@ def runs(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The runs, newest first."""
+    """List runs, newest first; `runs migrate` moves runs to another version of their workflow."""
+    if context.invoked_subcommand is not None:
+        return
 
     async def work(api: Server) -> tuple[list[Json], str]:
         listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)

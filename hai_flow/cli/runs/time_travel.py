@@ -46,7 +46,7 @@ def replay(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the events of a run once more, at the pace that they had; nothing is performed."""
+    """Replay a run's events at their original pace; nothing is performed."""
     write = write_line if as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -134,7 +133,7 @@ def _queues_in_words(served: Served) -> str:
     return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"
 
 
-def migrate_schema(data_dir: Path | None = None) -> None:
+def migrate(data_dir: DataDirOption = None) -> None:
     """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
     settings = load_settings(data_dir=data_dir)
     with open_database(settings) as database:

@@ -36,7 +36,7 @@ class WentBack(StoreError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"This database may have gone back in time, so nothing is performed over it: {why}. "
-            "See `hai-flow restored`, which says what would be repeated, and goes on with --confirm."
+            "See `hai-flow recover`, which says what would be repeated, and goes on with --confirm."
         )
 
 

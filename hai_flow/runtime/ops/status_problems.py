@@ -37,7 +37,7 @@ def _schema_problems(schema: Schema) -> Iterator[str]:
     elif schema.revision != schema.newest and schema.known:
         yield f"its schema is older than this release ({schema.revision}, not {schema.newest}): run hai-flow migrate"
     if schema.held is not None:
-        yield f"nothing is performed, because it may have gone back in time: see hai-flow restored ({schema.held})"
+        yield f"nothing is performed, because it may have gone back in time: see hai-flow recover ({schema.held})"
 
 
 def faults_of(standing: Standing) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The statements of `hai-flow restored`, over a database that has gone back in time."""
+"""The statements of `hai-flow recover`, over a database that has gone back in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai-flow restored`: looks after a database that has gone back in time. On the database itself, as its owner."""
+"""`hai-flow recover`: looks after a database that has gone back in time. On the database itself, as its owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_MAX: Final = 20
 BY: Final = "operator:restored"
 
 
-def restored(
+def recover(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Hold for review what may be repeated, and let the rest go on.")
     ] = False,
@@ -35,7 +35,7 @@ def restored(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check whether a cell's database has gone back in time, and list the runs that may repeat effects done since then.
+    """Check whether a cell's database was restored to an earlier point, and list the runs that may repeat effects.
 
     If one has, no server and no worker starts. --confirm pauses each run that may repeat an effect which is not
     declared safe to repeat, and the schedules that are overdue; then processes start again, and you review the paused
@@ -171,7 +171,7 @@ def _tell(report: dict[str, Any], of: str) -> None:
             return
         _list(report["may_repeat"], "may repeat something")
         say(f"{plural(report['safe'], 'run')} would repeat only what is declared safe to repeat.")
-        say(f"To hold those for review, and let the others go on: {program()} restored --confirm{of}")
+        say(f"To hold those for review, and let the others go on: {program()} recover --confirm{of}")
 
 
 def _tell_confirmed(report: dict[str, Any]) -> None:
