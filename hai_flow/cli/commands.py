@@ -88,12 +88,26 @@ def _write_examples(ctx: Any, formatter: Any) -> None:
                 formatter.write(f"{'':{formatter.current_indent}}{program()} {example}\n")
 
 
+def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
+    """Arguments by their names, options with a word for their value."""
+    records = [(parameter.param_type_name, parameter.get_help_record(ctx)) for parameter in command.get_params(ctx)]
+    for title, kind in (("Arguments", "argument"), ("Options", "option")):
+        rows = [record for of, record in records if of == kind and record is not None]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl([(_display_name(name, kind), text) for name, text in rows])
+
+
 class Group(TyperGroup):
     """Commands below a command, each with the whole of its sentence in the help."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_examples(ctx, formatter)
         super().format_epilog(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_parameters(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -180,13 +194,7 @@ class Command(TyperCommand):
         return [re.sub(r"\{(.*?)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments by their names, options with a word for their value."""
-        records = [(parameter.param_type_name, parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)]
-        for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            rows = [record for of, record in records if of == kind and record is not None]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl([(_display_name(name, kind), text) for name, text in rows])
+        _write_parameters(self, ctx, formatter)
 
 
 def _read_here(parameters: list[Any]) -> list[Any]:
