@@ -270,7 +270,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
         return await _view(access, replace(row, input=None, result=None))
     view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
-        holder = await workers.holder(access.reads, access.tenant, row.id)
+        holder = await workers.holder(access.runtime.database.api, access.tenant, row.id)
         view["held_by"] = None if holder is None else holder._asdict()
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
