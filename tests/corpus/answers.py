@@ -33,7 +33,7 @@ def events_of(run: kept.Kept) -> list[Any]:
 
 def decided_again(run: kept.Kept, decided: kept.Decided) -> Iterator[Json]:
     """What the engine decides now, command by command: the events as JSON, or the code of a refusal."""
-    plan, state = compile_workflow(run.document.encode(), run.name), RunState(run.run_id)
+    plan, state = compile_workflow(run.document.encode(), run.name, stored=True), RunState(run.run_id)
     for name, fields, now, limits in decided.commands:
         command = _command(name, fields)
         if isinstance(command, c.Migrate):
@@ -59,7 +59,7 @@ def as_json(value: Any) -> Json:
 
 def _command(name: str, fields: dict[str, Any]) -> c.Command:
     if name == "Migrate":
-        return c.Migrate(**(fields | {"to": compile_workflow(fields["to"].encode(), name)}))
+        return c.Migrate(**(fields | {"to": compile_workflow(fields["to"].encode(), name, stored=True)}))
     if name == "Fork":
         return _fork(fields)
     return msgspec.convert(fields, getattr(c, name))
@@ -70,7 +70,7 @@ def _fork(fields: dict[str, Any]) -> c.Fork:
     following = fields.get("following") and decode_events(msgspec.json.encode([fields["following"]]))[0]
     edits = fields.get("edits")
     if edits is not None and edits.get("was") is not None:
-        edits = edits | {"was": compile_workflow(edits["was"].encode(), "Fork")}
+        edits = edits | {"was": compile_workflow(edits["was"].encode(), "Fork", stored=True)}
     return c.Fork(
         run_id=UUID(fields["run_id"]),
         of=UUID(fields["of"]),

@@ -29,13 +29,13 @@ def commits() -> Iterator[tuple[str, Plan, RunState, list[e.AnyEvent], Bounds]]:
     """Each commit of this release's corpus, with the command that led to it."""
     known = {each.name: each for each in kept.read(kept.TODAY, kept.Decided)}
     for run in kept.read(kept.files()[-1], kept.Kept):
-        plan, state = compile_workflow(run.document.encode(), run.name), RunState(run.run_id)
+        plan, state = compile_workflow(run.document.encode(), run.name, stored=True), RunState(run.run_id)
         for (batch, _), (name, fields, _, limits) in zip(run.batches, known[run.name].commands, strict=True):
             events = e.decode_events(msgspec.json.encode(batch))
             yield name, plan, state, events, msgspec.convert(limits, Bounds)
             state = fold(state, events)
             if name == "Migrate":
-                plan = compile_workflow(fields["to"].encode(), run.name)
+                plan = compile_workflow(fields["to"].encode(), run.name, stored=True)
 
 
 def test_nearly_every_decision_is_made_again_and_no_other_is_taken_for_a_fault() -> None:
