@@ -18,7 +18,7 @@ from tests.support.runs import HOUR, NOON, Play
 Row = tuple[str, Phase, Phase]
 Walk = Callable[[], Play]
 NOTHING_BEGINS = Bounds(pure_steps=0)
-BREAKS = "title: '${{ 1 / (size(run.id) - size(run.id)) }}'"
+BREAKS = "title: '${{ 1 / (size(run.id) - 36) }}'"
 COUNTED = "state: {n: {type: integer, default: 0}}\n"
 UNDONE = "{id: a, call: t.f, undo: {call: t.back}}"
 
@@ -282,7 +282,7 @@ def item_that_was_cut_off_before_it_began() -> Play:
 
 def item_that_ends_again_in_vain() -> Play:
     """All in it is done, but its output fails; a Retry makes it end once more."""
-    play = Play("steps: [{id: l, for_each: {items: [1], steps: [{say: x}], output: '${{ 1 / (size(run.id) - size(run.id)) }}'}}]")
+    play = Play("steps: [{id: l, for_each: {items: [1], steps: [{say: x}], output: '${{ 1 / (size(run.id) - 36) }}'}}]")
     play.limits = NOTHING_BEGINS
     play.retry()
     play.terminate()
