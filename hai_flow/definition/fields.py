@@ -238,7 +238,7 @@ class Parts:
 
         A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
         """
-        for path, text in texts(value, at):
+        for path, text in ((at, value),) if isinstance(value, str) else texts(value, at):
             if text.startswith(_DATA) and (named := names.path_named(text)):
                 self.reader.warning_inside(path, 0, "text.path", _plain_text(text, named))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours

@@ -90,7 +90,7 @@ def check_step(context: Context, step: StepDraft) -> None:
     """Report what can't happen, or can't differ, in one step."""
     for verb in ("ask", "approve"):
         fields = step.fields.get(verb)
-        if isinstance(fields, Mapping):
+        if isinstance(fields, dict):
             check_schema(context, fields.get("form"), (*step.at, verb, "form"))
     if step.verb == "switch":
         _same_cases(context, step)
@@ -98,14 +98,11 @@ def check_step(context: Context, step: StepDraft) -> None:
         _same_items(context, step)
     if step.verb == "repeat":
         _never_changes(context, step)
-    _winners(context, step)
-    _too_long(context, step)
-    _same_key(context, step)
-    _body_of_get(context, step)
-    _no_items(context, step)
-    _set_to_itself(context, step)
-    _retry_too_late(context, step)
-    _empty_prompt(context, step)
+    if step.condition is not None or step.cases:
+        _winners(context, step)
+    for word, check in _CHECKS_BY_KEY:
+        if word in step.fields:
+            check(context, step)
     _same_people(context, step)
     check_codes(context, step)
 
@@ -183,28 +180,31 @@ def _winners(context: Context, step: StepDraft) -> None:
 
 
 def _too_long(context: Context, step: StepDraft) -> None:
-    """A wait or a timeout that is longer than the run, or the block around it, may last."""
-    own = [("timeout", step.fields.get("timeout"), (*step.at, "timeout"))]
-    wait = step.fields.get("wait")
-    if isinstance(wait, Mapping):
-        own.append(("wait", wait.get("for"), (*step.at, "wait", "for")))
+    """A timeout that is longer than the run, or the block around it, may last."""
+    length, at = _length(step.fields["timeout"]), (*step.at, "timeout")
+    if length is None:
+        return
+    _longer_than_run(context, length, at)
+    for outer, text in _timeouts_around(step):
+        if (around := _length(text)) is not None and length > around:
+            message = f"this is longer than the `timeout` of `{outer.id}` around it, which is {text}"
+            context.reader.warning(at, "timeout.shorter", message)
+            break
+
+
+def _wait_too_long(context: Context, step: StepDraft) -> None:
+    wait = step.fields["wait"]
+    length = _length(wait.get("for")) if isinstance(wait, Mapping) else None
+    if length is not None:
+        _longer_than_run(context, length, (*step.at, "wait", "for"))
+
+
+def _longer_than_run(context: Context, length: int, at: Path) -> None:
     limit = context.declared.limits.duration
-    for word, value, at in own:
-        length = _length(value)
-        if length is None:
-            continue
-        if isinstance(limit, int) and length > limit:
-            run_limit = context.reader.document.value["limits"]["duration"]
-            message = (
-                f"this is longer than the run may last: `limits.duration` is {run_limit}; make one of them another"
-            )
-            context.reader.warning(at, "limits.shorter", message)
-        if word == "timeout":
-            for outer, text in _timeouts_around(step):
-                if (around := _length(text)) is not None and length > around:
-                    message = f"this is longer than the `timeout` of `{outer.id}` around it, which is {text}"
-                    context.reader.warning(at, "timeout.shorter", message)
-                    break
+    if isinstance(limit, int) and length > limit:
+        run_limit = context.reader.document.value["limits"]["duration"]
+        message = f"this is longer than the run may last: `limits.duration` is {run_limit}; make one of them another"
+        context.reader.warning(at, "limits.shorter", message)
 
 
 def _timeouts_around(step: StepDraft) -> Iterator[tuple[StepDraft, Json]]:
@@ -291,8 +291,8 @@ def _same_people(context: Context, step: StepDraft) -> None:
     """An escalation that asks nobody else, and otherwise is the stage before, too."""
     for word in ("ask", "approve", "approval"):
         fields = step.fields.get(word)
-        stages = fields.get("on_deadline") if isinstance(fields, Mapping) else None
-        if isinstance(fields, Mapping):
+        stages = fields.get("on_deadline") if isinstance(fields, dict) else None
+        if isinstance(fields, dict):
             before = {key: _sorted(fields.get(key)) for key in _WHO}
             several = isinstance(stages, list)
             for index, stage in enumerate(stages if several else [stages]):  # type: ignore[arg-type]
@@ -308,6 +308,20 @@ def _same_people(context: Context, step: StepDraft) -> None:
                     )
                     context.reader.warning((*at, "from") if "from" in body else at, "escalate.same", message)
                 before = after
+
+
+_CHECKS_BY_KEY: Final = (
+    ("timeout", _too_long),
+    ("wait", _wait_too_long),
+    ("idempotency_key", _same_key),
+    ("http", _body_of_get),
+    ("for_each", _no_items),
+    ("set", _set_to_itself),
+    ("retry", _retry_too_late),
+    ("llm", _empty_prompt),
+    ("agent", _empty_prompt),
+)
+"""The checks of steps that have a key, by that key."""
 
 
 def _sorted(value: Json) -> Json:

@@ -135,6 +135,9 @@ def leaving(loop: StepDraft) -> Iterator[StepDraft]:
             yield step
 
 
+_BLOCKS: Final = frozenset(("try", "parallel", "switch", "repeat"))
+
+
 def always_ends(steps: Sequence[StepDraft]) -> bool:
     """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
     certain."""
@@ -145,7 +148,7 @@ def ends(step: StepDraft) -> bool:
     """Whether nothing can come behind this step in its list, where its `if` is true."""
     if step.verb in ("return", "fail", *LEAVING):
         return True
-    if step.catch:
+    if step.catch or step.verb not in _BLOCKS:
         return False
     bodies = list(step.blocks.values())
     match step.verb:

@@ -30,10 +30,12 @@ def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) ->
         denials = _compile_step(
             context, draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
         )
-        names = with_facts(names, denials | _cases_not_taken(draft))
-        schemas = let_schemas(draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft)))
-        if schemas:
-            names = names.with_roots(schemas=schemas)
+        denials |= _cases_not_taken(draft)
+        names = with_facts(names, denials) if denials else names
+        if draft.verb == "let":
+            place = Visibility(context.outline, draft.chain, draft.order, draft)
+            schemas = let_schemas(draft, move_names(names, place))
+            names = names.with_roots(schemas=schemas) if schemas else names
     return names
 
 
@@ -59,12 +61,13 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
         draft.condition = condition
     verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
     gate = _gate(context, draft, names) if "approval" in fields else None
-    handlers = _compile_handlers(context, draft, names)
-    clauses = compile_catch(context, draft.catch, names)
+    handlers = _compile_handlers(context, draft, names) if draft.handlers else {}
+    clauses = compile_catch(context, draft.catch, names) if draft.catch else ()
     if fields.get("continue_on_error") is True and draft.verb in fields:
         clauses = (*clauses, _clause_ignoring_errors(context, draft, names))
-    context.compile(draft.finally_, names)
-    undo = _compile_undo(context, draft.undo, names)
+    if draft.finally_:
+        context.compile(draft.finally_, names)
+    undo = _compile_undo(context, draft.undo, names) if draft.undo is not None else None
     title = context.text(fields, "title", at, names)
     retry = context.retry(fields, at, names)
     timeout = _timeout(context, draft, verb, names)
@@ -152,9 +155,7 @@ def compile_catch(context: Context, clauses: Sequence[Clause], names: Names) -> 
     return tuple(compiled)
 
 
-def _compile_undo(context: Context, draft: StepDraft | None, names: Names) -> str | None:
-    if draft is None:
-        return None
+def _compile_undo(context: Context, draft: StepDraft, names: Names) -> str | None:
     context.compile([draft], names)
     return draft.path if draft.path in context.steps else None
 

@@ -15,7 +15,7 @@ from hai_flow.definition.fields import texts
 from hai_flow.definition.futile import check_step
 from hai_flow.definition.names.scope import END
 from hai_flow.definition.names.wording import article, suggestion
-from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
+from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, always_ends, ends, loop_around
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.json_pointers import unescape
@@ -40,11 +40,12 @@ class _Linter:
         for step in steps:
             self._step(step)
             for inner in step.lists():
-                self.list(inner)
+                if inner:
+                    self.list(inner)
 
     def _unreachable(self, steps: Sequence[StepDraft]) -> None:
         for before, following in pairwise(steps):
-            if "if" not in before.fields and always_ends([before]):
+            if "if" not in before.fields and ends(before):
                 message = f"this step can't be reached: `{before.verb}` before it always ends the list; remove one"
                 self.reader.warning(following.at, "step.unreachable", message)
                 return
@@ -62,8 +63,10 @@ class _Linter:
             self._writes_at_once(step)
         if step.verb == "run":
             self._starts_itself(step)
-        self._report_shadowed(step)
-        self._cleanup(step)
+        if step.catch:
+            self._report_shadowed(step)
+        if step.chain:
+            self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
         check_step(self.context, step)

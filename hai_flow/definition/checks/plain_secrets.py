@@ -20,6 +20,8 @@ _IN_ADDRESS: Final = re.compile(
 _SCHEME: Final = re.compile(r"(?i)^(bearer|basic|token|apikey|key)\s+")
 _CHARS_MIN: Final = 8
 _METHODS: Final = ("get", "post", "put", "patch", "delete", "head")
+_TELLING: Final = frozenset(("auth", *_METHODS))
+"""Keys of which a text may be a secret."""
 
 
 def check_secrets(reader: Reader, fields: Mapping[str, Json]) -> None:
@@ -35,10 +37,13 @@ def check_secrets(reader: Reader, fields: Mapping[str, Json]) -> None:
 def _places(value: Any, at: Path) -> Iterator[Path]:
     if isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _places(each, (*at, index))
-    if not isinstance(value, Mapping):
+            if isinstance(each, (dict, list)):
+                yield from _places(each, (*at, index))
+    if not isinstance(value, dict):
         return
     for key, each in value.items():
+        if key not in _TELLING and not isinstance(each, (dict, list)):
+            continue
         here = (*at, key)
         match key:
             case "headers" if isinstance(each, Mapping):

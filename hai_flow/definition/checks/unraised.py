@@ -48,9 +48,10 @@ _OWN: Final = frozenset(("tool", "http", "llm", "mcp", "run"))  # a function may
 
 def check_codes(context: Context, step: StepDraft) -> None:
     """Report codes of the step's own `catch` and `retry` that neither it nor anything inside raises."""
-    inside = [step, *(each for steps in step.blocks.values() for one in steps for each in (one, *one.inside()))]
-    for clause in step.catch:
-        _check_clause(context, clause, inside)
+    if step.catch:
+        inside = [step, *(each for steps in step.blocks.values() for one in steps for each in (one, *one.inside()))]
+        for clause in step.catch:
+            _check_clause(context, clause, inside)
     retry = step.fields.get("retry")
     errors = retry.get("errors") if isinstance(retry, dict) else None
     if isinstance(errors, list):
@@ -61,7 +62,7 @@ def check_codes(context: Context, step: StepDraft) -> None:
 
 def check_document_catch(context: Context, clauses: Sequence[Clause], steps: Iterable[StepDraft]) -> None:
     """The same of the document's own `catch`."""
-    everything = [each for one in steps for each in (one, *one.inside())]
+    everything = [] if not clauses else [each for one in steps for each in (one, *one.inside())]
     for clause in clauses:
         _check_clause(context, clause, everything)
 

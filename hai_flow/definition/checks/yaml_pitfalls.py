@@ -17,14 +17,15 @@ from hai_flow.definition.yaml.reader import Reader
 
 _CUT: Final = re.compile(r" #(?=\$\{\{|[0-9])")  # `Order #5`; a remark has a space behind its `#`
 _ZEROS: Final = re.compile(r"(?<![\w.\"'#$/:-])[-+]?0[0-9]+(?![\w.:/-])")
+_ANY_ZEROS: Final = re.compile(r"0(?:(?<![\w.\"'#$/:-]0)|(?<=[-+]0)(?<![\w.\"'#$/:-][-+]0))[0-9]+(?![\w.:/-])")
+"""The same, wherever it may begin: a search that begins at a 0 passes quickly over all the rest of a text."""
 _CUT_OFF: Final = re.compile(r"[ \t]*(?= #(?:\$\{\{|[0-9]))")
 
 
 def doubt_plain_values(reader: Reader) -> None:
     """Report such values of the document."""
     document = reader.document
-    cut, zeros = _CUT.search(document.text), _ZEROS.search(document.text)
-    if cut is None and zeros is None:
+    if _CUT.search(document.text) is None and _ANY_ZEROS.search(document.text) is None:
         return
     for node in _plain(document):
         end = node.start + len(document.text[node.start : node.end].rstrip())

@@ -22,7 +22,7 @@ from hai_flow.definition.expressions.expression_faults import Fault, Faults
 from hai_flow.definition.expressions.functions import foreign_pattern_fault, pattern_fault, zone_fault
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, split_holes
-from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import properties_of
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.values import Json
@@ -46,16 +46,10 @@ class CompiledExpression:
     )
 
     def __init__(
-        self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool,
-        tree: Tree, by_node: Mapping[int, Chain],
-    ) -> None:  # fmt: skip
+        self, source: str, program: Program, outcomes: _Outcomes, doubts: Sequence[Fault], condition: bool
+    ) -> None:
         self.source = source
-        self.paths = tuple(chain.path for chain in chains)
-        self.roots, self.steps = roots_and_steps(self.paths)
-        # The paths that are there, and the facts that hold, whenever the result is true, and whenever it is false; and
-        # the facts that make it so.
-        self.guards, self.denials = guards_of(tree, by_node, True), guards_of(tree, by_node, False)
-        self.proof, self.disproof = sufficient(tree, True), sufficient(tree, False)
+        self.paths, self.roots, self.steps, self.guards, self.denials, self.proof, self.disproof = outcomes
         self.doubts = tuple(doubts)
         self._program = program
         self._condition = condition
@@ -87,7 +81,7 @@ def roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str],
 
 def compile_expression(source: str, names: Names, *, condition: bool = False) -> CompiledExpression:
     """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
-    inner, shift = _unwrap(source)
+    inner, shift = _unwrap(source) if "${{" in source else (source, 0)
     if shift == 0 and "${{" in source:
         raise Faults([Fault(0, "expression.holes", _without_holes(source))])
     try:
@@ -109,8 +103,7 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     if literal is not None:
         doubts = [*doubts, certain_condition(literal)]
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    chains = scanned.found.chains
-    return CompiledExpression(inner.strip(), program, chains, shifted, condition, scanned.tree, scanned.by_node)
+    return CompiledExpression(inner.strip(), program, _outcomes(inner, names.roots_to_scan()), shifted, condition)
 
 
 def _without_holes(source: str) -> str:
@@ -146,8 +139,22 @@ class Scanned:
     doubts: tuple[Fault, ...] = ()
 
 
-def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fault]]:
+# Roots of which a path means the same wherever it may be named.
+EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
+
+
+def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[Fault]]:
     """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
+    place = (source, names.roots, names.guarded)  # all that a source depends on that reads no step
+    compiled = names.types.sound_sources.get(place)
+    if compiled is None:
+        compiled = _compile_source(source, names)
+        if all(chain.path[0] in EVERYWHERE_ALIKE for chain in compiled[1].found.chains):
+            names.types.sound_sources[place] = compiled
+    return compiled
+
+
+def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[Fault]]:
     roots = names.roots_to_scan()
     scanned = _scan(source, roots)
     scan_result = scanned.found
@@ -299,6 +306,30 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
     ]
     by_node = {id(chain.node): chain for chain in scan_result.chains}
     return Scanned(tree, scan_result, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
+
+
+class _Outcomes(NamedTuple):
+    """What an expression reads; the paths that are there, and the facts that hold, whenever its result is true, and
+    whenever it is false; and the facts that make it so."""
+
+    paths: tuple[tuple[Segment, ...], ...]
+    roots: frozenset[str]
+    steps: frozenset[str]
+    guards: Guards
+    denials: Guards
+    proof: Guards | None
+    disproof: Guards | None
+
+
+@lru_cache(maxsize=4096)
+def _outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
+    scanned = _scan(source, roots)
+    tree, by_node = scanned.tree, scanned.by_node
+    paths = tuple(chain.path for chain in scanned.found.chains)
+    return _Outcomes(
+        paths, *roots_and_steps(paths), guards_of(tree, by_node, True), guards_of(tree, by_node, False),
+        sufficient(tree, True), sufficient(tree, False),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

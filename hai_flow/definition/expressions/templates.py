@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, whole_path
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import instant_text
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
-from hai_flow.definition.expressions.expressions import compile_source, roots_and_steps
+from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, roots_and_steps
 from hai_flow.definition.expressions.value_text import as_text
 from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
@@ -51,10 +51,6 @@ class _Literal:
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return self.value
-
-
-# Roots of which a path means the same wherever it may be named.
-_EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
 
 
 class _PathHole:
@@ -225,7 +221,7 @@ class _TemplateCompiler:
         if chain.path == ("now",):
             return _NowHole()
         optional = self.names.types.look(chain.path).last_optional
-        if doubt is None and chain.path[0] in _EVERYWHERE_ALIKE and not self.names.guarded:
+        if doubt is None and chain.path[0] in EVERYWHERE_ALIKE and not self.names.guarded:
             self.names.types.sound[hole.source] = chain.path, optional
         return _PathHole(chain.path, optional)
 

@@ -63,6 +63,8 @@ def only_hole(value: Json) -> WrittenHole | None:
 
 def split_holes(text: str) -> list[str | WrittenHole]:
     """`text` as literal pieces and holes, in order. `$${{` is a literal `${{`. Raises `Faults` for an open hole."""
+    if _SIMPLE.fullmatch(text):  # most are one hole and nothing beside it
+        return [WrittenHole(text[3:-2], 3)]
     pieces: list[str | WrittenHole] = []
     literal: list[str] = []
     at = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import Segment, spell
 from hai_flow.definition.expressions.cel_values import Kind
@@ -71,6 +71,8 @@ class Types:
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
     sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound holes that are paths, by their source: most documents name few things often."""
+    sound_sources: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sound expressions that read no step, compiled, by their source and what holds at their place."""
 
     def look(self, path: Sequence[Segment]) -> Look:
         """`path` as the schemas see it."""

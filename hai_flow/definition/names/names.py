@@ -37,6 +37,7 @@ _CEL_WORDS: Final = frozenset(
      "namespace", "null", "package", "return", "true", "var", "void", "while")
 )  # fmt: skip
 _FOLDERS_AND_ENDING: Final = re.compile(r"^.*/|(\.flow)?\.ya?ml$")
+_NAMED: Final = ROOTS - {"item"}  # which expressions name already
 _ASCII: Final = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "æ": "ae", "ø": "o"}
 
 
@@ -80,4 +81,4 @@ def _is_reserved(name: str, kind: NameKind) -> bool:
     """Whether expressions could not tell `name` from a word of theirs. State is only named behind `state.`."""
     if kind in _HYPHENS:
         return False
-    return name in _CEL_WORDS or (kind == "identifier" and name in ROOTS - {"item"})
+    return name in _CEL_WORDS or (kind == "identifier" and name in _NAMED)

@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.fields import texts
+from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.names import name_fault
 from hai_flow.definition.names.wording import shorten, suggestion
@@ -59,7 +59,7 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
             f"`if: {nullable} != null`, or set a value in its place"
         )
         context.reader.warning(at, "set.nullable", message)
-    if any("${{" in text for _, text in texts(value, ())):
+    if not is_literal(value):
         return
     schema = variable.schema
     if variable.reduce == "append":
