@@ -17,7 +17,7 @@ from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import read_workflow
 from hai_flow.definition.names.wording import suggestion
-from hai_flow.definition.plan import Plan, WebhookTrigger
+from hai_flow.definition.plan import Plan, Run, WebhookTrigger
 from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse
 from hai_flow.definition.yaml.document import Path as Place
 from hai_flow.definition.yaml.fixes import complete_findings
@@ -74,6 +74,43 @@ class Workflows:
     def plan(self, file: str) -> Plan | None:
         """Its plan; None where it has an error."""
         return self._entry(file)[0]
+
+    def children(self, file: str) -> list[str]:
+        """The files of the workflows that one of the files runs, and of those that these run, children before their
+        parents. One with an error is among them; for a workflow that is not beside the file there is none."""
+        ordered: dict[str, None] = {}
+        visited = {file}
+
+        def visit(parent: str) -> None:
+            plan = self._interface(parent)
+            verbs = () if plan is None else (step.verb for step in plan.steps.values())
+            wanted = {(verb.workflow, verb.version) for verb in verbs if isinstance(verb, Run)}
+            for name, version in sorted(wanted, key=str):
+                child = self._file_of(parent, name, version)
+                if child is not None and child not in visited:
+                    visited.add(child)
+                    visit(child)
+                    ordered[child] = None
+
+        visit(file)
+        return list(ordered)
+
+    def _file_of(self, parent: str, name: str, version: int | None) -> str | None:
+        """The file beside `parent` of the workflow with this name and version, or of the highest; else one that seems
+        to be meant and has an error."""
+        files = [each for each in self._files_of_name(Path(parent).parent, name) if each != parent]
+        plans = [(plan, each) for each in files if (plan := self._interface(each)) is not None]
+        fitting = [
+            (plan.version, each) for plan, each in plans if plan.name == name and version in (None, plan.version)
+        ]
+        if fitting:
+            return max(fitting)[1]
+        named = self._folder(Path(parent).parent).files.get(name, ())
+        return next((each for each in named if each != parent and self._interface(each) is None), None)
+
+    def source(self, file: str) -> bytes:
+        """The text of a file with the files that it uses. Raises OSError."""
+        return self._source(file)
 
     def count_unread(self) -> int:
         """How many files beside those that are checked were not looked at."""

@@ -294,3 +294,45 @@ def test_at_a_server_that_knows_its_callers_a_queued_and_a_paused_run_say_why_th
     assert f"show {first}\n" in run("show", second, **settings).stdout
     assert run("pause", second, "--reason", "no hurry", **settings).returncode == 0
     assert " by user:operator: no hurry\n" in run("show", second, **settings).stdout
+
+
+# --- with the workflows beside it -------------------------------------------------------------------------------------
+
+LEAF = (
+    "hai: flow/v1\nname: leaf\nversion: 1\ninput: {type: object, properties: {n: {type: integer}}}\n"
+    'steps: [say: hi]\noutput: "${{ input.n }}"\n'
+)
+KID = (
+    "hai: flow/v1\nname: kid\nversion: 1\nsteps: [{id: below, run: leaf, with: {n: 3}}]\n"
+    "output: ${{ steps.below.output }}\n"
+)
+TOP = "hai: flow/v1\nname: top\nversion: 1\nsteps: [{id: sub, run: kid}]\noutput: ${{ steps.sub.output }}\n"
+
+
+def write_family(folder: Path, **texts: str) -> None:
+    for name, text in {"top": TOP, "kid": KID, "leaf": LEAF, **texts}.items():
+        (folder / f"{name}.flow.yaml").write_text(text)
+
+
+def test_a_file_is_run_with_the_workflows_beside_it_and_those_below_them(database_url: str, tmp_path: Path) -> None:
+    write_family(tmp_path, other="steps: [")  # a broken file that nobody runs does not matter
+    ended = run("run", "top.flow.yaml", "--json", folder=tmp_path, HAI_FLOW_DATABASE_URL=database_url)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["output"] == 3
+
+
+def test_a_workflow_that_a_file_runs_is_shown_with_its_mistake(database_url: str, tmp_path: Path) -> None:
+    write_family(tmp_path, leaf=LEAF.replace("say: hi", "sya: hi"))
+    ended = run("run", "top.flow.yaml", folder=tmp_path, HAI_FLOW_DATABASE_URL=database_url)
+    assert ended.returncode == 1
+    assert re.search(r"leaf\.flow\.yaml:5:\d+: .*`?sya`?", ended.stderr), ended.stderr
+
+
+def test_a_server_gets_the_workflows_beside_a_file_that_is_run_there(database_url: str, tmp_path: Path) -> None:
+    write_family(tmp_path)
+    with serving(database_url) as process:
+        for number in ("3", "4"):  # also where the server has the workflow itself, and another one below it
+            write_family(tmp_path, kid=KID.replace("n: 3", f"n: {number}"))
+            ended = run("run", "top.flow.yaml", "--json", "--server", process.url, folder=tmp_path)
+            assert ended.returncode == 0, ended.stderr
+            assert json.loads(ended.stdout)["output"] == int(number)

@@ -91,10 +91,10 @@ def _names_a_file(word: str) -> bool:
 def _choose_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
     name = "<stdin>" if file == STDIN else file
     source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
-    schema = _input_schema(source, name)
+    schema, children = _checked(source, name)
     input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given, given_json)
     check_input(schema, input)
-    return Wanted(name, source), input
+    return Wanted(name, source, children), input
 
 
 def _choose_name(
@@ -183,8 +183,9 @@ def _server_of(server: str | None, data_dir: Path | None) -> str:
 # --- the input ----------------------------------------------------------------------------------------------------
 
 
-def _input_schema(source: bytes, name: str) -> Schema:
-    """The schema of the workflow's input. A workflow with mistakes is shown with them, and not run."""
+def _checked(source: bytes, name: str) -> tuple[Schema, tuple[tuple[str, bytes], ...]]:
+    """The schema of the workflow's input, and the files of the workflows that it runs. Those with mistakes are shown
+    with them, and nothing is run."""
     from hai_flow.checking.modules import ModuleFiles
     from hai_flow.checking.workflows import Workflows
 
@@ -194,7 +195,13 @@ def _input_schema(source: bytes, name: str) -> Schema:
     if plan is None:
         print_definition_error(findings, name, source)
         raise typer.Exit(FAILED)
-    return plan.input
+    children = {file: workflows.source(file) for file in workflows.children(name)}
+    family = Workflows({**children, name: source}, ModuleFiles([name, *children]))
+    for file, text in children.items():
+        if family.plan(file) is None:
+            print_definition_error(family.findings(file), file, text)
+            raise typer.Exit(FAILED)
+    return plan.input, tuple(children.items())
 
 
 def check_input(schema: Schema, input: dict[str, Json]) -> None:

@@ -39,10 +39,12 @@ def missing_file(word: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The workflow of which a run is wanted: the file `name` with this source or, without one, the workflow that a
-    server has by this name."""
+    server has by this name. `children`: the files beside it of the workflows that it runs, in the order in which they
+    are published, each as (name, source)."""
 
     name: str
     source: bytes | None = None
+    children: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Remote:
         from hai_flow.definition.compiler import compile_workflow
 
         plan = compile_workflow(wanted.source, wanted.name)
+        await self._send_children(wanted.children)
         try:
             return await self._start(_exactly(plan.name, plan.version, plan.sha256.hex()), input, thread_id)
         except Problem as problem:
@@ -153,6 +156,29 @@ class Remote:
             raise Problem(problem.body, problem.page, f"{missing_file(name)} {NAMES}.") from None
         except Unreachable as error:
             raise Unreachable(f"{error} {missing_file(name)} {NAMES}.") from None
+
+    async def _send_children(self, children: Sequence[tuple[str, bytes]]) -> None:
+        """Publish the workflows beside the file that the server does not have as they are here. Where it takes none
+        from the caller, the run uses those that the server has; if it lacks one, the start says which."""
+        if not children:
+            return
+        session = await self._server.get("/v1/session")
+        if not {"read_workflows", "publish"} <= {*session["rights"]}:
+            return
+        from hai_flow.definition.compiler import compile_workflow
+
+        for name, source in children:
+            plan = compile_workflow(source, name)
+            try:
+                await self._server.get(f"/v1/workflows/{_exactly(plan.name, plan.version, plan.sha256.hex())}")
+            except Problem as problem:
+                if problem.code != "workflow_unknown":
+                    raise
+                try:
+                    await self._send_source(source, name, plan.name)
+                except Problem as refusal:
+                    if refusal.code not in ("right_missing", "publishing_off"):
+                        raise
 
     async def _send_source(self, source: bytes, file: str, name: str) -> Json:
         """The workflow as the server has it now. What it finds wrong stands in `file`, whose name it was not told."""
@@ -206,6 +232,8 @@ class Local:
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         assert wanted.source is not None, "a name is what a server knows"
+        for name, source in wanted.children:
+            await self.publish(source, name)
         reference, _ = await self.publish(wanted.source, wanted.name)
         return reference, await self.start(reference, input, thread_id)
 
