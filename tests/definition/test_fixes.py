@@ -64,7 +64,8 @@ def test_validate_fix_writes_what_was_meant_and_keeps_the_rest(tmp_path: Path, w
     path.write_text(BASE + "# kept\nsteps:\n" + wrong)
     result = CliRunner().invoke(app, ["validate", "--fix", str(path)])
     assert path.read_text() == BASE + "# kept\nsteps:\n" + right
-    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "1 file: no findings.")
+    assert result.exit_code == 0
+    assert "1 file: no findings." in result.output.splitlines()
 
 
 def test_another_word_than_a_misspelt_one_is_for_its_author() -> None:

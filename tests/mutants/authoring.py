@@ -58,7 +58,7 @@ _MISTAKES: Final = "tests/authoring/test_further_mistakes.py"
 futile = Room("hai_flow/definition/futile.py", _MISTAKES)
 futile.bug(
     "a wait beyond the limit of its run is not found",
-    ("        if isinstance(limit, int) and length > limit:", "        if False:"),
+    ("    if isinstance(limit, int) and length > limit:", "    if False:"),
     by=_MISTAKES,
 )
 ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope, futile)
