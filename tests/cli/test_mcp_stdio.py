@@ -218,8 +218,8 @@ def test_a_stream_ends_with_the_input_and_a_cancelled_request_is_not_answered(ur
 
 def test_an_address_that_is_none_is_wrong_usage() -> None:
     ended = subprocess.run(
-        command("mcp", "--server", "ftp://nowhere"), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-        env=environment(), check=False,
+        command("mcp", "--server", "ftp://nowhere"), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=60, env=environment(), check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "expected http://host:port" in ended.stderr

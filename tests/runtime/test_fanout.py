@@ -426,7 +426,7 @@ async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_l
     await terminate(a, run_id)
     rows = await eye.fetch("SELECT first_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id)
     assert not seen
-    b.fanout.committed(SimpleNamespace(id=run_id), rows[-1][0], e.decode_events(rows[-1][1]))  # type: ignore[arg-type]
+    b.fanout.publish_commit(SimpleNamespace(id=run_id), rows[-1][0], e.decode_events(rows[-1][1]))  # type: ignore[arg-type]
     await asyncio.wait_for(follower, 20)
     whole: list[Piece] = []
     await collect(follow(a, here), whole)

@@ -303,7 +303,7 @@ async def taken(eye: Connection, run_id: UUID, id: str) -> bool:
 def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Count the rows that the reads of signals return."""
     count = {"rows": 0}
-    for name in ("signals_for", "signals_by_id", "unsettled_before", "subscribers"):
+    for name in ("signals_for", "signals_by_id", "find_unsettled_before", "subscribers"):
         real = getattr(store, name)
 
         async def counted(*given: Any, real: Any = real, **named: Any) -> Any:
