@@ -165,10 +165,15 @@ def ensure_environment() -> pathlib.Path:
 def stamp() -> str:
     """A hash of everything that the environment depends on: the lock, the project, this Python and the checkout's
     place."""
-    projects = [ROOT, *(ROOT / "plugins" / name for name in ADD_ONS)]
-    parts = [LOCK.read_bytes(), *((project / "pyproject.toml").read_bytes() for project in projects)]
+    parts = [LOCK.read_bytes(), *((project / "pyproject.toml").read_bytes() for project in projects())]
     parts += [sys.version.encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def projects() -> "list[pathlib.Path]":
+    """The projects of this checkout that are installed: the package, and those of its add-ons that are here."""
+    add_ons = (ROOT / "plugins" / name for name in ADD_ONS)
+    return [ROOT, *(add_on for add_on in add_ons if (add_on / "pyproject.toml").is_file())]
 
 
 def cache_directory() -> pathlib.Path:
@@ -239,8 +244,7 @@ def install(environment: pathlib.Path) -> None:
             say(f"installing {locked_packages()} packages with {'uv' if command[0].endswith('uv') else 'pip'}")
             run([*command, "--require-hashes", "-r", str(LOCK)])
             # The build's own requirement (the backend) is not in the lock; it is gone when the build is done.
-            places = [ROOT, *(ROOT / "plugins" / name for name in ADD_ONS)]
-            run([*command, "--no-deps", *(word for place in places for word in ("-e", str(place)))])
+            run([*command, "--no-deps", *(word for project in projects() for word in ("-e", str(project)))])
             run([python, "-c", "import hai_flow"])
             compile_bytecode(environment, environment / "lib", *(ROOT / name for name in SOURCES))
             return

@@ -130,7 +130,7 @@ def test_a_call_back_into_a_room_above_is_seen() -> None:
             values.with_texts("a text", lambda text: str(starts.derive_id(text)))
         return seen
 
-    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derived_id"}
+    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derive_id"}
 
 
 def test_no_package_is_called_from_below_on_the_way_to_a_commit(upward_calls: set[str]) -> None:
