@@ -86,7 +86,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         measured["fanout"] = await fanout.measure(dsn, TINY_AUDIENCE)
     report = reported(measured, quick=True)
-    assert all(report[key] > 0 for key in KEYS if key != "feed_cost_idle")
+    may_be_zero = {"feed_cost_idle", "idle_statements_per_second"}  # in so short a time
+    assert {key: report[key] for key in KEYS if key not in may_be_zero and report[key] <= 0} == {}
     assert report["feed_cost_idle"] >= 0
     assert measured["feeds"]["feed_events_of_consoles"] >= 4 * feeds.CONSOLES
     assert all(key in table(report) for key in KEYS)

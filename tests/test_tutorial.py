@@ -43,7 +43,7 @@ PIP = """
 pip() {{
     [ "$1 $2" = "install ../hai-flow" ] && grep -q '^name = "hai-flow"' "$2/pyproject.toml" || return 1
     site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    printf '%s\\n' {packages} {root} > "$site/hai-flow.pth"
+    printf '%s\\n' {packages} {root} {root}/clients/python > "$site/hai-flow.pth"
     printf '#!%s\\nfrom hai_flow.cli import main\\nmain()\\n' "$VIRTUAL_ENV/bin/python" > "$VIRTUAL_ENV/bin/hai-flow"
     chmod +x "$VIRTUAL_ENV/bin/hai-flow"
 }}

@@ -47,7 +47,7 @@ def test_the_link_that_dev_prints_signs_a_browser_in_once(browser: Chromium, str
         page.click("Sign in")
         said = page.shows("Not signed in")
         assert "This link was used, or its time is over" in said
-        assert "hai-flow dev prints a link whenever it starts" in said
+        assert "hai-flow sign-in WHO prints a link" in said
         assert page.evaluate("document.querySelector('h1').innerText") == "Not signed in"
         page.until("document.querySelector('a[href=\"/\"]').click() ?? true")
         page.shows("Workflows that wait for people.")

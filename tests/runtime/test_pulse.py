@@ -30,7 +30,7 @@ LOOKS = (
     (outbox, "due_messages"),
     (signals, "due_signals"),
     (triggers, "take_due"),
-    (triggers, "watched_workflows"),
+    (triggers, "workflows_with_end_triggers"),
     (leases, "next_wake"),
     (audit, "seal"),
 )
