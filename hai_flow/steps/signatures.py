@@ -108,14 +108,14 @@ class Signature:
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
         if not self._converted:
-            return self._whole(values)
+            return self._with_whole_integers(values)
         try:
             model = self._model.model_validate(values)
         except pydantic.ValidationError as error:
             faults_found = _validation_faults(error)
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults_found) from None
         converted = {name: getattr(model, self._fields[name]) for name in self._converted if name in values}
-        return {**self._whole(values), **converted}
+        return {**self._with_whole_integers(values), **converted}
 
     def _fits_at_sight(self, given: dict[str, Json]) -> bool:
         """Whether the values are of the very types that are wanted: most are, and a schema takes longer to say so. That
@@ -165,8 +165,8 @@ class Signature:
     def _names_in_pointers(self) -> frozenset[str]:
         return frozenset(escape(name) for name in self._named)
 
-    def _whole(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """`given`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the
+    def _with_whole_integers(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """`arguments`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the
         two."""
         for name, value in arguments.items():
             if type(value) is float and self._named.get(name) is int:

@@ -40,14 +40,14 @@ def http(server: ServerProcess) -> Any:
         yield client
 
 
-async def asked(http: Checked) -> tuple[str, str]:
+async def start_and_find_pending(http: Checked) -> tuple[str, str]:
     run = await waiting(http, start(http, published(http, CLAIM))["id"])
     (pending,) = http.get(f"/v1/runs/{run['id']}/snapshot").json()["pendings"]
     return run["id"], pending["id"]
 
 
 async def test_an_answer_names_an_upload_and_nothing_else(http: Checked) -> None:
-    run, pending = await asked(http)
+    run, pending = await start_and_find_pending(http)
     for wrong, code in (("photo.png", 422), ("file_" + "0" * 64, 404)):
         refused = http.post(f"/v1/pendings/{pending}/decide", json={"values": {"photo": wrong}})
         assert refused.status_code == code, refused.text
@@ -61,7 +61,7 @@ async def test_an_answer_names_an_upload_and_nothing_else(http: Checked) -> None
 
 
 async def test_decide_uploads_the_file_at_a_path(http: Checked, server: ServerProcess, tmp_path: Path) -> None:
-    run, pending = await asked(http)
+    run, pending = await start_and_find_pending(http)
     (tmp_path / "scan.png").write_bytes(b"scanned")
     values = json.dumps({"photo": f"@{tmp_path}/scan.png", "words": "@home"})
     command = [sys.executable, "-m", "hai_flow.cli", "decide", pending, "--values", values]

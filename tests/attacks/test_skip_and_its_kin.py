@@ -345,7 +345,7 @@ def test_one_approval_pays_once_where_the_run_waited_behind_it(api: httpx2.Clien
     assert anew.status_code == 201, anew.text
 
 
-def _begun(api: httpx2.Client, run_id: str, path: str) -> bool:
+def _has_begun(api: httpx2.Client, run_id: str, path: str) -> bool:
     page = api.get(f"/v1/runs/{run_id}/events", params={"limit": 500}).json()
     return any(each["type"] == "step_started" and each["path"] == path for each in page["items"])
 
@@ -385,7 +385,7 @@ def test_a_run_that_failed_behind_an_approval_does_not_go_on_when_a_relative_has
     paying, other = (first, second) if payer == "the run" else (second, first)
     skipped = api.post(f"/v1/runs/{paying}/skip", json={"step": "late"}, headers=as_(it.mine))
     assert skipped.status_code == 200, skipped.text  # nobody has acted on the approval yet
-    wait_for(lambda: _begun(api, paying, "pay") and (_is(api, paying, "finished") or _is(api, paying, "failed")))
+    wait_for(lambda: _has_begun(api, paying, "pay") and (_is(api, paying, "finished") or _is(api, paying, "failed")))
     for who in (it.mine, OPERATOR):
         if way == "bulk":
             body = {"action": "retry", "runs": [other]}
@@ -394,7 +394,7 @@ def test_a_run_that_failed_behind_an_approval_does_not_go_on_when_a_relative_has
             continue
         answer = api.post(f"/v1/runs/{other}/{way}", json={"step": "late"} if way == "skip" else None, headers=as_(who))
         assert "asked anew" in refused(answer, "retry_approved")
-    assert not _begun(api, other, "pay")
+    assert not _has_begun(api, other, "pay")
 
 
 _BY_N: Final = 'with: {n: "${{ input.n }}"}'

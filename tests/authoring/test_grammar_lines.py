@@ -68,7 +68,7 @@ def rules() -> list[str]:
     return [line[2:] for line in text.split("\n") if line.startswith(("- ", "| `"))]
 
 
-def found(steps: str) -> list[str]:
+def messages_of(steps: str) -> list[str]:
     return [each.message for each in check_workflow((FRAME + steps + USED).encode())]
 
 
@@ -77,7 +77,7 @@ def test_a_line_of_the_page_is_so(line: str) -> None:
     samples = [sample for sample in read_samples() if line.startswith(sample.line)]
     assert samples, "the page has a new line: write what it says into grammar_lines.txt"
     for sample in samples:
-        messages = found(sample.steps)
+        messages = messages_of(sample.steps)
         if sample.word in ("", "*"):
             assert bool(messages) == (sample.word == "*"), (sample, messages)
         else:
@@ -93,4 +93,4 @@ def test_the_statuses_of_the_page_are_those_of_a_step() -> None:
     assert listed is not None
     step = "  - {id: x, if: input.amount > 1.0, call: shop.find}\n"
     for status in listed[1].split():
-        assert found(f'{step}  - {{if: steps.x.status == "{status}", say: x}}\n') == []
+        assert messages_of(f'{step}  - {{if: steps.x.status == "{status}", say: x}}\n') == []

@@ -187,7 +187,7 @@ def _document(
     """
 
 
-def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False, fails: bool = False) -> Play:
+def _play_of(kind: str, person: str, *, guarded: str = "", waits: bool = False, fails: bool = False) -> Play:
     """A run that has just been answered where, and whose first call is under way."""
     play = Play(_document(kind, person, guarded=guarded, waits=waits, fails=fails), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
@@ -200,9 +200,9 @@ def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False, fa
     return play
 
 
-def asked(kind: str, person: str, *, waits: bool = False, fails: bool = False) -> Case:
+def open_question(kind: str, person: str, *, waits: bool = False, fails: bool = False) -> Case:
     """The question is open; `waits`: behind it the run will wait once more; `fails`: behind that it may fail."""
-    play = _begun(kind, person, waits=waits, fails=fails)
+    play = _play_of(kind, person, waits=waits, fails=fails)
     play.succeed("first")
     at = _WHERE.get(kind, "{id}").format(id="ok")
     if kind == "an `approve` in a loop":
@@ -221,7 +221,7 @@ def asked(kind: str, person: str, *, waits: bool = False, fails: bool = False) -
 
 def before_it_is_asked(kind: str, person: str) -> Case:
     """The run is paused where the question comes next."""
-    play = _begun(kind, person)
+    play = _play_of(kind, person)
     play.pause()
     play.succeed("first")
     return Case(
@@ -231,7 +231,7 @@ def before_it_is_asked(kind: str, person: str) -> Case:
 
 def undecided(kind: str, person: str) -> Case:
     """The step has failed whose output says whether the question is asked."""
-    play = _begun(kind, person, guarded="steps.first.output.n")
+    play = _play_of(kind, person, guarded="steps.first.output.n")
     while play.status != "failed":
         _ = play.fail("first") if "first" in play.open else play.advance(HOUR)
     return Case(play, kind, "first")
@@ -239,7 +239,7 @@ def undecided(kind: str, person: str) -> Case:
 
 def rejected(kind: str, person: str) -> Case:
     """One of those who may decide it has said no."""
-    case = asked(kind, person)
+    case = open_question(kind, person)
     _vote(case, NO, "reject")
     if kind == "a run below that decides":
         cause = e.Error("approval.rejected", "No.", "ok")
@@ -249,7 +249,7 @@ def rejected(kind: str, person: str) -> Case:
 
 def answered(kind: str, *, waits: bool = False, fails: bool = False) -> Case:
     """Somebody who may do so has let the run go on, and it is about to pay, or `waits` in front of that."""
-    case = asked(kind, "an operator", waits=waits, fails=fails)
+    case = open_question(kind, "an operator", waits=waits, fails=fails)
     play = case.play
     if kind == "a run below that decides":
         _tell(play, "", "approve")
@@ -270,7 +270,7 @@ def answered(kind: str, *, waits: bool = False, fails: bool = False) -> Case:
 
 def skipped(kind: str) -> Case:
     """A decider has skipped the question, and the run is about to pay."""
-    case, boss = asked(kind, "a decider"), PEOPLE["a decider"]
+    case, boss = open_question(kind, "a decider"), PEOPLE["a decider"]
     case.play.do(c.Skip(by=boss.id, who=boss, path=case.at))
     return case
 
@@ -401,7 +401,9 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
     ),
     "skip what decides whether it is asked": lambda kind, person, who: _skip(undecided(kind, person), who),
     "retry behind a no": lambda kind, person, who: _retry(rejected(kind, person), who),
-    "fork or rerun in front of the open question": lambda kind, person, who: _fork_in_front(asked(kind, person), who),
+    "fork or rerun in front of the open question": lambda kind, person, who: _fork_in_front(
+        open_question(kind, person), who
+    ),
     "fork or rerun in front of a no": lambda kind, person, who: _fork_in_front(rejected(kind, person), who),
     "fork with another input in front of a no": lambda kind, person, who: _fork_in_front(
         rejected(kind, person), who, edits=c.Edits(input={"n": 2})
@@ -438,7 +440,7 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
 
 
 def _open(kind: str, person: str) -> Case:
-    return asked(kind, person) if person != "who said no" or "`ask`" in kind else rejected(kind, person)
+    return open_question(kind, person) if person != "who said no" or "`ask`" in kind else rejected(kind, person)
 
 
 def _fork_in_front(case: Case, who: c.Principal, **more: Any) -> None:

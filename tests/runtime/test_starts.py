@@ -22,19 +22,19 @@ CHILD = b"hai: flow/v1\nname: child\nversion: 1\n" + ASKING.encode()
 
 
 @pytest.fixture
-async def seen(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Counter[str]]:
+async def counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Counter[str]]:
     """A runtime, and how often a start came by each of the extras."""
-    runtime, seen = await make(), Counter[str]()
+    runtime, counts = await make(), Counter[str]()
     pins, seated, kept = runtime.starts._find_pins, Slots.reserve_slot, Keeping.with_thread_state
 
     async def find(*given: Any) -> Any:
-        seen["pins"] += 1
+        counts["pins"] += 1
         return await pins(*given)
 
     def counted(name: str, passed: Any) -> Any:
         @contextlib.asynccontextmanager
         async def count(*given: Any) -> AsyncIterator[Any]:
-            seen[name] += 1
+            counts[name] += 1
             async with passed(*given) as found:
                 yield found
 
@@ -43,27 +43,27 @@ async def seen(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Co
     monkeypatch.setattr(runtime.starts, "_find_pins", find)
     monkeypatch.setattr(Slots, "reserve_slot", counted("seated", seated))
     monkeypatch.setattr(Keeping, "with_thread_state", counted("kept", kept))
-    return runtime, seen
+    return runtime, counts
 
 
-async def test_a_plain_start_passes_by_the_extras_as_a_group(seen: tuple[Runtime, Counter[str]]) -> None:
-    runtime, counts = seen
+async def test_a_plain_start_passes_by_the_extras_as_a_group(counted: tuple[Runtime, Counter[str]]) -> None:
+    runtime, counts = counted
     outcome = await start(runtime, ASKING)
     assert (outcome.status, counts) == ("waiting", Counter())
 
 
 @pytest.mark.parametrize("flow", [KEEPS, KEYED, RUNS], ids=["keeps", "keyed", "runs"])
-async def test_a_start_that_needs_one_of_them_comes_by_all(seen: tuple[Runtime, Counter[str]], flow: str) -> None:
-    runtime, counts = seen
+async def test_a_start_that_needs_one_of_them_comes_by_all(counted: tuple[Runtime, Counter[str]], flow: str) -> None:
+    runtime, counts = counted
     await runtime.catalog.publish(LOCAL_TENANT, CHILD)
     await start(runtime, flow)
     assert counts == {"pins": 1, "seated": 1, "kept": 1}
 
 
 async def test_how_many_documents_are_remembered_as_plain_is_bounded(
-    seen: tuple[Runtime, Counter[str]], monkeypatch: pytest.MonkeyPatch
+    counted: tuple[Runtime, Counter[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime, _ = seen
+    runtime, _ = counted
     monkeypatch.setattr(starts, "PLANS_MAX", 2)
     for number in range(5):
         await start(runtime, ASKING.replace("Sure?", f"Sure {number}?"))

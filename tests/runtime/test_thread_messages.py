@@ -48,7 +48,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return reads
 
 
-async def _told(runtime: Runtime, ask: str, *, thread: str = "t", status: str = "finished") -> UUID:
+async def _finish_run(runtime: Runtime, ask: str, *, thread: str = "t", status: str = "finished") -> UUID:
     """A run of the thread that has ended like this."""
     posted = (e.UserMessage(f"m-{ask}", "user", ask),)
     run_id = (await start(runtime, LAST_TRY, thread=thread, input={"ask": ask}, messages=posted)).run_id
@@ -67,7 +67,7 @@ async def test_an_agent_that_waits_for_a_person_between_two_questions_reads_its_
     answers = (Answer("Tea."), Answer(calls=calls), Answer("Done."))
     async with FakeModels(*map(spoken, answers)) as fake:
         runtime = await runtime_of(make, tmp_path, fake)
-        await _told(runtime, "What?")
+        await _finish_run(runtime, "What?")
         reads.clear()
         run_id = (await start(runtime, DELIBERATE, thread="t")).run_id
         await until(lambda: is_now(runtime, run_id, "waiting"))
@@ -97,8 +97,8 @@ async def test_a_retried_run_is_told_what_another_process_let_an_earlier_run_say
 ) -> None:
     async with FakeModels([BROKEN], [BROKEN], spoken(Answer("Rain.")), spoken(Answer("Out."))) as fake:
         here = await runtime_of(make, tmp_path, fake)
-        earlier = await _told(here, "Weather?", status="failed")
-        later = await _told(here, "Out?", status="failed")
+        earlier = await _finish_run(here, "Weather?", status="failed")
+        later = await _finish_run(here, "Out?", status="failed")
         assert "Rain." not in _contents(fake, 1)
         there = await make()
         await _retried(there, earlier)
