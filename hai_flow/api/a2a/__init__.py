@@ -57,7 +57,7 @@ async def get_agent_card(request: Request) -> Response:
     """The card of the server, for clients that have no credential yet: it names no workflow."""
     settings = request.app.state.settings
     address = base_of(settings.public_url, request) + PATH
-    return _card(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None)
+    return JSONResponse(_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
 
 
 @router.get(
@@ -68,29 +68,28 @@ async def get_agent_card(request: Request) -> Response:
 )
 async def get_workflow_card(name: str, request: Request, access: CurrentAccess) -> Response:
     """The card of a workflow that the caller may start."""
-    return await _extended(request, access, name)
+    return JSONResponse(await _extended_card(request, access, name))
 
 
-async def _extended(request: Request, access: Access, name: str | None) -> Response:
+async def _extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
     plans = await startable_plans(access)
     base = base_of(access.settings.public_url, request)
     secured = access.settings.identity is not None
     if name is None:
-        return _card(base + PATH, skills_of(plans), secured=secured)
+        return _card_of_server(base + PATH, skills_of(plans), secured=secured)
     plan = next((each for each in plans if each.name == name), None)
     if plan is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
     skill = a2a.skill_of(plan)
-    card = a2a.card_of(
+    return a2a.card_of(
         skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
         secured=secured,
     )  # fmt: skip
-    return JSONResponse(card)
 
 
-def _card(address: str, skills: list[dict[str, Any]], *, secured: bool) -> Response:
+def _card_of_server(address: str, skills: list[dict[str, Any]], *, secured: bool) -> dict[str, Any]:
     text = "Workflows that wait for people, and survive everything but their database."
-    return JSONResponse(a2a.card_of("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured))
+    return a2a.card_of("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured)
 
 
 # --- JSON-RPC ---------------------------------------------------------------------------------------------------------
@@ -290,8 +289,7 @@ class _Exchange:
                 raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
-            response = await _extended(self._request, self._access, self._name)
-            return self._result(values.loads(bytes(response.body)))
+            return self._result(await _extended_card(self._request, self._access, self._name))
         if _PUSH.fullmatch(method):
             raise a2a.no_push()
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
