@@ -58,7 +58,7 @@ def test_later_ids_of_a_cell_sort_later(ms: int, cell: int) -> None:
 @given(BITS, NUMBERS, st.text(max_size=20))
 def test_children_questions_and_turns_of_a_run_say_its_cell(bits: int, cell: int, path: str) -> None:
     run = place_id(uuids.uuid_of(bits, 7), cell)
-    assert cell_of(UUID(ids.child_run_id(str(run), path, 1))) == cell
+    assert cell_of(UUID(ids.derive_child_run_id(str(run), path, 1))) == cell
     assert ids.run_of_pending(ids.pending_id(str(run), path, 0)) == run
     turn = ids.turn_of(ids.turn_id(str(run), 1))
     assert turn is not None
@@ -66,7 +66,10 @@ def test_children_questions_and_turns_of_a_run_say_its_cell(bits: int, cell: int
 
 
 def test_a_child_of_home_has_the_id_that_it_always_had() -> None:
-    assert ids.child_run_id("00000000-0000-4000-8000-000000000001", "a", 1) == "8faf5c23-87b8-8626-8c19-56e3681ec92c"
+    assert (
+        ids.derive_child_run_id("00000000-0000-4000-8000-000000000001", "a", 1)
+        == "8faf5c23-87b8-8626-8c19-56e3681ec92c"
+    )
 
 
 CELLS = st.lists(NUMBERS, min_size=1, max_size=8, unique=True)

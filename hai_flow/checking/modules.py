@@ -56,7 +56,7 @@ class ModuleFiles:
         if imported is None:
             return module
         is_own = folder in self._own
-        return imported if is_own or isinstance(imported, str) else imported.only_registered()
+        return imported if is_own or isinstance(imported, str) else imported.filter_registered()
 
     def source_of(self, name: str) -> tuple[Path, PythonModule] | str | None:
         """The folder in which the module was found, and its functions as its source shows them; a text as `find`."""
@@ -81,7 +81,7 @@ class ModuleFiles:
         for name in self.modules_with_tools():
             place = self.source_of(name)
             if isinstance(place, tuple):
-                registered |= place[1].only_registered().functions
+                registered |= place[1].filter_registered().functions
         module = PythonModule(registered, frozenset(registered), frozenset(), True)
         if module.find(functions) is None and functions:
             self.unread.setdefault(functions[0], "no module here registers it; a server may")
@@ -100,7 +100,7 @@ class ModuleFiles:
         for folder in (Path(entry) for entry in sys.path if entry):
             if (file := _file_of(folder, parts)) is not None:
                 module = _read(file)
-                return (folder, module.only_registered()) if isinstance(module, PythonModule) else module
+                return (folder, module.filter_registered()) if isinstance(module, PythonModule) else module
         return None
 
     def _import(self, name: str, folder: Path) -> PythonModule | str | None:

@@ -133,6 +133,6 @@ def _print_line(source: str, finding: Finding, console: Console, style: str) -> 
 
 def print_definition_error(findings: Iterable[Finding], path: str, source: bytes) -> None:
     """Print the mistakes of one file, with the lines that they are in."""
-    from hai_flow.definition.yaml.include_keys import texts_of
+    from hai_flow.definition.yaml.include_keys import read_texts
 
-    print_findings(list(findings), texts_of(source, path), err())
+    print_findings(list(findings), read_texts(source, path), err())

@@ -22,14 +22,14 @@ Children: TypeAlias = Callable[[str, int | None], Child | None]
 """Finds a child by its name and version (None: the latest); None where it is not known."""
 
 
-def no_child(name: str, version: int | None) -> Child | None:
+def find_no_child(name: str, version: int | None) -> Child | None:
     """No child is known."""
     return None
 
 
 def child_of(compiled: plan.Plan) -> Child:
     """The interface that parents see."""
-    results = list(_results(compiled))
+    results = list(_iter_results(compiled))
     keys: dict[str, Json] = {}
     for result in results:
         if not isinstance(result, Mapping):
@@ -39,7 +39,7 @@ def child_of(compiled: plan.Plan) -> Child:
     return Child(compiled.input, output if results else {})
 
 
-def _results(compiled: plan.Plan) -> Iterator[Json]:
+def _iter_results(compiled: plan.Plan) -> Iterator[Json]:
     """The value of each end of the workflow, as written."""
     if compiled.output is not None:
         yield compiled.output.written

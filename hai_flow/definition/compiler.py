@@ -18,28 +18,28 @@ from dataclasses import replace
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.asking import doubt_queues
+from hai_flow.definition.checks.asking import report_queues
 from hai_flow.definition.checks.lint import lint
 from hai_flow.definition.checks.plain_secrets import check_secrets
 from hai_flow.definition.checks.unraised import check_document_catch
-from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
-from hai_flow.definition.children import Children, no_child
+from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
+from hai_flow.definition.children import Children, find_no_child
 from hai_flow.definition.context import Context
-from hai_flow.definition.declarations import read_declarations, state_raw
+from hai_flow.definition.declarations import build_state_schema, read_declarations
 from hai_flow.definition.futile import check_schema
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
-from hai_flow.definition.names.scope import END, Visibility, names_at
+from hai_flow.definition.names.scope import END, Visibility, build_names
 from hai_flow.definition.outline import outline
 from hai_flow.definition.people.notify import notify
 from hai_flow.definition.personal.pii_checks import refuse_disclosures
-from hai_flow.definition.raw_steps import Outline, always_ends
+from hai_flow.definition.raw_steps import Outline, is_end_certain
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.definition.steps import compile_catch, compile_list, types_of
+from hai_flow.definition.steps import collect_types, compile_catch, compile_list
 from hai_flow.definition.yaml.document import Document, parse
 from hai_flow.definition.yaml.fixes import complete_findings
-from hai_flow.definition.yaml.include_keys import KIND, Part, service_names, split_source
+from hai_flow.definition.yaml.include_keys import KIND, Part, list_service_names, split_source
 from hai_flow.definition.yaml.includes import read_used
 from hai_flow.definition.yaml.language import SHAPES
 from hai_flow.definition.yaml.reader import Reader, TooMany
@@ -53,7 +53,7 @@ def compile_workflow(
     source: bytes,
     file: str = "<workflow>",
     *,
-    children: Children = no_child,
+    children: Children = find_no_child,
     modules: Modules = unread,
     stored: bool = False,
 ) -> plan.Plan:
@@ -70,7 +70,7 @@ def compile_workflow(
 
 
 def check_workflow(
-    source: bytes, file: str = "<workflow>", *, children: Children = no_child, modules: Modules = unread
+    source: bytes, file: str = "<workflow>", *, children: Children = find_no_child, modules: Modules = unread
 ) -> list[Finding]:
     """Every error and warning of a workflow, in document order. Never raises."""
     return read_workflow(source, file, children=children, modules=modules)[1]
@@ -80,7 +80,7 @@ def read_workflow(
     source: bytes,
     file: str = "<workflow>",
     *,
-    children: Children = no_child,
+    children: Children = find_no_child,
     modules: Modules = unread,
     stored: bool = False,
 ) -> tuple[plan.Plan | None, list[Finding]]:
@@ -93,7 +93,7 @@ def read_workflow(
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
             compiled = _plan(source, readers, children, modules, parts)
-            doubt_plain_values(reader)
+            check_plain_values(reader)
     findings = [finding for each in readers for finding in _sort_findings(each)]
     if any(finding.severity == "error" for finding in findings):
         return None, [finding for finding in findings if finding.code not in _FOR_THE_END]
@@ -107,7 +107,7 @@ def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
     first, parts = split_source(source)
     document = parse(first, file)
     if parts and not (
-        isinstance(document.value, Mapping) and ("use" in document.value or service_names(document.value))
+        isinstance(document.value, Mapping) and ("use" in document.value or list_service_names(document.value))
     ):
         return parse(source, file), []
     return document, parts
@@ -133,7 +133,7 @@ def _is_another_kind(reader: Reader) -> bool:
 
 
 def read_names(
-    source: bytes, file: str = "<workflow>", *, children: Children = no_child
+    source: bytes, file: str = "<workflow>", *, children: Children = find_no_child
 ) -> tuple[Document, Context, Types] | None:
     """The document, its steps and declarations, and the types of what expressions may name, also where it has errors;
     None where it can't be read as a mapping. No expression is compiled."""
@@ -145,7 +145,7 @@ def read_names(
             drafts = outline(reader, fields)
             declared_names = read_declarations(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
             context = Context(reader, declared_names, drafts, children, unread, compile_list)
-            return document, context, types_of(context)
+            return document, context, collect_types(context)
     return None
 
 
@@ -162,16 +162,16 @@ def _plan(
         reader, read_declarations(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
         modules, compile_list,
     )  # fmt: skip
-    types = types_of(context)
-    top = names_at(types, Visibility(drafts, (), 0))
+    types = collect_types(context)
+    top = build_names(types, Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
     behind = context.compile(drafts.steps, top)
     catch = compile_catch(context, drafts.catch, top)
     context.compile(drafts.finally_, top)
     output = None
     if "output" in fields:
-        end = names_at(types, Visibility(drafts, (), END))
-        if all(always_ends(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
+        end = build_names(types, Visibility(drafts, (), END))
+        if all(is_end_certain(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
             end = end.with_roots_of(behind)
         output = context.template(fields["output"], ("output",), end)
     summary = _summary(context, fields, top)
@@ -186,7 +186,7 @@ def _plan(
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
     compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)
-    doubt_queues(compiled, reader)
+    report_queues(compiled, reader)
     refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
     return compiled
 
@@ -210,9 +210,9 @@ def _make_plan(
         description=fields.get("description", ""),
         input=declarations.input,
         state={name: variable for name, variable in declarations.state.items() if variable is not None},
-        state_schema=_schema_or_any(state_raw(declarations.state)),
+        state_schema=_compile_schema_or_any(build_state_schema(declarations.state)),
         tools={name: tool for name, tool in declarations.tools.items() if tool is not None},
-        steps=context.ordered_steps(),
+        steps=context.sort_steps(),
         ids={name: draft.path for name, draft in drafts.ids.items()},
         first=drafts.steps[0].path if drafts.steps else "",
         output=output,
@@ -228,7 +228,7 @@ def _make_plan(
         on_message=fields.get("on_message", "reject"),
         default_retry=declarations.default_retry,
         default_notify=default_notify,
-        lets=_lets_of(drafts),
+        lets=_collect_lets(drafts),
         summary=summary,
     )
 
@@ -257,7 +257,7 @@ def _summary(context: Context, fields: Mapping[str, Json], names: Names) -> plan
     return template
 
 
-def _lets_of(drafts: Outline) -> dict[str, tuple[str, ...]]:
+def _collect_lets(drafts: Outline) -> dict[str, tuple[str, ...]]:
     """The paths of the steps that give each name of a `let`."""
     tops = [*drafts.steps, *(step for clause in drafts.catch for step in clause.steps), *drafts.finally_]
     lets: dict[str, tuple[str, ...]] = {}
@@ -267,7 +267,7 @@ def _lets_of(drafts: Outline) -> dict[str, tuple[str, ...]]:
     return lets
 
 
-def _schema_or_any(raw: Json) -> JsonSchema:
+def _compile_schema_or_any(raw: Json) -> JsonSchema:
     """The compiled schema; one that accepts everything where there is a finding already."""
     try:
         return JsonSchema(raw)

@@ -51,6 +51,6 @@ class Context(Parts):
         self.steps[step.path] = step
         self._order[step.path] = order
 
-    def ordered_steps(self) -> dict[str, plan.Step]:
+    def sort_steps(self) -> dict[str, plan.Step]:
         """The steps of the plan by path, in document order; the body of a loop stands behind the loop."""
         return dict(sorted(self.steps.items(), key=lambda entry: self._order[entry[0]]))

@@ -14,8 +14,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.fields import DEADLINE_DEFAULT, Parts, texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
-from hai_flow.definition.names.names import NameKind, name_fault
-from hai_flow.definition.names.scope import Visibility, names_at
+from hai_flow.definition.names.names import NameKind, check_name
+from hai_flow.definition.names.scope import Visibility, build_names
 from hai_flow.definition.names.secret_names import SecretBearing
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import Outline
@@ -111,7 +111,7 @@ class Declarations(Parts):
         """Every section of the document and of the files that it uses."""
         self.read_state(fields.get("state", {}))
         input_schema = self.read_input(fields.get("input", {}))
-        names = names_at(Types(input_schema.raw, state_raw(self.state)), place)
+        names = build_names(Types(input_schema.raw, build_state_schema(self.state)), place)
         documents = [*used.documents, (self.reader, fields)]
         self.used = used
         for reader, sections in documents:
@@ -175,14 +175,14 @@ class Declarations(Parts):
         for name, raw in value.items():
             at = ("state", name)
             self._name(name, at, "variable")
-            self.state[name] = self._state_variable(name, raw, at)
+            self.state[name] = self._compile_state_variable(name, raw, at)
 
     def _name(self, name: str, at: Path, kind: NameKind) -> None:
-        fault = name_fault(name, kind)
+        fault = check_name(name, kind)
         if fault:
             self.reader.error(at, "name.invalid", fault, key=True)
 
-    def _state_variable(self, name: str, raw: Json, at: Path) -> plan.StateVariable | None:
+    def _compile_state_variable(self, name: str, raw: Json, at: Path) -> plan.StateVariable | None:
         if not isinstance(raw, Mapping):
             hint = f"; write `{name}: {{type: ..., default: ...}}`"
             message = f"expected a schema for the state `{name}`, found {kind_of(raw)}{hint}"
@@ -201,11 +201,11 @@ class Declarations(Parts):
             self.reader.warning((*at, "client"), "state.client", message, key=True)
         start = schema.with_defaults(raw.get("default"))
         if "default" not in raw and start is None and reduce is None and schema.findings(None):
-            self._doubt_start(name, raw, at)
+            self._check_start(name, raw, at)
         keeps, shows = (extras.get(key) == "thread" for key in ("keep", "show"))
         return plan.StateVariable(name, schema, start, reduce, client, keeps, shows or client)
 
-    def _doubt_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
+    def _check_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
         """A variable without default starts null, also where its type has no null."""
         kind = raw.get("type")
         empty = _EMPTY.get(kind) if isinstance(kind, str) else None
@@ -249,13 +249,13 @@ class Declarations(Parts):
 
     def _model(self, name: str, raw: Json, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Model | None:
         key = self._key(fields, at, names)
-        total, idle = self._model_timeout(fields, at)
+        total, idle = self._read_model_timeout(fields, at)
         quirks = self.reader.fields(DOCUMENT_SHAPES["quirks"], fields.get("quirks", {}), (*at, "quirks"), "`quirks`")
         price = None
         if "price" in fields:
             price = self.reader.fields(DOCUMENT_SHAPES["price"], fields["price"], (*at, "price"), "`price`")
         params = self._params(fields, at)
-        self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
+        self._check_provider(fields.get("provider", ""), (*at, "provider"))
         fallback = tuple(fields.get("fallback", ()))
         self.fallbacks += [(self.reader, each, (*at, "fallback", n)) for n, each in enumerate(fallback)]
         if isinstance(raw, Mapping) and "use" in raw:
@@ -311,11 +311,11 @@ class Declarations(Parts):
         self.text(fields, "api_key", at, names.with_roots("secrets"))
         return named["name"]
 
-    def _model_timeout(self, fields: Mapping[str, Json], at: Path) -> tuple[int | None, int | None]:
+    def _read_model_timeout(self, fields: Mapping[str, Json], at: Path) -> tuple[int | None, int | None]:
         """The longest time for a whole answer, and the longest silence within it, in milliseconds."""
         timeout, at = fields.get("timeout"), (*at, "timeout")
         if isinstance(timeout, str):
-            total = self.duration_of(timeout, at, None)
+            total = self.compile_duration(timeout, at, None)
             return (total, None) if isinstance(total, int) else (None, None)
         if timeout is None:
             return None, None
@@ -345,7 +345,7 @@ class Declarations(Parts):
                 self.reader.error(path, "model.hole", "parameters of a model are literal: holes are not filled here")
         return params
 
-    def _doubt_provider(self, name: str, at: Path) -> None:
+    def _check_provider(self, name: str, at: Path) -> None:
         """Warn of a provider that is not built in: a plug-in of the deployment may have it."""
         if not name or name in _BUILT_IN:
             return
@@ -410,7 +410,7 @@ class Declarations(Parts):
 
     def _tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         if not isinstance(raw, Mapping):
-            module = _importable(raw) if isinstance(raw, str) else ""
+            module = _normalize_target(raw) if isinstance(raw, str) else ""
             hint = f"; write `{name}: {{python: {module}}}`" if module else ""
             message = f"expected a mapping for the tool `{name}`, found {kind_of(raw)}{hint}"
             self.reader.error(at, "shape.type", message)
@@ -421,13 +421,13 @@ class Declarations(Parts):
             return None
         match kinds[0]:
             case "python":
-                return self._python_tool(name, raw, at, names)
+                return self._compile_python_tool(name, raw, at, names)
             case "mcp":
-                return self._mcp_tool(name, raw, at, names)
+                return self._compile_mcp_tool(name, raw, at, names)
             case "http":
-                return self._http_tool(name, raw, at, names)
+                return self._compile_http_tool(name, raw, at, names)
             case "agent":
-                return self._agent_tool(name, raw, at)
+                return self._compile_agent_tool(name, raw, at)
             case _:
                 return self._frontend_tool(name, raw, at, names)
 
@@ -439,18 +439,18 @@ class Declarations(Parts):
         if stranger is not None:
             self.reader.error((*at, stranger), "tool.kind", message + suggestion(stranger, _TOOL_KINDS), key=True)
         elif not kinds and (module := next((raw[key] for key in _MODULES if isinstance(raw.get(key), str)), "")):
-            hint = f"; write `{name}: {{python: {_importable(module) or 'pkg.mod'}}}`"
+            hint = f"; write `{name}: {{python: {_normalize_target(module) or 'pkg.mod'}}}`"
             self.reader.error(at, "tool.kind", message + hint, key=True)
         else:
             self.reader.error((*at, kinds[1]) if kinds else at, "tool.kind", message, key=True)
 
-    def _python_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+    def _compile_python_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["python"], raw, at, f"the tool `{name}`")
         target = fields.get("python")
         timeout = self.duration(fields, "timeout", at, names)
         if target is None:
             return None
-        module = _importable(target)
+        module = _normalize_target(target)
         if module != target:
             hint = f"; write `{module}`" if module else ""
             message = (
@@ -465,7 +465,7 @@ class Declarations(Parts):
         big_integers = fields.get("big_integers", "text")
         return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout, big_integers)
 
-    def _agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
+    def _compile_agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
         """The declaration of an agent as a tool, not compiled yet: that happens in each agent that has it among its
         tools, because its prompts may use names of that place."""
         fields = self.reader.fields(_TOOL["agent"], raw, at, f"the tool `{name}`")
@@ -485,7 +485,7 @@ class Declarations(Parts):
             check_auth(self.reader, fields["auth"], (*at, "auth"))
         return {key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers") if key in fields}
 
-    def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+    def _compile_mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["mcp"], raw, at, f"the tool `{name}`")
         timeout = self.duration(fields, "timeout", at, names)
         if "mcp" not in fields:
@@ -497,7 +497,7 @@ class Declarations(Parts):
         big_integers = fields.get("big_integers", "text")
         return plan.McpTool(name, server, allow, fields.get("effect"), timeout, big_integers)
 
-    def _http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+    def _compile_http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["http"], raw, at, f"the tool `{name}`")
         timeout = self.duration(fields, "timeout", at, names)
         settings = self._settings(fields, at, names)
@@ -578,10 +578,10 @@ class Declarations(Parts):
             if key in fields:
                 message = f"`answer: none` says that nothing comes back, `{key}` is of what does; remove one of them"
                 self.reader.error((*at, key), "tool.no_answer", message, key=True)
-        predict = self._predictions(fields.get("predict", {}), parameters, (*at, "predict"))
+        predict = self._compile_predictions(fields.get("predict", {}), parameters, (*at, "predict"))
         return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline, answered, predict)
 
-    def _predictions(
+    def _compile_predictions(
         self, value: Mapping[str, str], parameters: JsonSchema | None, at: Path
     ) -> tuple[tuple[str, str], ...]:
         """Which state variables a client may foresee from which arguments."""
@@ -597,7 +597,7 @@ class Declarations(Parts):
         return tuple(value.items())
 
 
-def _importable(target: str) -> str:
+def _normalize_target(target: str) -> str:
     """The module or function that `target` names, which may be written as a file: `./tools/shop.py` is `tools.shop`;
     "" where it names none."""
     match = _FILE.fullmatch(target)
@@ -622,7 +622,7 @@ def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) 
     return False
 
 
-def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
+def build_state_schema(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
     """The schema of all of `state`. A variable without default starts null, so null is among its types."""
     properties: dict[str, Json] = {}
     required: list[str] = []

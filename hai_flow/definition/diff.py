@@ -154,7 +154,7 @@ def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
     """Every step that the document lists, with its facts. The bodies of loops are left out: they have no keys of their
     own."""
     return {
-        path: (step, _facts(plan, step))
+        path: (step, _collect_step_facts(plan, step))
         for path, step in plan.steps.items()
         if not isinstance(step.verb, Iteration) and not step.of_agent
     }
@@ -214,7 +214,7 @@ def _find_reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
     moved: set[str] = set()
     for paths in _lists(new).values():
         common = [path for path in paths if path in places]
-        moved |= set(common) - set(_longest_rising(common, places))
+        moved |= set(common) - set(_find_longest_rising(common, places))
     return moved
 
 
@@ -225,7 +225,7 @@ def _lists(plan: Plan) -> dict[tuple[str, str], list[str]]:
     return lists
 
 
-def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator[str]:
+def _find_longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator[str]:
     """The longest subsequence of `paths` in which the places rise."""
     tails: list[int] = []
     ends: list[str] = []
@@ -244,7 +244,7 @@ def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def _facts(plan: Plan, step: Step) -> Facts:
+def _collect_step_facts(plan: Plan, step: Step) -> Facts:
     """The step by the keys of the language."""
     facts: Facts = {"verb": step.verb_name}
     for name in step.__struct_fields__:
@@ -258,11 +258,11 @@ def _facts(plan: Plan, step: Step) -> Facts:
     if step.approval is not None:
         for key, value in _flat(step.approval):
             facts[f"approval.{key}"] = value
-    facts.update(_verb_facts(plan, step))
+    facts.update(_collect_verb_facts(plan, step))
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _verb_facts(plan: Plan, step: Step) -> Facts:
+def _collect_verb_facts(plan: Plan, step: Step) -> Facts:
     verb = step.verb
     match verb:
         case Call():
@@ -279,12 +279,12 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
             assert isinstance(body, Iteration)
             return {**dict(_flat(verb)), "output": to_plain(body.output)}
         case Agent():
-            return {**dict(_flat(verb)), "approvals": _approvals(plan, verb)}
+            return {**dict(_flat(verb)), "approvals": _collect_approvals(plan, verb)}
         case _:
             return dict(_flat(verb))
 
 
-def _approvals(plan: Plan, agent: Agent) -> Facts:
+def _collect_approvals(plan: Plan, agent: Agent) -> Facts:
     """The gates of an agent's calls."""
     calls = plan.steps[f"{agent.iteration}/call[]"].verb
     assert isinstance(calls, AnyCall)

@@ -156,9 +156,9 @@ class Parts:
                 message = f"expected an error code, `prefix.*` or `*`, found `{shorten(pattern)}`"
                 self.reader.error(place, "errors.pattern", message)
                 continue
-            self._doubt_pattern(pattern, prefix, place)
+            self._check_code_pattern(pattern, prefix, place)
 
-    def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
+    def _check_code_pattern(self, pattern: str, prefix: str, at: Path) -> None:
         """A code that no step is known to raise. Python tools may raise codes of their own: those need a near match."""
         codes = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
         hint = suggestion(pattern, codes)
@@ -173,9 +173,9 @@ class Parts:
     ) -> plan.Duration | None:
         """The duration under `key`; None where there is none, or after a finding. Without `names` it is literal."""
         text = fields.get(key)  # type: ignore[call-overload]
-        return self.duration_of(text, (*at, key), names, shortest) if isinstance(text, str) else None
+        return self.compile_duration(text, (*at, key), names, shortest) if isinstance(text, str) else None
 
-    def duration_of(self, text: str, at: Path, names: Names | None, shortest: int = 1_000) -> plan.Duration | None:
+    def compile_duration(self, text: str, at: Path, names: Names | None, shortest: int = 1_000) -> plan.Duration | None:
         """`text` as a duration: milliseconds, or a template where it is one whole hole."""
         key = next((part for part in reversed(at) if isinstance(part, str)), "")
         if is_hole(text) and names is not None:
@@ -230,30 +230,30 @@ class Parts:
             else:
                 self.reader.error_inside(place, fault.offset, fault.code, fault.message)
 
-        self._doubt_plain(value, at, names)
+        self._check_plain(value, at, names)
         return compile_template(value, names, report, text=text)
 
-    def _doubt_plain(self, value: Json, at: Path, names: Names) -> None:
+    def _check_plain(self, value: Json, at: Path, names: Names) -> None:
         """Other languages write a hole as `{{ x }}`, `${x}`, `$(x)` or `{x}`, or the path alone.
 
         A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
         """
         for path, text in ((at, value),) if isinstance(value, str) else texts(value, at):
-            if text.startswith(_DATA) and (named := names.path_named(text)):
-                self.reader.warning_inside(path, 0, "text.path", _plain_text(text, named))
+            if text.startswith(_DATA) and (named := names.find_path_named(text)):
+                self.reader.warning_inside(path, 0, "text.path", _report_plain_text(text, named))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
-                self._doubt_braces(text, path, names)
+                self._check_braces(text, path, names)
 
-    def _doubt_braces(self, text: str, path: Path, names: Names) -> None:
+    def _check_braces(self, text: str, path: Path, names: Names) -> None:
         for match in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):
             certain = match.group().startswith(("${", "{{"))  # others are also of shells and formats
             if not certain and "." not in match["path"]:
                 continue
             if text.rfind("${{", 0, match.start()) > text.rfind("}}", 0, match.start()):
                 continue  # inside of a hole
-            named = names.path_named(match["path"], guess=certain)
+            named = names.find_path_named(match["path"], guess=certain)
             if named:
-                self.reader.warning_inside(path, match.start(), "text.braces", _plain_text(match.group(), named))
+                self.reader.warning_inside(path, match.start(), "text.braces", _report_plain_text(match.group(), named))
                 return
         if "{{" not in text or "${{" in text:
             return
@@ -281,7 +281,7 @@ class Parts:
         return compile_schema(raw, report)
 
 
-def _plain_text(written: str, named: str) -> str:
+def _report_plain_text(written: str, named: str) -> str:
     """The doubt about a text that would be the path `named` elsewhere."""
     return f"`{shorten(written)}` is plain text here; a hole is written ${{{{ {named} }}}}"
 

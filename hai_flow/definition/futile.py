@@ -93,21 +93,21 @@ def check_step(context: Context, step: StepDraft) -> None:
         if isinstance(fields, dict):
             check_schema(context, fields.get("form"), (*step.at, verb, "form"))
     if step.verb == "switch":
-        _same_cases(context, step)
+        _report_same_cases(context, step)
     if step.verb == "for_each":
-        _same_items(context, step)
+        _report_same_items(context, step)
     if step.verb == "repeat":
-        _never_changes(context, step)
+        _report_unchanging(context, step)
     if step.condition is not None or step.cases:
         _winners(context, step)
     for word, check in _CHECKS_BY_KEY:
         if word in step.fields:
             check(context, step)
-    _same_people(context, step)
+    _report_same_people(context, step)
     check_codes(context, step)
 
 
-def _same_cases(context: Context, step: StepDraft) -> None:
+def _report_same_cases(context: Context, step: StepDraft) -> None:
     first_cases: dict[str, int] = {}
     for number, raw in enumerate(step.fields.get("switch", ())):
         when = raw.get("when") if isinstance(raw, Mapping) else None
@@ -129,7 +129,7 @@ def _same_cases(context: Context, step: StepDraft) -> None:
         first_cases.setdefault(text, number)
 
 
-def _same_items(context: Context, step: StepDraft) -> None:
+def _report_same_items(context: Context, step: StepDraft) -> None:
     items = step.params.get("items")
     key = step.params.get("key")
     name = step.params.get("as", "item")
@@ -144,7 +144,7 @@ def _same_items(context: Context, step: StepDraft) -> None:
             items_before.add(item)
 
 
-def _never_changes(context: Context, step: StepDraft) -> None:
+def _report_unchanging(context: Context, step: StepDraft) -> None:
     for word in ("until", "while"):
         value = step.params.get(word)
         at = (*step.at, "repeat", word)
@@ -184,8 +184,8 @@ def _too_long(context: Context, step: StepDraft) -> None:
     length, at = _length(step.fields["timeout"]), (*step.at, "timeout")
     if length is None:
         return
-    _longer_than_run(context, length, at)
-    for outer, text in _timeouts_around(step):
+    _report_longer_than_run(context, length, at)
+    for outer, text in _iter_timeouts_around(step):
         if (around := _length(text)) is not None and length > around:
             message = f"this is longer than the `timeout` of `{outer.id}` around it, which is {text}"
             context.reader.warning(at, "timeout.shorter", message)
@@ -196,10 +196,10 @@ def _wait_too_long(context: Context, step: StepDraft) -> None:
     wait = step.fields["wait"]
     length = _length(wait.get("for")) if isinstance(wait, Mapping) else None
     if length is not None:
-        _longer_than_run(context, length, (*step.at, "wait", "for"))
+        _report_longer_than_run(context, length, (*step.at, "wait", "for"))
 
 
-def _longer_than_run(context: Context, length: int, at: Path) -> None:
+def _report_longer_than_run(context: Context, length: int, at: Path) -> None:
     limit = context.declared.limits.duration
     if isinstance(limit, int) and length > limit:
         run_limit = context.reader.document.value["limits"]["duration"]
@@ -207,7 +207,7 @@ def _longer_than_run(context: Context, length: int, at: Path) -> None:
         context.reader.warning(at, "limits.shorter", message)
 
 
-def _timeouts_around(step: StepDraft) -> Iterator[tuple[StepDraft, Json]]:
+def _iter_timeouts_around(step: StepDraft) -> Iterator[tuple[StepDraft, Json]]:
     for frame in reversed(step.chain):
         if frame.owner is not None and not frame.is_handler and "timeout" in frame.owner.fields:
             yield frame.owner, frame.owner.fields["timeout"]
@@ -222,7 +222,7 @@ def _length(value: Json) -> int | None:
         return None
 
 
-def _same_key(context: Context, step: StepDraft) -> None:
+def _report_same_key(context: Context, step: StepDraft) -> None:
     key = step.fields.get("idempotency_key")
     loop = next((frame.owner for frame in reversed(step.chain) if frame.is_loop and frame.owner is not None), None)
     if loop is None or not isinstance(key, str):
@@ -235,7 +235,7 @@ def _same_key(context: Context, step: StepDraft) -> None:
         context.reader.warning((*step.at, "idempotency_key"), "idempotency_key.constant", message)
 
 
-def _body_of_get(context: Context, step: StepDraft) -> None:
+def _report_body_of_get(context: Context, step: StepDraft) -> None:
     fields = step.fields.get("http")
     if not isinstance(fields, Mapping):
         return
@@ -246,7 +246,7 @@ def _body_of_get(context: Context, step: StepDraft) -> None:
             context.reader.warning((*step.at, "http", key), "http.body", message, key=True)
 
 
-def _no_items(context: Context, step: StepDraft) -> None:
+def _report_no_items(context: Context, step: StepDraft) -> None:
     if step.verb == "for_each" and step.params.get("items") == []:
         message = "the list is empty, so its steps never run; give it items, or take the loop out"
         context.reader.warning((*step.at, "for_each", "items"), "for_each.empty", message)
@@ -267,7 +267,7 @@ def _retry_too_late(context: Context, step: StepDraft) -> None:
     """A second attempt that would begin behind the timeout of a block around."""
     retry = step.fields.get("retry")
     every = _length(retry.get("every")) if isinstance(retry, Mapping) else None
-    for outer, text in _timeouts_around(step) if every is not None else ():
+    for outer, text in _iter_timeouts_around(step) if every is not None else ():
         if (around := _length(text)) is not None and every is not None and every >= around:
             message = (
                 f"the second attempt would begin behind the `timeout` of `{outer.id}` around it, which is {text}; "
@@ -277,7 +277,7 @@ def _retry_too_late(context: Context, step: StepDraft) -> None:
             return
 
 
-def _empty_prompt(context: Context, step: StepDraft) -> None:
+def _report_empty_prompt(context: Context, step: StepDraft) -> None:
     fields = step.fields.get(step.verb) if step.verb in ("llm", "agent") else None
     if isinstance(fields, Mapping) and isinstance(fields.get("prompt"), str) and not fields["prompt"].strip():
         message = "the prompt is empty: write what the model shall do"
@@ -287,7 +287,7 @@ def _empty_prompt(context: Context, step: StepDraft) -> None:
 _WHO: Final = ("from", "exclude", "quorum", "notify")
 
 
-def _same_people(context: Context, step: StepDraft) -> None:
+def _report_same_people(context: Context, step: StepDraft) -> None:
     """An escalation that asks nobody else, and otherwise is the stage before, too."""
     for word in ("ask", "approve", "approval"):
         fields = step.fields.get(word)
@@ -313,13 +313,13 @@ def _same_people(context: Context, step: StepDraft) -> None:
 _CHECKS_BY_KEY: Final = (
     ("timeout", _too_long),
     ("wait", _wait_too_long),
-    ("idempotency_key", _same_key),
-    ("http", _body_of_get),
-    ("for_each", _no_items),
+    ("idempotency_key", _report_same_key),
+    ("http", _report_body_of_get),
+    ("for_each", _report_no_items),
     ("set", _set_to_itself),
     ("retry", _retry_too_late),
-    ("llm", _empty_prompt),
-    ("agent", _empty_prompt),
+    ("llm", _report_empty_prompt),
+    ("agent", _report_empty_prompt),
 )
 """The checks of steps that have a key, by that key."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.definition.names.names import name_fault, suggest_name
+from hai_flow.definition.names.names import check_name, suggest_name
 from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
@@ -62,7 +62,7 @@ class _Outliner:
                 inside["approval"] = frozenset(SHAPES["approval"].words)
             fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
         raw_id = raw.get("id") if isinstance(raw, Mapping) else None
-        usable = isinstance(raw_id, str) and name_fault(raw_id) is None
+        usable = isinstance(raw_id, str) and check_name(raw_id) is None
         own = raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}"
         draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
         if usable:
@@ -75,7 +75,7 @@ class _Outliner:
             self._inside(draft)
         draft.body_end = draft.body_end or self.order
         if not verb or len(self.reader.findings) > before:
-            self.found.tolerated.update(_ids_inside(raw))
+            self.found.tolerated.update(_collect_ids(raw))
         return draft
 
     def _next_order(self) -> int:
@@ -94,7 +94,7 @@ class _Outliner:
     def _verb(self, raw: Json, at: Path) -> str:
         """The step's verb; "" after a finding."""
         if not isinstance(raw, Mapping):
-            message = f"expected a step (a mapping with one verb), found {kind_of(raw)}{_step_hint(raw)}"
+            message = f"expected a step (a mapping with one verb), found {kind_of(raw)}{_suggest_step(raw)}"
             self.reader.error(at, "step.type", message)
             return ""
         verbs = [key for key in raw if key in VERBS]
@@ -111,7 +111,7 @@ class _Outliner:
     def _report_no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
         strangers = [key for key in raw if key not in STEP_KEYS]
         if strangers:
-            hints = {key: _stranger_hint(key, raw) for key in strangers}
+            hints = {key: _suggest_for_stranger(key, raw) for key in strangers}
             key = next((key for key in strangers if hints[key]), strangers[0])
             hint = hints[key] or f"; the verbs are {_VERB_LIST}"
             message = f"expected exactly one verb in a step, found the unknown key `{key}`{hint}"
@@ -182,7 +182,7 @@ class _Outliner:
             if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
                 message = "expected `errors` and `steps` in a `catch` clause, found a step; put it under `steps`"
                 self.reader.error(place, "catch.step", message)
-                self.found.tolerated.update(_ids_inside(raw))
+                self.found.tolerated.update(_collect_ids(raw))
                 continue
             clause = self.reader.fields(SHAPES["catch"], clause_fields, place, "a `catch` clause")
             inner = (*chain, Enclosure(owner, f"~catch/{number}", owner.path if owner else ""))
@@ -223,7 +223,7 @@ _PROGRAMS: Final = (
 )  # fmt: skip
 
 
-def _step_hint(raw: Json) -> str:
+def _suggest_step(raw: Json) -> str:
     """What to write in place of something that is no mapping."""
     if isinstance(raw, list):
         return "; drop one of the two `- `"
@@ -237,7 +237,7 @@ def _step_hint(raw: Json) -> str:
     return "; write for example `- say: hello`"
 
 
-def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
+def _suggest_for_stranger(word: str, raw: Mapping[str, Json]) -> str:
     """The hint for a key that is no verb; "" where nothing is known of it."""
     if word in _GROUPS:
         with_else = any(key in raw for key in ("else", "elif", "otherwise"))
@@ -261,14 +261,14 @@ def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
     return near
 
 
-def _ids_inside(value: Json) -> Iterable[str]:
+def _collect_ids(value: Json) -> Iterable[str]:
     """Ids of all steps inside something that is not compiled."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key == "id" and isinstance(item, str):
                 yield item
             else:
-                yield from _ids_inside(item)
+                yield from _collect_ids(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _ids_inside(item)
+            yield from _collect_ids(item)

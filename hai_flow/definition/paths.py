@@ -162,12 +162,12 @@ def key_of(iteration: str) -> str:
     return iteration[iteration.rindex("[") + 1 : -1]
 
 
-def keys_among(paths: Iterable[str], loop: str) -> set[str]:
+def collect_keys(paths: Iterable[str], loop: str) -> set[str]:
     """The keys of those of the paths that are iterations of the loop."""
     return {path[len(loop) + 1 : -1] for path in paths if path.startswith(loop + "[") and path[-1] == "]"}
 
 
-def iterations_around(path: str) -> Iterator[str]:
+def iter_iterations_around(path: str) -> Iterator[str]:
     """The iterations that a step stands in, the innermost first. An iteration stands in itself."""
     while "]" in path:
         path = path[: path.rindex("]") + 1]
@@ -175,7 +175,7 @@ def iterations_around(path: str) -> Iterator[str]:
         path = loop_of(path)
 
 
-def iteration_around(path: str) -> str | None:
+def find_iteration_around(path: str) -> str | None:
     """The innermost iteration that a step stands in; of an iteration, the one around its loop. None at the top."""
     if path.endswith("]"):
         path = loop_of(path)
@@ -209,7 +209,7 @@ def with_keys_or_none(path: str | None, keys: tuple[str, ...]) -> str | None:
     return path if path is None or "[]" not in path else with_keys(path, keys)
 
 
-def instance_for(path: str, reader: str, latest: Callable[[str], str]) -> str:
+def find_instance(path: str, reader: str, latest: Callable[[str], str]) -> str:
     """The instance of the plan's step `path` that is meant by a step at `reader`: in the same iterations, as far as
     both stand in the same loops; in those that `latest` names (loop -> key) of others."""
     if "[" not in path:

@@ -117,7 +117,7 @@ class Clause:
 LEAVING: Final = ("break", "continue")
 
 
-def loop_around(chain: Chain) -> Enclosure | None:
+def find_loop_around(chain: Chain) -> Enclosure | None:
     """The body of the loop that a `break` or `continue` at this place would leave; None where none can be left: a
     `finally` and an `undo` run to their end."""
     for frame in reversed(chain):
@@ -131,14 +131,14 @@ def loop_around(chain: Chain) -> Enclosure | None:
 def leaving(loop: StepDraft) -> Iterator[StepDraft]:
     """Each `break` and `continue` that leaves this loop or a round of it."""
     for step in loop.inside():
-        if step.verb in LEAVING and (frame := loop_around(step.chain)) is not None and frame.owner is loop:
+        if step.verb in LEAVING and (frame := find_loop_around(step.chain)) is not None and frame.owner is loop:
             yield step
 
 
 _BLOCKS: Final = frozenset(("try", "parallel", "switch", "repeat"))
 
 
-def always_ends(steps: Sequence[StepDraft]) -> bool:
+def is_end_certain(steps: Sequence[StepDraft]) -> bool:
     """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
     certain."""
     return any("if" not in step.fields and ends(step) for step in steps)
@@ -153,17 +153,17 @@ def ends(step: StepDraft) -> bool:
     bodies = list(step.blocks.values())
     match step.verb:
         case "try":
-            return always_ends(bodies[0]) if bodies else False
+            return is_end_certain(bodies[0]) if bodies else False
         case "parallel":
-            ends = [always_ends(steps) for steps in bodies]
+            ends = [is_end_certain(steps) for steps in bodies]
             return any(ends) if step.fields.get("join", "all") == "all" else all(ends)
         case "switch":
             cases = step.fields.get("switch", ())
             has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]
-            return has_default and all(always_ends(steps) for steps in bodies)
+            return has_default and all(is_end_certain(steps) for steps in bodies)
         case "repeat":
             leaves_loop = any(leaving(step))
-            return bool(bodies) and "while" not in step.params and not leaves_loop and always_ends(bodies[0])
+            return bool(bodies) and "while" not in step.params and not leaves_loop and is_end_certain(bodies[0])
         case _:
             return False
 

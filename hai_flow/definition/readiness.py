@@ -28,11 +28,11 @@ class RunnersMissing(DefinitionError):
 
 def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
     """The effects of the plan whose runners are not `known`, each once, in document order."""
-    needed = (each for step in plan.steps.values() for each in _runners_needed(plan, step))
+    needed = (each for step in plan.steps.values() for each in _iter_needed_runners(plan, step))
     return list(dict.fromkeys(what for kind, what in needed if kind not in known))
 
 
-def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
+def list_missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
     """A finding for each step that needs a runner the server does not have, in document order.
 
     `known` has the kinds of effects that it performs: `python`, `mcp` and `http_tool` (calls of such tools), `http`,
@@ -40,8 +40,8 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     """
     findings: dict[str, Finding] = {}
     for step in plan.steps.values():
-        for kind, what in _runners_needed(plan, step):
-            owner = _document_step(plan, step).path
+        for kind, what in _iter_needed_runners(plan, step):
+            owner = _find_document_step(plan, step).path
             if kind not in known and owner not in findings:
                 message = (
                     f"step {owner}: this server has no runner for {what}; publish it on one that has, or write the "
@@ -51,29 +51,29 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     return list(findings.values())
 
 
-def _document_step(plan: Plan, step: Step) -> Step:
+def _find_document_step(plan: Plan, step: Step) -> Step:
     """The step as it stands in the document: the agent, for the steps that the compiler adds inside of an agent."""
     while step.of_agent:
         step = plan.steps[step.parent]
     return step
 
 
-def runner_kind(step: Step) -> str | None:
+def find_runner_kind(step: Step) -> str | None:
     """The kind of runner that performs the step's effect: python, mcp, http, http_tool or llm. None: it needs none."""
     verb = step.verb
     if isinstance(verb, Call):
-        return tool_kind(verb.tool)
+        return find_tool_kind(verb.tool)
     return _NEEDS.get(type(verb))
 
 
-def tool_kind(tool: Tool) -> str | None:
+def find_tool_kind(tool: Tool) -> str | None:
     """The kind of runner that performs calls of `tool`; None: a frontend does."""
     return _TOOLS.get(type(tool))
 
 
-def _runners_needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
+def _iter_needed_runners(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """Each kind of runner that the step needs, with the part of the step that needs it."""
-    kind, verb = runner_kind(step), step.verb
+    kind, verb = find_runner_kind(step), step.verb
     if isinstance(verb, Call) and kind is not None:
         yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"
     elif kind is not None:
@@ -86,14 +86,14 @@ _DATA: Final = frozenset(
 """Keys below which a `notify` is a word of the author's own."""
 
 
-def unknown_channels(source: bytes, known: Collection[str] | None, file: str = "<workflow>") -> list[Finding]:
+def list_unknown_channels(source: bytes, known: Collection[str] | None, file: str = "<workflow>") -> list[Finding]:
     """A warning for each `notify` that names a channel which is not among the `known` of a deployment. None: it has no
     file of channels at all."""
     if b"notify" not in source:
         return []
     document = parse(first_of(source), file)
     findings = []
-    for at, text in _channels_named(document.value, ()):
+    for at, text in _iter_channels(document.value, ()):
         name = text.partition(":")[0]
         if "${{" in name or "://" in text or name in (known or ()):
             continue
@@ -104,9 +104,9 @@ def unknown_channels(source: bytes, known: Collection[str] | None, file: str = "
     return findings
 
 
-def _channels_named(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+def _iter_channels(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         if key == "notify" and isinstance(each, list):
             yield from (((*at, key, index), text) for index, text in enumerate(each) if isinstance(text, str))
         elif key not in _DATA:
-            yield from _channels_named(each, (*at, key))
+            yield from _iter_channels(each, (*at, key))

@@ -9,15 +9,15 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import with_facts
 from hai_flow.definition.context import Context
-from hai_flow.definition.declarations import state_raw
+from hai_flow.definition.declarations import build_state_schema
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import ENVELOPE, Types
 from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.paths import catch
-from hai_flow.definition.people.forms import literal_form
+from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
-from hai_flow.definition.raw_steps import Clause, StepDraft, always_ends, ends
-from hai_flow.definition.verbs.calls import delivery_of
+from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
+from hai_flow.definition.verbs.calls import derive_delivery
 from hai_flow.definition.verbs.state import let_schemas
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json
@@ -30,7 +30,7 @@ def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) ->
         denials = _compile_step(
             context, draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
         )
-        denials |= _cases_not_taken(draft)
+        denials |= _collect_cases_not_taken(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":
             place = Visibility(context.outline, draft.chain, draft.order, draft)
@@ -39,13 +39,13 @@ def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) ->
     return names
 
 
-def _cases_not_taken(draft: StepDraft) -> Guards:
+def _collect_cases_not_taken(draft: StepDraft) -> Guards:
     """What holds behind a `switch` of which some cases always end the list."""
     if draft.verb != "switch" or "if" in draft.fields or draft.catch:
         return frozenset()
     denied: Guards = frozenset()
     for body, steps in draft.blocks.items():
-        if not always_ends(steps):
+        if not is_end_certain(steps):
             break  # this one may have been taken, whatever the conditions behind it say
         denied |= draft.cases[body].denials if body in draft.cases else frozenset()
     return denied
@@ -64,13 +64,13 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     handlers = _compile_handlers(context, draft, names) if draft.handlers else {}
     clauses = compile_catch(context, draft.catch, names) if draft.catch else ()
     if fields.get("continue_on_error") is True and draft.verb in fields:
-        clauses = (*clauses, _clause_ignoring_errors(context, draft, names))
+        clauses = (*clauses, _build_clause_ignoring_errors(context, draft, names))
     if draft.finally_:
         context.compile(draft.finally_, names)
     undo = _compile_undo(context, draft.undo, names) if draft.undo is not None else None
     title = context.text(fields, "title", at, names)
     retry = context.retry(fields, at, names)
-    timeout = _timeout(context, draft, verb, names)
+    timeout = _compile_timeout(context, draft, verb, names)
     key = context.text(fields, "idempotency_key", at, names)
     denials = condition.denials if condition is not None and not draft.catch and ends(draft) else frozenset()
     if verb is None:
@@ -87,7 +87,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
         retry=retry,
         timeout=timeout,
         idempotency_key=key,
-        delivery=fields.get("delivery", delivery_of(verb)),
+        delivery=fields.get("delivery", derive_delivery(verb)),
         approval=gate,
         handlers=handlers,
         undo=undo,
@@ -104,7 +104,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     return denials
 
 
-def _clause_ignoring_errors(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
+def _build_clause_ignoring_errors(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
     """The clause of `continue_on_error`: it takes what the others leave, and names nothing."""
     body = catch(len(draft.catch))
     path = f"{draft.path}/{body}/let#1"
@@ -114,7 +114,7 @@ def _clause_ignoring_errors(context: Context, draft: StepDraft, names: Names) ->
     return plan.CatchClause((), path)
 
 
-def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
+def _compile_timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
     """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
     if "timeout" in draft.fields:
         return context.duration(draft.fields, "timeout", draft.at, names)
@@ -160,38 +160,38 @@ def _compile_undo(context: Context, draft: StepDraft, names: Names) -> str | Non
     return draft.path if draft.path in context.steps else None
 
 
-def types_of(context: Context) -> Types:
+def collect_types(context: Context) -> Types:
     """The types of the input, the state, and the output and approval of each step."""
     outputs: dict[str, Json] = {}
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()
     mindless: set[str] = set()
     for name, draft in context.outline.ids.items():
-        outputs[name] = _output_type(context, draft)
+        outputs[name] = _derive_output_type(context, draft)
         if draft.verb not in ("llm", "agent"):
             mindless.add(name)
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
         if isinstance(gate, Mapping):
-            approvals[name] = _envelope(gate)
+            approvals[name] = _build_envelope_type(gate)
             if draft.verb == "approve":
                 outputs[name] = approvals[name]
         elif draft.verb:
             ungated.add(name)
     declared = context.declared
-    return Types(declared.input.raw, state_raw(declared.state), outputs, approvals, {}, ungated, mindless)
+    return Types(declared.input.raw, build_state_schema(declared.state), outputs, approvals, {}, ungated, mindless)
 
 
-def _output_type(context: Context, draft: StepDraft) -> Json:
+def _derive_output_type(context: Context, draft: StepDraft) -> Json:
     gives = VERBS[draft.verb].gives if draft.verb else None
     return (gives(context, draft) if callable(gives) else gives) or {}
 
 
-def _envelope(gate: Mapping[str, Json]) -> Json:
+def _build_envelope_type(gate: Mapping[str, Json]) -> Json:
     """The type of an approval's envelope, with the values of its form."""
     form = gate.get("form")
     values: Json = {}
     if isinstance(form, Mapping):
-        values = {**literal_form(form), "type": ["object", "null"]}
+        values = {**collect_literal_form(form), "type": ["object", "null"]}
     options = gate.get("options", list(OPTIONS))
     decision = {"enum": options} if isinstance(options, list) and all(isinstance(o, str) for o in options) else {}
     return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values, "decision": decision}}

@@ -14,7 +14,7 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
 from hai_flow.definition.names.names import WEBHOOK_PATH
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
-from hai_flow.definition.names.zones import NO_PLACES, doubt_sign, zone_fault
+from hai_flow.definition.names.zones import NO_PLACES, check_sign, check_zone
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES, NOTHING
@@ -56,7 +56,7 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
             case "run":
                 trigger = _end(parts, body, at, names, own_name)
             case "webhook":
-                trigger = _webhook(parts, body, at, names, paths)
+                trigger = _compile_webhook(parts, body, at, names, paths)
             case _:
                 trigger = _schedule(parts, body, at, names, input)
         if kind in ("event", "run", "webhook") and isinstance(body, Mapping):
@@ -88,7 +88,7 @@ def _kind(parts: Parts, raw: Json, at: Path) -> str | None:
 
 def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> plan.Trigger | None:
     """The end of a run of another workflow, which its expressions see as `event`."""
-    names = _event_names(names)
+    names = _build_event_names(names)
     fields = parts.reader.fields(DOCUMENT_SHAPES["run_trigger"], body, at, "`run`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
@@ -103,9 +103,9 @@ def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> pl
     return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, input)
 
 
-def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | None]) -> plan.Trigger | None:
+def _compile_webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | None]) -> plan.Trigger | None:
     """A request that proves to know a secret, which its expressions see as `event`."""
-    names = _event_names(names).with_roots(schemas={"event": REQUEST})
+    names = _build_event_names(names).with_roots(schemas={"event": REQUEST})
     fields = parts.reader.fields(DOCUMENT_SHAPES["webhook_trigger"], body, at, "`webhook`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
@@ -164,7 +164,7 @@ def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: Js
 
 
 def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-    names = _event_names(names)
+    names = _build_event_names(names)
     fields = parts.reader.fields(DOCUMENT_SHAPES["event_trigger"], body, at, "`event`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
@@ -174,17 +174,17 @@ def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | N
 
 def _schedule(parts: Parts, body: Json, at: Path, names: Names, input: JsonSchema) -> plan.Trigger | None:
     if isinstance(body, Mapping) and "every" in body:
-        parts.reader.error((*at, "every"), "schedule.cron", _instead_of_every(body["every"]), key=True)
+        parts.reader.error((*at, "every"), "schedule.cron", _suggest_instead_of_every(body["every"]), key=True)
         return None
     fields = parts.reader.fields(DOCUMENT_SHAPES["schedule_trigger"], body, at, "`schedule`")
     sound = True
-    if "cron" in fields and (fault := _cron_fault(fields["cron"])):
+    if "cron" in fields and (fault := _check_cron(fields["cron"])):
         sound = False
         parts.reader.error((*at, "cron"), "schedule.cron", fault)
     elif "cron" in fields:
         for uneven in find_uneven_steps(fields["cron"]):
             report = parts.reader.refuse if uneven.in_vain else parts.reader.warning
-            report((*at, "cron"), "schedule.cron", _uneven_sentence(uneven))
+            report((*at, "cron"), "schedule.cron", _explain_uneven(uneven))
     if "timezone" in fields:
         sound = _check_zone(parts, fields["timezone"], (*at, "timezone")) and sound
     template = _check_input(parts, fields, at, names, input)
@@ -196,20 +196,20 @@ def _schedule(parts: Parts, body: Json, at: Path, names: Names, input: JsonSchem
 
 def _check_zone(parts: Parts, name: str, at: Path) -> bool:
     """Whether the schedule can be computed in this zone."""
-    fault = zone_fault(name)
+    fault = check_zone(name)
     if fault is not None and name in NO_PLACES:  # releases before took it
         parts.reader.refuse(at, "schedule.timezone", fault)
         return True
     if fault is not None:
         parts.reader.error(at, "schedule.timezone", fault)
         return False
-    turned = doubt_sign(name)
+    turned = check_sign(name)
     if turned is not None:
         parts.reader.warning(at, "schedule.timezone", turned)
     return True
 
 
-def _instead_of_every(value: Json) -> str:
+def _suggest_instead_of_every(value: Json) -> str:
     try:
         minutes, rest = divmod(milliseconds(str(value)), 60_000)
     except NotADuration:
@@ -222,7 +222,7 @@ def _instead_of_every(value: Json) -> str:
     return 'a schedule says when, not how often; write `cron`, such as "0 * * * *" for every hour'
 
 
-def _uneven_sentence(uneven: UnevenStep) -> str:
+def _explain_uneven(uneven: UnevenStep) -> str:
     """The sentence about a step of a cron expression that does not divide its range."""
     field = f"`{uneven.item}` in the field {uneven.field}"
     if uneven.in_vain:
@@ -249,7 +249,7 @@ def _check_input(
             message = f"expected a mapping for a schedule's `input`, found {kind_of(value)}; write its keys"
             parts.reader.error(place, "schedule.input", message)
             return None
-        return parts.template(value, place, _event_names(names).with_roots(schemas={"event": INSTANT}))
+        return parts.template(value, place, _build_event_names(names).with_roots(schemas={"event": INSTANT}))
     written_input = {} if value is None else value
     faults = input.findings(input.with_defaults(written_input))
     if faults:
@@ -288,12 +288,12 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
     return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
 
 
-def _event_names(names: Names) -> Names:
+def _build_event_names(names: Names) -> Names:
     """The names of a trigger's expressions: there is no run yet."""
     return Names(names.types, frozenset(("event", "now")), explain=names.explain)
 
 
-def _cron_fault(text: str) -> str | None:
+def _check_cron(text: str) -> str | None:
     fields = text.split()
     if len(fields) != 5:
         hint = ""

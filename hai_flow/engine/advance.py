@@ -32,7 +32,7 @@ def take_up(draft: Draft) -> None:
 
 
 def _advance(draft: Draft) -> None:
-    while draft.state.status == "running" and draft.within_bounds():
+    while draft.state.status == "running" and draft.is_within_bounds():
         path = next_ready(draft.state)
         if path is None:
             return
@@ -48,7 +48,7 @@ def _stop_on(draft: Draft) -> None:
     while draft.state.status == "stopping":
         path = next_ready(draft.state)
         if path is not None:
-            if not draft.within_bounds():
+            if not draft.is_within_bounds():
                 return
             if not draft.state.turn_open:
                 draft.open_turn(c.Turn())

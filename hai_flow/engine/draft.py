@@ -22,7 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX, Bounds
-from hai_flow.engine.state.instances import root_of, standing_at
+from hai_flow.engine.state.instances import resolve_step, root_of
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
 from hai_flow.values import Json
@@ -74,10 +74,10 @@ class Draft:
             return self.plan.steps[path] if path else root_of(self.plan)
         cached = self._steps.get(path)
         if cached is None:
-            cached = self._steps[path] = standing_at(self.plan, path)
+            cached = self._steps[path] = resolve_step(self.plan, path)
         return cached
 
-    def waiting_elsewhere(self) -> list[str]:
+    def list_waiting_elsewhere(self) -> list[str]:
         """The steps that wait for signals or for a child run."""
         return [*self.state.subscriptions, *self.state.children]
 
@@ -85,7 +85,7 @@ class Draft:
         """Send a wish of this commit to another run (docs/design/store.md#outbox)."""
         self.outbox.append(Message(kind, target, body))
 
-    def note_start(
+    def record_start(
         self,
         step: Step,
         *,
@@ -157,7 +157,7 @@ class Draft:
         self.events.extend(events)
         self.taken_over = len(events)
 
-    def within_bounds(self) -> bool:
+    def is_within_bounds(self) -> bool:
         return (
             self.pure_steps < self.limits.pure_steps
             and len(self.events) - self.taken_over < self.limits.events - STEP_EVENTS
@@ -206,7 +206,7 @@ class Draft:
     ) -> Json:
         self.evaluations += 1
         try:
-            return evaluate(self._scope(uses, step, roots))
+            return evaluate(self._build_scope(uses, step, roots))
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
 
@@ -229,7 +229,7 @@ class Draft:
             raise Raised("expression.too_large", message)
         self.rendered_bytes += size
 
-    def _scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:
+    def _build_scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:
         """The names that an expression uses, and no others (docs/language.md#names)."""
         scope: dict[str, Json] = {}
         for root in uses.roots:
@@ -238,22 +238,22 @@ class Draft:
             elif root in _ROOTS:
                 scope[root] = _ROOTS[root](self, step)
             else:
-                scope[root] = self._loop_value(root, step)
+                scope[root] = self._read_loop_value(root, step)
         if uses.steps:
             at = "" if step is None else step.path
-            scope["steps"] = {id: self._step_value(self._instance_of(id, at)) for id in uses.steps}
+            scope["steps"] = {id: self._read_step_value(self._find_instance(id, at)) for id in uses.steps}
         return scope
 
-    def _instance_of(self, id: str, reader: str) -> str:
+    def _find_instance(self, id: str, reader: str) -> str:
         """The path of the step that `steps.ID` means for a reader at `reader`: in the same iterations, as far as they
         stand in the same loops; in the latest iteration of others."""
-        return paths.instance_for(self.plan.ids.get(id, id), reader, self._latest)
+        return paths.find_instance(self.plan.ids.get(id, id), reader, self._find_latest)
 
-    def _latest(self, loop: str) -> str:
+    def _find_latest(self, loop: str) -> str:
         step_state = self.state.steps.get(loop)
         return str(step_state.loop.last) if step_state is not None and step_state.loop is not None else ""
 
-    def _step_value(self, path: str) -> dict[str, Json]:
+    def _read_step_value(self, path: str) -> dict[str, Json]:
         step_state: StepState | None = self.state.steps.get(path)
         if step_state is None:
             return {"status": "pending"}
@@ -266,7 +266,7 @@ class Draft:
         ):
             value["output"] = step_state.output
         if step_state.error is not None:
-            value["error"] = _error_record(step_state.error)
+            value["error"] = _build_error_record(step_state.error)
         if step_state.approval is not None:
             value["approval"] = step_state.approval
         if step_state.spent is not None:
@@ -275,10 +275,10 @@ class Draft:
             value["parts"] = list(step_state.parts)
         return value
 
-    def _loop_value(self, name: str, step: Step | None) -> Json:
+    def _read_loop_value(self, name: str, step: Step | None) -> Json:
         """The value of a loop's variable: of `index` the innermost loop's."""
         path = "" if step is None else step.path
-        for iteration in paths.iterations_around(path):
+        for iteration in paths.iter_iterations_around(path):
             loop = paths.loop_of(iteration)
             loop_state, verb = self.state.steps[loop].loop, self.plan.steps[paths.plan_path(loop)].verb
             iteration_state = self.state.steps.get(iteration)
@@ -303,18 +303,18 @@ class Draft:
             loop = paths.loop_of(within) if paths.is_iteration(within) else within
             if inside not in (within, loop) and not paths.is_inside(inside, within):
                 continue
-            step_state = self.state.steps.get(paths.instance_for(let, reader, self._latest))
+            step_state = self.state.steps.get(paths.find_instance(let, reader, self._find_latest))
             if step_state is not None and isinstance(step_state.output, dict) and name in step_state.output:
                 return step_state.output[name]
         raise ExpressionError("expression.absent", f"`{name}` is not there: no `let` has given it a value yet")
 
-    def _error_in_handling(self, step: Step | None) -> Json:
+    def _find_error_in_handling(self, step: Step | None) -> Json:
         """The error of the innermost handler around `step` that handles one."""
         while step is not None and step.path:
             if paths.is_handler(step.body):
                 step_state = self.state.steps.get(step.parent)
                 if step_state is not None and step_state.error is not None:
-                    return _error_record(step_state.error)
+                    return _build_error_record(step_state.error)
             step = self.step(step.parent) if step.parent else None
         return None
 
@@ -332,11 +332,11 @@ def _run_value(draft: Draft, step: Step | None) -> Json:
     }
 
 
-def _thread_value(draft: Draft, step: Step | None) -> Json:
-    return {"id": draft.state.thread_id, "message": draft.state.message, "content": _newest_content(draft.state)}
+def _read_thread_value(draft: Draft, step: Step | None) -> Json:
+    return {"id": draft.state.thread_id, "message": draft.state.message, "content": _find_newest_content(draft.state)}
 
 
-def _newest_content(state: RunState) -> Json:
+def _find_newest_content(state: RunState) -> Json:
     """The content of the user's newest message when the run started, as it was posted: text, or a list of content
     parts."""
     content: Json = state.message
@@ -351,16 +351,16 @@ _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {
     "input": lambda draft, step: draft.state.input,
     "state": lambda draft, step: draft.state.state,
     "run": _run_value,
-    "thread": _thread_value,
+    "thread": _read_thread_value,
     "now": lambda draft, step: draft.now,
-    "error": Draft._error_in_handling,
+    "error": Draft._find_error_in_handling,
     "steps": lambda draft, step: {},
 }
 
 
-def _error_record(error: e.Error) -> dict[str, Json]:
+def _build_error_record(error: e.Error) -> dict[str, Json]:
     """An error as expressions see it: its time is one like all others, and so is that of its causes."""
     record = {**msgspec.to_builtins(error), "at": instants.rfc3339(error.at)}
     if error.cause is not None:
-        record["cause"] = _error_record(error.cause)
+        record["cause"] = _build_error_record(error.cause)
     return record

@@ -11,7 +11,7 @@ from hai_flow.engine.advance import go_on, take_up
 from hai_flow.engine.completion import loop, stopping
 from hai_flow.engine.completion.open_steps import open_leaves
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.handlers.attempts import attempt_failed
+from hai_flow.engine.handlers.attempts import fail_attempt
 from hai_flow.engine.handlers.terminate import stop
 from hai_flow.engine.pendings import deadlines
 from hai_flow.engine.runs import children
@@ -48,7 +48,7 @@ def pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True
         due = next_due(draft.state, attempts=attempts)
         if due is None or due.at > until:
             break
-        if passed and not draft.within_bounds():
+        if passed and not draft.is_within_bounds():
             go_on(draft)
             return False
         passed = True
@@ -57,14 +57,14 @@ def pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True
         draft.now = draft.clock
     if draft.events:
         go_on(draft)
-    return not draft.events or draft.within_bounds()
+    return not draft.events or draft.is_within_bounds()
 
 
 def _fire_due(draft: Draft, due: Due) -> None:
     if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
         draft.open_turn(c.Turn())
     if due.timer is None:
-        _too_late(draft, due.path)
+        _fail_too_late(draft, due.path)
     else:
         draft.emit(e.TimerFired, path=due.path, kind=due.timer.kind)
         _fire(draft, due.timer)
@@ -75,21 +75,21 @@ def _fire(draft: Draft, timer: Timer) -> None:
     match timer.kind:
         case "wait":
             loop.finish(draft, step, None)
-        case "deadline" | "halting_deadline" if _awaits_an_event(draft, timer.path):
+        case "deadline" | "halting_deadline" if _is_awaiting_event(draft, timer.path):
             wait_for_event.deadline_passed(draft, step)
         case "deadline" | "halting_deadline":
             deadlines.deadline_passed(draft, step)
         case "remind":
             deadlines.remind(draft, step)
         case "grace":
-            stopping.cut_attempts(draft, "the grace period of the stop is over")
+            stopping.stop_attempts(draft, "the grace period of the stop is over")
         case "limit":
             _run_too_long(draft)
         case "retry":
             pass  # the fold has made the step ready
 
 
-def _awaits_an_event(draft: Draft, path: str) -> bool:
+def _is_awaiting_event(draft: Draft, path: str) -> bool:
     """Whether the step waits for an event, and not for people who may be withdrawn by one."""
     return path in draft.state.subscriptions and path not in draft.state.open_pendings
 
@@ -106,7 +106,7 @@ def _run_too_long(draft: Draft) -> None:
         loop.end(draft, step, Ending("failed", error=error, reason=message))
 
 
-def _too_late(draft: Draft, path: str) -> None:
+def _fail_too_late(draft: Draft, path: str) -> None:
     """The step has worked for as long as it may."""
     if path == "":  # a child run that has no time left
         stop(draft, children.time_out())
@@ -116,7 +116,7 @@ def _too_late(draft: Draft, path: str) -> None:
     if path in draft.state.attempts:
         draft.cut = True
         budget.charge(draft, step)
-        attempt_failed(draft, step, error)
+        fail_attempt(draft, step, error)
     else:
         loop.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
 

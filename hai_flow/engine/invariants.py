@@ -63,7 +63,7 @@ def _end_is_last(watch: Watch, state: RunState, event: e.Event) -> Iterator[str]
         yield f"{event.type} stands behind the end of the run, which is {state.status}"
 
 
-def _turn_begins(watch: Watch, state: RunState, event: e.TurnStarted) -> Iterator[str]:
+def _check_turn_begins(watch: Watch, state: RunState, event: e.TurnStarted) -> Iterator[str]:
     last = state.turn.n if state.turn else 0
     if state.turn_open:
         yield f"turn {event.turn} begins within turn {last}"
@@ -71,7 +71,7 @@ def _turn_begins(watch: Watch, state: RunState, event: e.TurnStarted) -> Iterato
         yield f"turn {event.turn} follows turn {last}"
 
 
-def _turn_ends(watch: Watch, state: RunState, event: e.TurnEnded) -> Iterator[str]:
+def _check_turn_ends(watch: Watch, state: RunState, event: e.TurnEnded) -> Iterator[str]:
     if not state.turn_open:
         yield "a turn ends, and none is open"
     elif state.open_messages:
@@ -81,7 +81,9 @@ def _turn_ends(watch: Watch, state: RunState, event: e.TurnEnded) -> Iterator[st
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _begins_while_running(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
+def _check_begins_while_running(
+    watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted
+) -> Iterator[str]:
     """No step begins while the run is paused, and behind a stop only steps that clean up."""
     if state.status != "running" and not (state.status == "stopping" and is_in_cleanup(event.path)):
         yield f"the step {event.path} begins in a run that is {state.status}"
@@ -89,7 +91,7 @@ def _begins_while_running(watch: Watch, state: RunState, event: e.StepStarted | 
         yield f"the step {event.path} begins, and it was not its turn"
 
 
-def _attempt_once(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
+def _check_attempt_once(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
     attempt = (event.path, event.attempt)
     if not event.attempt:
         return
@@ -100,7 +102,7 @@ def _attempt_once(watch: Watch, state: RunState, event: e.StepStarted | e.Attemp
     watch.begun.add(attempt)
 
 
-def _outcome_once(watch: Watch, state: RunState, event: e.StepFinished) -> Iterator[str]:
+def _check_outcome_once(watch: Watch, state: RunState, event: e.StepFinished) -> Iterator[str]:
     step_state = state.steps.get(event.path)
     if step_state is not None and step_state.outcome == "finished" and step_state.phase == "over":
         yield f"the step {event.path} finishes twice"
@@ -114,7 +116,7 @@ def _check_approved_arguments(watch: Watch, state: RunState, event: e.StepStarte
     step_state = state.steps.get(event.path)
     if step_state is None or not event.attempt or not step_state.asked:
         return
-    gate = _last_gate(state, event.path, step_state.asked)
+    gate = _find_last_gate(state, event.path, step_state.asked)
     if gate is None:
         return
     args = step_state.args if isinstance(event, e.AttemptStarted) else event.args
@@ -125,7 +127,7 @@ def _check_approved_arguments(watch: Watch, state: RunState, event: e.StepStarte
         yield f"the step {event.path} is performed with other arguments than {gate.opened.id} has approved"
 
 
-def _last_gate(state: RunState, path: str, asked: int) -> PendingState | None:
+def _find_last_gate(state: RunState, path: str, asked: int) -> PendingState | None:
     for n in range(asked - 1, -1, -1):
         pending = pending_of(state, path, n)
         if pending is not None and pending.opened.kind == "gate":
@@ -133,7 +135,7 @@ def _last_gate(state: RunState, path: str, asked: int) -> PendingState | None:
     return None
 
 
-def _digest_binds(
+def _check_digest_binds(
     watch: Watch, state: RunState, event: e.PendingOpened | e.PendingEdited | e.PendingRestamped
 ) -> Iterator[str]:
     """The digest that people answer binds workflow, run and content."""
@@ -152,7 +154,7 @@ def _digest_binds(
         yield f"the digest of the question {event.id} is not that of what it shows"
 
 
-def _vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[str]:
+def _check_vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[str]:
     pending = state.pendings.get(event.id)
     if pending is None or pending.status != "open":
         yield f"{event.by} votes on {event.id}, which is {'unknown' if pending is None else pending.status}"
@@ -160,7 +162,7 @@ def _vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[
         yield f"{votes.voter(event)} votes on {event.id} a second time"
 
 
-def _votes_decide(watch: Watch, state: RunState, event: e.PendingDecided) -> Iterator[str]:
+def _check_votes_decide(watch: Watch, state: RunState, event: e.PendingDecided) -> Iterator[str]:
     """The first answer wins; an approval has the votes that its rules ask for, from people that may vote."""
     pending = state.pendings.get(event.id)
     if pending is None or pending.status != "open":
@@ -168,23 +170,23 @@ def _votes_decide(watch: Watch, state: RunState, event: e.PendingDecided) -> Ite
         return
     if pending.opened.kind not in ("approve", "gate") or event.by is None:
         return
-    verdict = votes.verdict(votes.rules_of(pending), pending)
+    verdict = votes.verdict(votes.derive_rules(pending), pending)
     if event.outcome == votes.APPROVE and verdict != votes.APPROVE:
         yield f"{event.id} is approved, and its votes do not approve it"
     elif event.outcome == votes.REJECT and verdict != votes.REJECT:
         yield f"{event.id} is rejected, and its votes do not reject it"
-    elif event.outcome not in (votes.APPROVE, votes.REJECT) and event.outcome not in _last_vote(pending):
+    elif event.outcome not in (votes.APPROVE, votes.REJECT) and event.outcome not in _find_last_vote(pending):
         yield f"{event.id} is decided as {event.outcome}, for which the last vote was not"
 
 
-def _last_vote(pending: PendingState) -> tuple[str, ...]:
+def _find_last_vote(pending: PendingState) -> tuple[str, ...]:
     return (pending.votes[-1].decision,) if pending.votes else ()
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def _timer_in_time(watch: Watch, state: RunState, event: e.TimerFired) -> Iterator[str]:
+def _check_timer_in_time(watch: Watch, state: RunState, event: e.TimerFired) -> Iterator[str]:
     due = [timer.due for timer in state.timers if (timer.path, timer.kind) == (event.path, event.kind)]
     if not due:
         yield f"the timer {event.kind} of {event.path or 'the run'} fires, and none was set, or it has fired before"
@@ -195,7 +197,7 @@ def _timer_in_time(watch: Watch, state: RunState, event: e.TimerFired) -> Iterat
 # --- what people see --------------------------------------------------------------------------------------------------
 
 
-def _chunks_in_order(watch: Watch, state: RunState, event: e.MessageChunk) -> Iterator[str]:
+def _check_chunks_in_order(watch: Watch, state: RunState, event: e.MessageChunk) -> Iterator[str]:
     message = state.messages.get(event.message_id)
     if message is None or not message.open:
         yield f"the message {event.message_id} grows, and it is not open"
@@ -220,7 +222,7 @@ def _call_resolved_after_its_end(watch: Watch, state: RunState, event: e.ToolCal
 # --- behind the last commit -------------------------------------------------------------------------------------------
 
 
-def _waits_for_something(state: RunState) -> Iterator[str]:
+def _check_waits_for_something(state: RunState) -> Iterator[str]:
     if state.status == "waiting" and not _has_open_parts(state):
         yield "it waits, and nothing will ever move it: no question, timer, signal or run below"
 
@@ -238,7 +240,7 @@ def _check_end_is_complete(state: RunState) -> Iterator[str]:
                 yield f"it is {state.status}, and a {what} of it is open: {sorted(map(str, each))[0]}"
 
 
-def _indexes_agree(state: RunState) -> Iterator[str]:
+def _check_indexes_agree(state: RunState) -> Iterator[str]:
     open_ids = {id for id, pending in state.pendings.items() if pending.status == "open"}
     if open_ids != set(state.open_pendings.values()):
         yield "the questions that are open are not those that its steps wait for"
@@ -255,28 +257,28 @@ def _has_open_parts(state: RunState) -> bool:
 
 EVERY_EVENT: Final[tuple[tuple[str, _Rule], ...]] = (("end_is_last", _end_is_last),)
 _BEGINS: Final = (
-    ("begins_while_running", _begins_while_running),
-    ("attempt_once", _attempt_once),
+    ("begins_while_running", _check_begins_while_running),
+    ("attempt_once", _check_attempt_once),
     ("approved_is_performed", _check_approved_arguments),
 )
 _BY_TYPE: Final[Mapping[type[e.Event], tuple[tuple[str, _Rule], ...]]] = {
-    e.TurnStarted: (("turns_in_order", _turn_begins),),
-    e.TurnEnded: (("turns_in_order", _turn_ends),),
+    e.TurnStarted: (("turns_in_order", _check_turn_begins),),
+    e.TurnEnded: (("turns_in_order", _check_turn_ends),),
     e.StepStarted: _BEGINS,
     e.AttemptStarted: _BEGINS,
-    e.StepFinished: (("outcome_once", _outcome_once),),
-    **dict.fromkeys((e.PendingOpened, e.PendingEdited, e.PendingRestamped), (("digest_binds", _digest_binds),)),
-    e.VoteCast: (("vote_is_free", _vote_is_free),),
-    e.PendingDecided: (("votes_decide", _votes_decide),),
-    e.TimerFired: (("timer_in_time", _timer_in_time),),
-    e.MessageChunk: (("chunks_in_order", _chunks_in_order),),
+    e.StepFinished: (("outcome_once", _check_outcome_once),),
+    **dict.fromkeys((e.PendingOpened, e.PendingEdited, e.PendingRestamped), (("digest_binds", _check_digest_binds),)),
+    e.VoteCast: (("vote_is_free", _check_vote_is_free),),
+    e.PendingDecided: (("votes_decide", _check_votes_decide),),
+    e.TimerFired: (("timer_in_time", _check_timer_in_time),),
+    e.MessageChunk: (("chunks_in_order", _check_chunks_in_order),),
     e.ToolCallArgsChunk: (("calls_in_order", _call_grows_while_open),),
     e.ToolCallEnded: (("calls_in_order", _call_grows_while_open),),
     e.ToolCallResolved: (("calls_in_order", _call_resolved_after_its_end),),
 }
 AT_REST: Final[tuple[tuple[str, Callable[[RunState], Iterator[str]]], ...]] = (
-    ("waits_for_something", _waits_for_something),
+    ("waits_for_something", _check_waits_for_something),
     ("nothing_outlives", _check_end_is_complete),
-    ("indexes_agree", _indexes_agree),
+    ("indexes_agree", _check_indexes_agree),
 )
 RULES: Final = frozenset(name for rules in (EVERY_EVENT, *_BY_TYPE.values(), AT_REST) for name, _ in rules)

@@ -13,7 +13,7 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.values import Json
 
 
-def reader_at_end(step: Step, body: str) -> Step:
+def build_reader_at_end(step: Step, body: str) -> Step:
     """The block as a reader at the end of one of its lists, where the names of that list are known."""
     return msgspec.structs.replace(step, path=paths.inside(step.path, body))
 
@@ -23,15 +23,19 @@ def finish_with(draft: Draft, step: Step, output: Mapping[str, Json], result: Te
     if result is None:
         return Finish(step, dict(output))
     try:
-        value = draft.render(result, reader_at_end(step, str(output["case"])))
+        value = draft.render(result, build_reader_at_end(step, str(output["case"])))
         draft.json_text(value)
     except Raised as raised:
         return Fail(step, draft.error(raised.code, raised.message, step.path))
     return Finish(step, {**output, "result": value})
 
 
-def results_of(draft: Draft, step: Step, results: Mapping[str, Template], finished: Iterable[str]) -> dict[str, Json]:
+def collect_results(
+    draft: Draft, step: Step, results: Mapping[str, Template], finished: Iterable[str]
+) -> dict[str, Json]:
     """The result of each branch that has finished. Raises `Raised`."""
-    values = {name: draft.render(results[name], reader_at_end(step, name)) for name in finished if name in results}
+    values = {
+        name: draft.render(results[name], build_reader_at_end(step, name)) for name in finished if name in results
+    }
     draft.json_text(values)
     return values

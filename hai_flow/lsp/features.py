@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
-from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.names import check_name
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import PythonModule
 from hai_flow.definition.yaml.keys import Key, Type
@@ -402,7 +402,7 @@ def rename(analysis: Analysis, line: int, column: int, new: str) -> list[Edit]:
     names = analysis.names
     if id is None or names is None or id not in names.context.outline.ids:
         raise NotRenamed("there is no step with an id here; put the cursor on an `id`, or on a name behind `steps.`")
-    if fault := name_fault(new, "identifier"):
+    if fault := check_name(new, "identifier"):
         raise NotRenamed(fault)
     if new != id and new in names.context.outline.ids:
         raise NotRenamed(f"another step has the id `{new}` already")

@@ -16,7 +16,7 @@ import structlog
 from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
-from hai_flow.definition.schemas.schemas import JsonSchema, compile_cached, without_marks
+from hai_flow.definition.schemas.schemas import JsonSchema, compile_cached, strip_marks
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.steps.agents import Exchange, Said, Talk
 from hai_flow.errors import StepError
@@ -130,7 +130,7 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
 
 
 def _client_offer(tool: FrontendTool) -> Offered:
-    schema = _NOTHING if tool.parameters is None else without_marks(tool.parameters.raw)
+    schema = _NOTHING if tool.parameters is None else strip_marks(tool.parameters.raw)
     return Offered(tool.name, tool.description, schema, effect="read")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from hai_flow import values
 from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
-from hai_flow.definition.schemas.schemas import without_marks
+from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.errors import StepError
 from hai_flow.steps.http import Exchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import Offered
@@ -62,7 +62,7 @@ class HttpToolRunner:
             except StepError:  # it can't be called, so it is not offered
                 continue
             effect = tool.effect or operation.effect
-            about, parameters = operation.description, without_marks(operation.parameters.raw)
+            about, parameters = operation.description, strip_marks(operation.parameters.raw)
             offers.append(Offered(f"{name}.{id}", about, parameters, operation.result, effect))
         return offers
 

@@ -18,7 +18,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Llm, Schema, Step
-from hai_flow.definition.schemas.schemas import without_marks
+from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import StepError
@@ -319,7 +319,7 @@ def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelU
 
 
 def _raw(schema: Schema) -> Mapping[str, Json]:
-    raw = without_marks(schema.raw)
+    raw = strip_marks(schema.raw)
     return raw if isinstance(raw, Mapping) else {}
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from hai_flow import values
-from hai_flow.definition.names.secret_names import fill_secrets, template_value
+from hai_flow.definition.names.secret_names import fill_secrets, resolve_template
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
@@ -234,7 +234,7 @@ class McpRunner:
         tenant, workflow = of
         server = reached.server
         settings = {
-            name: template_value(template)
+            name: resolve_template(template)
             for name in ("auth", "headers", "env", "oauth")
             if (template := getattr(server, name)) is not None
         }

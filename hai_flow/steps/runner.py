@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
-from hai_flow.definition.readiness import runner_kind, tool_kind
+from hai_flow.definition.readiness import find_runner_kind, find_tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Said, Talk
 from hai_flow.errors import StepError
@@ -173,7 +173,7 @@ class Runner(Protocol):
 
 
 class Registry:
-    """The runners of this process by kind: python, http, llm (`runner_kind`)."""
+    """The runners of this process by kind: python, http, llm (`find_runner_kind`)."""
 
     def __init__(self, runners: dict[str, Runner], hide: Callable[[Json], Json] = lambda value: value) -> None:
         """`hide` takes secrets out of an output before it is recorded."""
@@ -192,7 +192,7 @@ class Registry:
 
     def runner_of(self, step: Step) -> Runner:
         """Raises StepError if this process does not perform effects of this kind."""
-        kind = runner_kind(step)
+        kind = find_runner_kind(step)
         runner = self._runners.get(kind or "")
         if runner is None:
             raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
@@ -209,7 +209,7 @@ class Registry:
         pins: Pins = _NO_PINS,
     ) -> Sequence[Offered]:
         """The functions that the declared tool `name` offers to models, by its runner. Raises StepError."""
-        runner = self._runners.get(tool_kind(tool) or "")
+        runner = self._runners.get(find_tool_kind(tool) or "")
         if isinstance(runner, Looks):
             return await runner.offered_to(name, tool, pins, workflow=workflow, tenant=tenant, from_disk=from_disk)
         if not isinstance(runner, Offers):
@@ -236,5 +236,5 @@ class Registry:
         return Looked(pins, [doubt for each in answers for doubt in each.doubts])
 
     def _sentences(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
-        pairs = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())
+        pairs = ((step, self._runners.get(find_runner_kind(step) or "")) for step in plan.steps.values())
         return [(step, sentence) for step, runner in pairs if runner is not None and (sentence := ask(runner, step))]

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.names.secret_names import REFERENCE, secrets_in
+from hai_flow.definition.names.secret_names import REFERENCE, find_secrets
 from hai_flow.errors import StepError
 from hai_flow.steps.hiding import SHOWN_MIN, Hider, forms_of, without
 from hai_flow.values import Json
@@ -133,7 +133,7 @@ class Secrets:
 
     def doubt(self, value: Json) -> str | None:
         """Which of the secrets that `value`, of a document, names is not there."""
-        return next((doubt for name in sorted(secrets_in(value)) if (doubt := self.absent(name))), None)
+        return next((doubt for name in sorted(find_secrets(value)) if (doubt := self.absent(name))), None)
 
     def absent(self, name: str) -> str | None:
         """Why the secret is not there, as far as this is known without reading its source."""

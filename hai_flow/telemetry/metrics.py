@@ -17,7 +17,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.base.row_isolation import Sweep
 from hai_flow.runtime.commit.batches import BatchEntry
-from hai_flow.steps.runner import runner_kind
+from hai_flow.steps.runner import find_runner_kind
 from hai_flow.store.ops.replicas import Replica
 from hai_flow.store.postgres.error_classes import Fault
 from hai_flow.store.runs.leases import Claimed
@@ -301,7 +301,7 @@ class Metrics:
     def _count_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
         run, step = performance.run, performance.step
         self.attempt_lag.observe(began - performance.known_since)
-        kind = "none" if step is None else runner_kind(step) or "none"
+        kind = "none" if step is None else find_runner_kind(step) or "none"
         self.attempt_seconds.observe(ended - began, (kind, _REPORTS[type(report)]))
         turn = run.state.turn
         if turn is not None and turn.n > 1 and self._turns.get(run.id) != turn.n:

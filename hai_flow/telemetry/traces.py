@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from hai_flow.definition.plan import AgentTurn, Call, Http, Llm
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState, StepState
-from hai_flow.engine.state.tracing import Place, is_traced, place_of, step_place, turn_place
+from hai_flow.engine.state.tracing import Place, derive_step_place, derive_turn_place, is_traced, place_of
 from hai_flow.runtime.base.tracing import Asker
 from hai_flow.runtime.commit.batches import BatchEntry
 
@@ -166,7 +166,7 @@ class Traces:
 
     def _turn_ended(self, entry: BatchEntry, event: e.TurnEnded) -> None:
         state, turn = entry.state, max(event.turn, 1)
-        place, start = turn_place(state, turn), place_of(state.trace)
+        place, start = derive_turn_place(state, turn), place_of(state.trace)
         assert place is not None
         assert start is not None
         began = _turn_began(state, turn, event.at)
@@ -176,7 +176,7 @@ class Traces:
             "hai_flow.turn": turn,
             "hai_flow.turn.reason": event.reason,
         }
-        before = turn_place(state, turn - 1) if turn > 1 else None
+        before = derive_turn_place(state, turn - 1) if turn > 1 else None
         self._take(
             Span(
                 f"invoke_workflow {state.workflow}",
@@ -212,10 +212,10 @@ class Traces:
     ) -> None:
         """A step as far as this turn has it: from its start, or from the turn's, where an earlier turn has begun it."""
         state, begun_in = entry.state, max(step.turn, 1)
-        place = step_place(state, path, turn)
+        place = derive_step_place(state, path, turn)
         assert place is not None
         began = step.started_at if begun_in == turn else max(step.started_at, _turn_began(state, turn, ended))
-        before = step_place(state, path, turn - 1) if begun_in < turn else None
+        before = derive_step_place(state, path, turn - 1) if begun_in < turn else None
         attributes = _run_attributes(state) | {"hai_flow.step": path, "hai_flow.verb": step.verb}
         if open:
             attributes["hai_flow.step.open"] = True
@@ -228,7 +228,7 @@ class Traces:
         if place is None or step is None or not place.sampled:
             return
         state = performance.run.state
-        above = step_place(state, performance.path, _turn_of(state, place))
+        above = derive_step_place(state, performance.path, _turn_of(state, place))
         attributes = _run_attributes(state) | {
             "hai_flow.step": performance.path,
             "hai_flow.attempt": performance.attempt,
@@ -245,13 +245,13 @@ class Traces:
 
 
 def _now_in(state: RunState) -> Place | None:
-    return turn_place(state, 1 if state.turn is None else state.turn.n)
+    return derive_turn_place(state, 1 if state.turn is None else state.turn.n)
 
 
 def _turn_of(state: RunState, place: Place) -> int:
     """The turn in whose trace an attempt was begun: the newest one, or the one before, if that has just ended."""
     newest = 1 if state.turn is None else state.turn.n
-    current = turn_place(state, newest)
+    current = derive_turn_place(state, newest)
     return newest if current is None or current.trace_id == place.trace_id else max(1, newest - 1)
 
 
@@ -277,10 +277,12 @@ def _open_steps(state: RunState) -> Iterator[tuple[str, StepState]]:
 def _above(plan: Plan | None, state: RunState, path: str, turn: int) -> str | None:
     """The id of the span around a step: that of the block which it stands in, or of its turn."""
     try:
-        parent = "" if plan is None else standing_at(plan, path).parent
+        parent = "" if plan is None else resolve_step(plan, path).parent
     except KeyError:  # of another version of the workflow
         parent = ""
-    place = step_place(state, parent, turn) if parent and parent in state.steps else turn_place(state, turn)
+    place = (
+        derive_step_place(state, parent, turn) if parent and parent in state.steps else derive_turn_place(state, turn)
+    )
     return None if place is None else place.span_id
 
 

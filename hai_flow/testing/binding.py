@@ -24,7 +24,7 @@ from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
 from hai_flow.json_pointers import unescape
 from hai_flow.testing.instances import stands_at
-from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call, policy_of
+from hai_flow.testing.names import asks_people, calls_of, effects_of, find_policy, is_request, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Start, Suite
 from hai_flow.testing.triggering import triggers_meant
 from hai_flow.values import Json
@@ -161,7 +161,7 @@ class _Checker:
     def _decision(self, entry: Decide) -> None:
         """A decision that the step does not offer is refused by every run."""
         step = self.plan.steps.get(stands_at(entry.pending, self.plan.ids))
-        policy = None if step is None else policy_of(step)
+        policy = None if step is None else find_policy(step)
         if step is None or policy is None:
             return
         options = {*policy.options, *(_DOUBT if step.delivery != "at_least_once" else ())}
@@ -172,7 +172,7 @@ class _Checker:
         step = self._asking_step(path, at)
         if step is None:
             return
-        policy = policy_of(step)
+        policy = find_policy(step)
         if policy is None or not policy.escalations:
             self._find(at, "test.escalated", f"`{path}` has no `escalate` in its `on_deadline`", key=True)
 
@@ -182,7 +182,7 @@ class _Checker:
             return None  # it is missing, or no text: the reader has reported it
         step = self.plan.steps.get(stands_at(path, self.plan.ids))
         if step is None:
-            near = self._near(path)
+            near = self._suggest_near(path)
             if near is None:
                 self._unknown(path, self.asking, at, "pending", "the workflow has no step", key=True)
             else:
@@ -196,7 +196,7 @@ class _Checker:
             return None
         return step
 
-    def _near(self, path: str) -> Step | None:
+    def _suggest_near(self, path: str) -> Step | None:
         """The step with the id that a wrong path ends with."""
         id = path.rpartition("/")[2].partition("[")[0]
         return self.plan.steps[self.plan.ids[id]] if id in self.plan.ids else None

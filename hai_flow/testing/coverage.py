@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.paths import FINALLY, is_catch, is_handler, plan_path
 from hai_flow.definition.plan import Plan, Step, Switch
 from hai_flow.engine import events as e
-from hai_flow.testing.names import policy_of
+from hai_flow.testing.names import find_policy
 
 NO_CASE: Final = -1
 
@@ -132,7 +132,7 @@ class Coverage:
 
     @staticmethod
     def _options(step: Step) -> tuple[str, ...]:
-        policy = policy_of(step)
+        policy = find_policy(step)
         return () if policy is None else tuple(policy.options)
 
 

@@ -18,7 +18,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
 from hai_flow.definition.plan import Plan
 from hai_flow.definition.schemas.python_modules import Modules, unread
-from hai_flow.definition.yaml.include_keys import texts_of
+from hai_flow.definition.yaml.include_keys import read_texts
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
 from hai_flow.testing.binding import check_suite
@@ -150,7 +150,7 @@ class Loader:
         try:
             return self._compile(source, file), ()
         except DefinitionError as error:
-            sources.update(texts_of(source, file))
+            sources.update(read_texts(source, file))
             errors = sum(finding.severity == "error" for finding in error.findings)
             mistakes = "a mistake" if errors == 1 else f"{errors} mistakes"
             return None, [

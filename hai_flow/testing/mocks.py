@@ -61,7 +61,7 @@ class Mocks:
             if any(means(name, each) for each in names)
         ]
 
-    def _note_call(self, state: RunState, path: str, names: tuple[str, ...]) -> None:
+    def _record_call(self, state: RunState, path: str, names: tuple[str, ...]) -> None:
         self._calls.append(names)
         self._arguments.append(values.loads(state.steps[path].args or "{}"))
 
@@ -78,7 +78,7 @@ class Mocks:
             names = (*names, _request_name(state, path))
         if self._is_taped(step, names):
             return self._replay(state, step, names, attempt, now)
-        self._note_call(state, path, names)
+        self._record_call(state, path, names)
         if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
             output = {"run_id": state.children[path]}  # all that its step learns of it
             return c.ChildEnded(path=path, attempt=attempt, status="finished", output=output)
@@ -105,7 +105,7 @@ class Mocks:
         """The recorded result of the attempt. An agent counts as one call, however often its model answers."""
         loop = state.steps[agent_of(step.path)].loop if isinstance(step.verb, AgentTurn) else None
         if loop is None or loop.last == loop.begun:
-            self._note_call(state, step.path if loop is None else agent_of(step.path), names)
+            self._record_call(state, step.path if loop is None else agent_of(step.path), names)
         assert self._tape is not None
         try:
             return self._tape.answer(self._plan, state, step, attempt, now)
@@ -122,7 +122,7 @@ class Mocks:
         loop = state.steps[path].loop
         assert loop is not None
         if loop.last == loop.begun:
-            self._note_call(state, path, names)
+            self._record_call(state, path, names)
         behaviour = self._rest.pop(path, None) or self._next(self._plan.steps[plan_path(path)], names)
         if behaviour.tool_calls and (behaviour.output is not ABSENT or behaviour.error is not None):
             self._rest[path] = replace(behaviour, tool_calls=())

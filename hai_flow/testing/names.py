@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hai_flow.definition.paths import list_of, loop_of, plan_path
 from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Policy, Step
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.testing.instances import names_with_keys
 
 Verbs = tuple[type[Any], ...]
@@ -27,10 +27,10 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
     The path itself (`rollout[api]/health`), the path in the workflow, which means it in every iteration
     (`rollout[]/health`), the id that its author wrote, the call, and the tool.
     """
-    step = standing_at(plan, path)
+    step = resolve_step(plan, path)
     if isinstance(step.verb, AgentTurn):
         path = agent_of(path)
-        step = standing_at(plan, path)
+        step = resolve_step(plan, path)
     names = [path, plan_path(path)]
     if step.id in plan.ids:
         names += names_with_keys(step.id, path)
@@ -86,7 +86,7 @@ def asks_people(step: Step) -> bool:
     return step.delivery != "at_least_once"
 
 
-def policy_of(step: Step) -> Policy | None:
+def find_policy(step: Step) -> Policy | None:
     """The policy by which people decide over the step; None: they don't."""
     if isinstance(step.verb, Approve):
         return step.verb.policy

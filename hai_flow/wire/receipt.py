@@ -237,7 +237,7 @@ class Unproven(ValueError):
     """A receipt that does not hold. The message says which part of it."""
 
 
-def texts_of(document: str) -> tuple[str, dict[str, dict[str, str]]]:
+def read_texts(document: str) -> tuple[str, dict[str, dict[str, str]]]:
     """The signed part of a receipt's file and its texts, each held against its digest. Raises Unproven."""
     try:
         content = json.loads(document)

@@ -217,7 +217,7 @@ def _timer_set(spans: Spans, seq: int, event: e.TimerSet) -> None:
         span.waits.append(Wait(kind, event.at, due=event.due))
 
 
-def _timer_fired(spans: Spans, seq: int, event: e.TimerFired) -> None:
+def _handle_timer_fired(spans: Spans, seq: int, event: e.TimerFired) -> None:
     kind = _TIMERS.get(event.kind)
     span = None if kind is None else spans.of(seq, event.path)
     if span is not None and kind is not None:
@@ -285,7 +285,7 @@ _RULES: Final[Mapping[type[e.Event], Callable[[Spans, int, Any], None]]] = {
     e.PendingDecided: _apply_answer,
     e.PendingVoided: _apply_answer,
     e.TimerSet: _timer_set,
-    e.TimerFired: _timer_fired,
+    e.TimerFired: _handle_timer_fired,
     e.SignalsAwaited: _awaits,
     e.SignalReceived: _apply_signal,
     e.CollaborationStarted: _child_started,

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
 from hai_flow.runtime.people.receipts import make_key
-from hai_flow.wire.receipt import Unproven, check_payload, texts_of
+from hai_flow.wire.receipt import Unproven, check_payload, read_texts
 from tests.clients import rig
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
@@ -116,7 +116,7 @@ def texts(receipt: str) -> set[str]:
 
 def verify_inside(receipt: bytes, keys: tuple[signing.Key, ...]) -> dict[str, Any]:
     """The content, as `hai-flow receipt verify` finds it."""
-    token, told = texts_of(receipt.decode())
+    token, told = read_texts(receipt.decode())
     return check_payload(signing.verify(token, keys), told)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from hai_flow.checking.modules import ModuleFiles
-from hai_flow.definition.checks.unused import notes_of
+from hai_flow.definition.checks.unused import list_notes
 from hai_flow.definition.compiler import check_workflow
 
 SOURCE: Final = Path(__file__).resolve().parent / "mistakes.txt"
@@ -53,7 +53,7 @@ def test_a_mistake_is_found_at_its_line_in_words_that_help(mistake: Mistake) -> 
 def test_what_nothing_uses_is_told_and_is_no_finding(mistake: Mistake) -> None:
     source = mistake.workflow.encode()
     assert check_workflow(source) == []
-    ((line, _, message),) = notes_of(source)
+    ((line, _, message),) = list_notes(source)
     assert line in mistake.lines
     assert mistake.word in message
 
@@ -76,7 +76,7 @@ def read_right_files() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "workflow"), read_right_files(), ids=lambda each: each.partition("\n")[0])
 def test_nothing_is_found_in_an_unusual_file_that_is_right(name: str, workflow: str) -> None:
     assert [str(each) for each in check_workflow(workflow.encode(), modules=ModuleFiles(["a.flow.yaml"]).find)] == []
-    assert notes_of(workflow.encode()) == []
+    assert list_notes(workflow.encode()) == []
 
 
 def test_the_samples_are_many() -> None:

@@ -14,7 +14,7 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.expressions.templates import compile_template
-from hai_flow.definition.expressions.value_text import as_text, number_text
+from hai_flow.definition.expressions.value_text import as_text, format_number
 from tests.support.examples import examples
 
 from .support import SCOPE, names, rendered, value_of
@@ -322,13 +322,13 @@ def test_faults_of_a_template_tell_where() -> None:
     ],
 )  # fmt: skip
 def test_numbers_are_written_as_ecmascript_does(number: float, expected: str) -> None:
-    assert number_text(number) == expected
+    assert format_number(number) == expected
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_written_number_reads_back(number: float) -> None:
-    assert float(number_text(number)) == number
+    assert float(format_number(number)) == number
 
 
 def test_values_in_text() -> None:

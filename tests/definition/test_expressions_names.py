@@ -142,10 +142,10 @@ def test_a_loop_variable_may_have_any_name(source: str, value: Any) -> None:
 
 
 def test_the_items_of_a_list_give_the_type_of_the_variable() -> None:
-    part = LOOP.element_schema("${{ svc.parts }}")
+    part = LOOP.find_element_schema("${{ svc.parts }}")
     assert doubts("p.risk == 'hihg'", LOOP.with_roots(schemas={"p": part})) == ["expression.enum"]
     for unknown in ("${{ svc.name }}", "${{ [1] }}", "x ${{ svc.parts }}", [1], "${{"):
-        assert LOOP.element_schema(unknown) == {}
+        assert LOOP.find_element_schema(unknown) == {}
 
 
 def test_the_approval_of_a_step_is_typed_apart_from_its_output() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from hai_flow.definition.checks.guarding import question_behind, questions_that_read
+from hai_flow.definition.checks.guarding import find_questions_that_read, question_behind
 from tests.support.runs import plan_of
 
 _ASKED_IF = """
@@ -95,13 +95,13 @@ def test_a_step_leads_to_a_question_if_its_result_is_read_by_what_decides_whethe
 def test_a_question_depends_on_what_its_conditions_read_also_by_way_of_a_step(asking: str, roots: set[str]) -> None:
     derived = '{id: derived, call: r, with: {x: "${{ input.n }}"}}\n  - '
     plan = plan_of(_ASKED_IF.format(asking=derived + asking))
-    assert {root for root in ("input", "state") if list(questions_that_read(plan, {root}))} == roots
+    assert {root for root in ("input", "state") if list(find_questions_that_read(plan, {root}))} == roots
 
 
 def test_what_a_run_below_is_given_decides_where_it_is_said_to() -> None:
     plan = plan_of(
         _ASKED_IF.format(asking='{id: below, run: below, with: {n: "${{ input.n + steps.score.output.n }}"}}')
     )
-    assert list(questions_that_read(plan, {"input"}, ("below",))) == ["below"]
-    assert list(questions_that_read(plan, {"input"}, ())) == []
+    assert list(find_questions_that_read(plan, {"input"}, ("below",))) == ["below"]
+    assert list(find_questions_that_read(plan, {"input"}, ())) == []
     assert question_behind(plan, "score", ()) is None

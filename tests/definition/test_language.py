@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.definition import plan
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.readiness import lacking, missing_runners
+from hai_flow.definition.readiness import lacking, list_missing_runners
 
 from .support import compiled, findings, workflow
 
@@ -372,16 +372,16 @@ def test_a_mistake_inside_a_block_does_not_hide_its_ids() -> None:
 def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
     p = example("newsletter")
     everything = frozenset(("python", "mcp", "http", "llm"))
-    assert missing_runners(p, everything) == []
-    found = missing_runners(p, frozenset(("python",)), "f")
+    assert list_missing_runners(p, everything) == []
+    found = list_missing_runners(p, frozenset(("python",)), "f")
     assert [(f.file, f.line, f.code, f.severity) for f in found] == [
         ("f", p.steps["research"].line, "step.no_runner", "error"),
         ("f", p.steps["deliver[]/draft"].line, "step.no_runner", "error"),
     ]
     assert "no runner for the model of an `agent`" in found[0].message
-    assert "the mcp tool `web`" in missing_runners(p, everything - {"mcp"})[0].message
-    assert "the mcp tool `erp`" in missing_runners(example("invoice"), frozenset(("python",)))[0].message
-    assert "no runner for `http`" in missing_runners(example("rollout"), frozenset(("python",)))[0].message
+    assert "the mcp tool `web`" in list_missing_runners(p, everything - {"mcp"})[0].message
+    assert "the mcp tool `erp`" in list_missing_runners(example("invoice"), frozenset(("python",)))[0].message
+    assert "no runner for `http`" in list_missing_runners(example("rollout"), frozenset(("python",)))[0].message
     assert lacking(p, frozenset(("python",))) == [
         "the model of an `agent`",
         "the mcp tool `web`",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.personal.personal import personal_of
+from hai_flow.definition.personal.personal import derive_personal
 from tests.testing.support import messages, played
 
 HEAD = """\
@@ -118,7 +118,7 @@ def test_a_value_made_of_a_personal_one_is_personal() -> None:
     source = HEAD.replace("n: {type: integer}", "n: {type: integer, pii: true}")
     switch = "{id: s, switch: [{default: true, result: '${{ a }}'}]}"
     steps = f"[{{let: {{a: '${{{{ input.n }}}}', b: 1}}}}, {switch}, {{say: '${{{{ a }}}}'}}]"
-    known = personal_of(compile_workflow(f"{source}steps: {steps}\n".encode()), lambda run: None)
+    known = derive_personal(compile_workflow(f"{source}steps: {steps}\n".encode()), lambda run: None)
     assert known.steps["let#1"].output
     assert known.steps["s"].output
     assert known.steps["say#1"].words

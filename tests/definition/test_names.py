@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.names.names import LENGTH_MAX, NameKind, name_fault, suggest_name
+from hai_flow.definition.names.names import LENGTH_MAX, NameKind, check_name, suggest_name
 from tests.definition.support import compiled, findings, workflow
 
 KINDS: tuple[NameKind, ...] = get_args(NameKind)
@@ -24,8 +24,8 @@ KINDS: tuple[NameKind, ...] = get_args(NameKind)
     ],
 )
 def test_what_a_name_may_be(kind: NameKind, sound: list[str], wrong: list[str]) -> None:
-    assert [name for name in sound if name_fault(name, kind)] == []
-    assert [name for name in wrong if not name_fault(name, kind)] == []
+    assert [name for name in sound if check_name(name, kind)] == []
+    assert [name for name in wrong if not check_name(name, kind)] == []
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_what_a_name_may_be(kind: NameKind, sound: list[str], wrong: list[str]) 
 )
 def test_the_nearest_right_name(name: str, kind: NameKind, better: str) -> None:
     assert suggest_name(name, kind) == better
-    assert f"`{better}`" in (name_fault(name, kind) or "")
+    assert f"`{better}`" in (check_name(name, kind) or "")
 
 
 @given(st.text(), st.sampled_from(KINDS))
 def test_every_wrong_name_has_a_right_one(name: str, kind: NameKind) -> None:
-    assert name_fault(suggest_name(name, kind), kind) is None
+    assert check_name(suggest_name(name, kind), kind) is None
     assert len(suggest_name(name, kind)) <= LENGTH_MAX
 
 

@@ -41,9 +41,9 @@ def test_an_iteration_is_taken_apart_into_what_it_was_made_of(parts: list[tuple[
     loop = "/".join([*(paths.iteration(*each) for each in around), name])
     path = paths.iteration(loop, key)
     assert (paths.loop_of(path), paths.key_of(path)) == (loop, key)
-    assert next(paths.iterations_around(paths.inside(path, "x"))) == path
-    assert paths.iteration_around(paths.inside(path, "x")) == path
-    assert paths.keys_among([path, paths.inside(path, "x"), loop], loop) == {key}
+    assert next(paths.iter_iterations_around(paths.inside(path, "x"))) == path
+    assert paths.find_iteration_around(paths.inside(path, "x")) == path
+    assert paths.collect_keys([path, paths.inside(path, "x"), loop], loop) == {key}
     assert paths.is_inside(path, loop)
     assert paths.depth(path) == paths.depth(loop) + 1
 
@@ -65,9 +65,9 @@ def test_only_what_stands_below_a_handler_is_in_one() -> None:
 
 
 def test_the_iteration_around_another_is_that_of_the_loop_around_its_loop() -> None:
-    assert paths.iteration_around("a[1]/b[2]") == "a[1]"
-    assert [paths.iteration_around(path) for path in ("a", "a/b", "a[1]")] == [None, None, None]
-    assert paths.keys_among(["loop[2]", "loop[3]/x", "other[1]", "looped[4]"], "loop") == {"2"}
+    assert paths.find_iteration_around("a[1]/b[2]") == "a[1]"
+    assert [paths.find_iteration_around(path) for path in ("a", "a/b", "a[1]")] == [None, None, None]
+    assert paths.collect_keys(["loop[2]", "loop[3]/x", "other[1]", "looped[4]"], "loop") == {"2"}
 
 
 @given(names, st.integers(1, 999))
@@ -87,10 +87,10 @@ def test_an_undo_and_what_it_undoes_name_each_other() -> None:
 
 def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
     latest = {"each": "z", "each[h]/again": "9", "other": "y"}.__getitem__
-    assert paths.instance_for("each[]/again[]/x", "each[h]/again[2]/y", latest) == "each[h]/again[2]/x"
-    assert paths.instance_for("each[]/again[]/x", "each[h]/y", latest) == "each[h]/again[9]/x"
-    assert paths.instance_for("other[]/x", "each[h]/y", latest) == "other[y]/x"
-    assert paths.instance_for("x", "each[h]/y", latest) == "x"
+    assert paths.find_instance("each[]/again[]/x", "each[h]/again[2]/y", latest) == "each[h]/again[2]/x"
+    assert paths.find_instance("each[]/again[]/x", "each[h]/y", latest) == "each[h]/again[9]/x"
+    assert paths.find_instance("other[]/x", "each[h]/y", latest) == "other[y]/x"
+    assert paths.find_instance("x", "each[h]/y", latest) == "x"
 
 
 def test_a_renaming_takes_what_is_inside_with_it_and_keeps_the_keys() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.children import Child
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.personal.personal import Personal, personal_of
+from hai_flow.definition.personal.personal import Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import (
     EVERY,
     MASK,
@@ -23,7 +23,7 @@ from hai_flow.definition.personal.pii_marks import (
     under,
 )
 from hai_flow.definition.plan import Plan, Run
-from hai_flow.definition.schemas.schemas import JsonSchema, without_marks
+from hai_flow.definition.schemas.schemas import JsonSchema, strip_marks
 from hai_flow.errors import DefinitionError
 
 HEAD = """
@@ -50,7 +50,7 @@ def found(steps: str, children: dict[str, Plan] | None = None) -> Personal:
     def child(run: Run) -> Plan | None:
         return (children or {}).get(run.workflow)
 
-    return personal_of(compiled, child)
+    return derive_personal(compiled, child)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_a_child_is_told_of_as_it_says_itself_and_as_it_is_given() -> None:
 
 def test_a_workflow_that_marks_nothing_masks_nothing() -> None:
     compiled = compile_workflow((HEAD.replace(", pii: true", "") + '  - say: "${{ input.iban }}"').encode())
-    personal = personal_of(compiled, lambda run: None)
+    personal = derive_personal(compiled, lambda run: None)
     assert not personal.anything
     assert personal == Personal(compiled.sha256.hex())
 
@@ -322,7 +322,7 @@ def test_a_model_is_not_shown_what_is_no_keyword_of_json_schema() -> None:
         "properties": {"pii": {"type": "string", "pii": True}, "b": {"items": {"anyOf": [{"pii": False}, True]}}},
         "$defs": {"pii": {"pii": True, "enum": [{"pii": True}]}},
     }  # fmt: skip
-    assert without_marks(schema) == {
+    assert strip_marks(schema) == {
         "type": "object", "required": ["pii"],
         "properties": {"pii": {"type": "string"}, "b": {"items": {"anyOf": [{}, True]}}},
         "$defs": {"pii": {"enum": [{"pii": True}]}},

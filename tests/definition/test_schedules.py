@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.names.zones import zone_fault
+from hai_flow.definition.names.zones import check_zone
 from hai_flow.schedule import Timing, crons_of_every, find_uneven_steps, next_after
 from tests.support.runs import HEAD
 
@@ -116,7 +116,7 @@ def test_a_zone_that_is_none_gets_the_one_that_was_meant(zone: str, part: str) -
     ((severity, message),) = findings(f'cron: "0 9 * * *", timezone: "{zone}"')
     assert severity == "error"
     assert part in message
-    assert part in (zone_fault(zone) or "")
+    assert part in (check_zone(zone) or "")
 
 
 def test_a_zone_whose_sign_is_turned_around_is_doubted() -> None:

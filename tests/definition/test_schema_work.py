@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.schemas.schema_work import INSTANCES_MAX, TooLarge, measure, pattern_work
+from hai_flow.definition.schemas.schema_work import INSTANCES_MAX, TooLarge, measure, measure_pattern
 from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
 
 Make = Callable[[dict[str, Any]], dict[str, Any]]
@@ -173,12 +173,12 @@ def test_a_pattern_whose_repetitions_are_very_many_is_refused(pattern: str) -> N
     ("((a{2}){3}){4}", 24), ("{", 1), ("(", 0), ("[", 1), ("\\", 1),
 ])  # fmt: skip
 def test_the_states_of_a_pattern_are_counted_with_its_repetitions(pattern: str, states: int) -> None:
-    assert pattern_work(pattern)[0] == states
+    assert measure_pattern(pattern)[0] == states
 
 
 @given(st.text(alphabet="ab[]{}()|*+?^$\\,12:pxu", max_size=60))
 def test_every_pattern_is_counted(pattern: str) -> None:
-    states, cost = pattern_work(pattern)
+    states, cost = measure_pattern(pattern)
     assert states >= 0
     assert cost >= 1
 
@@ -343,7 +343,7 @@ def test_what_is_taken_takes_no_longer_than_was_counted(raw: dict[str, Any], val
         schema = JsonSchema(raw)
     except ValueError:
         return
-    assert seconds(lambda: schema.findings(value)) < 0.05 + 200e-9 * measure(raw).work_of(value)
+    assert seconds(lambda: schema.findings(value)) < 0.05 + 200e-9 * measure(raw).measure_work(value)
 
 
 def test_large_defaults_are_counted_by_their_parts_for_each_object_that_lacks_them() -> None:

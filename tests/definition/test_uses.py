@@ -11,7 +11,7 @@ import pytest
 from hai_flow import shared
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import PythonTool
-from hai_flow.definition.yaml.include_keys import split_source, texts_of, used_by, whole
+from hai_flow.definition.yaml.include_keys import list_uses, read_texts, split_source, whole
 from hai_flow.graph import draw
 
 FLOW = b"""hai: flow/v1
@@ -56,8 +56,8 @@ def test_what_is_whole_is_not_read_again_and_opens_as_what_it_was_made_of() -> N
     assert whole(source, {}.__getitem__) == source
     first, parts = split_source(source)
     assert (first, [part.text for part in parts]) == (FLOW, [TOOLS, MODELS])
-    assert used_by(source) == list(FILES)
-    assert texts_of(source, "workflows/refund.flow.yaml") == {
+    assert list_uses(source) == list(FILES)
+    assert read_texts(source, "workflows/refund.flow.yaml") == {
         "workflows/refund.flow.yaml": FLOW.decode(),
         "shared/tools.yaml": TOOLS.decode(),
         "workflows/models.yaml": MODELS.decode(),

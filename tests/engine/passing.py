@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.pendings.passing import approval_at, find_rejected
-from hai_flow.engine.runs.fork import undone_in
+from hai_flow.engine.pendings.passing import find_approval, find_rejected
+from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from tests.engine.test_agents import answer as model_answer
@@ -318,7 +318,7 @@ def _go_on_when_a_fork_has_paid(kind: str, who: c.Principal, path: str | None = 
     fork.succeed("late")
     fork.succeed("pay")
     assert fork.status == "finished"
-    acted = fork.acted_behind(there) if approval_at(play.state_at(there)) is not None else ()
+    acted = fork.acted_behind(there) if find_approval(play.state_at(there)) is not None else ()
     if path is None:
         play.do(c.Retry(by=who.id, who=who, acted=acted))
     else:
@@ -344,7 +344,7 @@ def _fork(
     other.do(
         c.Fork(
             run_id=FORK, of=play.run_id, events=tuple(play.events[:at]), answer=c.Answer(answers=answer, by=who),
-            undone=undone_in(play.state), following=play.following(at), edits=edits,
+            undone=list_undone(play.state), following=play.following(at), edits=edits,
             rejected=tuple(find_rejected(play.state)), acted=play.acted_behind(at),
         )
     )  # fmt: skip

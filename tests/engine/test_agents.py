@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.steps import agents
 from hai_flow.errors import DefinitionError, Rejected
 from tests.support.runs import MINUTE, Play, plan_of
@@ -81,7 +81,7 @@ def test_a_function_of_a_whole_tool_is_known_by_the_key_of_its_call() -> None:
     play.succeed("chat[0]/model", answer(call("shop.refund/now", {"n": 1})))
     (path,) = play.open
     assert path == "chat[0]/call[shop.refund%2Fnow-1]/shop.*"
-    verb: Any = standing_at(play.plan, path).verb
+    verb: Any = resolve_step(play.plan, path).verb
     assert (verb.tool.name, verb.function) == ("shop", "refund/now")
 
 

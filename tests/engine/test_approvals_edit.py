@@ -108,16 +108,16 @@ def test_when_decides_by_the_arguments_whether_anybody_is_asked() -> None:
     small = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 1000))
     large = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 500))
     text = ask.args
-    assert not ask.do(lambda draft, step: gates.needs_gate(draft, step, small, text))
-    assert ask.do(lambda draft, step: gates.needs_gate(draft, step, large, text))
-    assert ask.do(lambda draft, step: gates.needs_gate(draft, step, Approval(policy()), text))
+    assert not ask.do(lambda draft, step: gates.is_gate_needed(draft, step, small, text))
+    assert ask.do(lambda draft, step: gates.is_gate_needed(draft, step, large, text))
+    assert ask.do(lambda draft, step: gates.is_gate_needed(draft, step, Approval(policy()), text))
 
 
 @pytest.mark.parametrize("wrong", ["true", 1, None])
 def test_an_error_in_when_never_skips_the_gate(wrong: Any) -> None:
     ask = gate()
     with pytest.raises(Raised) as raised:
-        ask.do(lambda draft, step: gates.needs_gate(draft, step, Approval(policy(), when=Lit(wrong)), "{}"))
+        ask.do(lambda draft, step: gates.is_gate_needed(draft, step, Approval(policy(), when=Lit(wrong)), "{}"))
     assert raised.value.code == "expression.error"
 
 
@@ -387,10 +387,10 @@ def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
 
 def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
     ask = doubted()
-    assert unknown_outcome.doubt_of(ask.state, ask.path, 2) is None
-    found = unknown_outcome.doubt_of(ask.state, ask.path, 1)
+    assert unknown_outcome.find_doubt(ask.state, ask.path, 2) is None
+    found = unknown_outcome.find_doubt(ask.state, ask.path, 1)
     assert found is not None
-    ask.do(lambda draft, step: unknown_outcome.settle_doubt(draft, found))
+    ask.do(lambda draft, step: unknown_outcome.resolve_doubt(draft, found))
     assert ask.refusal(OPERATOR, "again").status == 409
 
 

@@ -158,7 +158,7 @@ def test_retry_keeps_what_is_finished_and_begins_again_what_failed_or_was_stoppe
     assert play.open == {"s/0/p/fails/c": 2, "s/0/p/works/w": 2}
     assert play.timers[0][:2] == ("s/0/p/waits/wait#1", "wait")
     assert play.pending("s/0/p/asks/q") != asked
-    assert play.state.timeouts["s/0/p"] == play.state.working_time(play.now) + 10 * MINUTE, (
+    assert play.state.timeouts["s/0/p"] == play.state.compute_working_time(play.now) + 10 * MINUTE, (
         "the block's clock begins anew"
     )
     play.succeed("s/0/p/fails/c")

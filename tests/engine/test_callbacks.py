@@ -10,7 +10,7 @@ from hai_flow.definition.plan import callback_of
 from hai_flow.definition.yaml.include_keys import whole
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.steps.wait_for_event import awaits_callback, callback_type
+from hai_flow.engine.steps.wait_for_event import derive_callback_type, is_awaiting_callback
 from tests.support.runs import HEAD, HOUR, NOON, Play
 
 FLOW = """\
@@ -29,7 +29,7 @@ def called_back(path: str = "order", paid: int = 3, id: str = "callback_1", type
 
 
 def awaits(play: Play, path: str = "order", type: str = "") -> bool:
-    return awaits_callback(play.state, path, type or f"callback:{path}")
+    return is_awaiting_callback(play.state, path, type or f"callback:{path}")
 
 
 def test_the_run_waits_for_the_callback_and_holds_no_process() -> None:
@@ -126,7 +126,7 @@ def test_a_callback_for_what_was_undone_answers_nothing_that_is_asked_for_anew()
     play.succeed(undoing, "b")
     assert (play.status, play.state.steps["order"].status) == ("failed", "undone")
     play.do(c.Retry(by="user:ann"))
-    anew = callback_type("order", play.state.steps["order"])
+    anew = derive_callback_type("order", play.state.steps["order"])
     assert awaits(play, type=anew)
     assert not awaits(play)
     play.succeed("order", ANSWER)

@@ -19,7 +19,7 @@ from hai_flow.engine.decision import Message
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.engine.state.jobs import Perform, is_busy, open_jobs
 from hai_flow.errors import Rejected
 from hai_flow.store.commit.projection import rows_of
@@ -81,7 +81,7 @@ class Family:
     def deliver_one(self) -> str:
         """Deliver the first of what is on its way; its kind, with the status if it was refused."""
         message = self.mail.popleft()
-        command = children.command_of(message.kind, message.target, message.body)
+        command = children.build_command(message.kind, message.target, message.body)
         assert command is not None
         if message.target not in self.plays:
             self._new(self.child_plan, message.target)
@@ -115,7 +115,7 @@ def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
     family = Family(PARENT, CHILD)
     assert family.deliver() == ["start_child", "child_told"]
     child = family.child
-    assert str(child.run_id) == child_run_id(str(RUN), "sub", 1)
+    assert str(child.run_id) == derive_child_run_id(str(RUN), "sub", 1)
     assert (child.state.input, child.state.requester, child.state.thread_id) == ({"amount": 5}, "user:ann", "t-1")
     assert child.state.parent == e.Parent(str(RUN), "sub", 1, 1)
     family.succeed("look", {"found": 1})
@@ -468,7 +468,7 @@ DETACHING = """
 def started(family: Family) -> None:
     """What delivery tells the starter when the run is there."""
     family.deliver()
-    output = {"run_id": child_run_id(str(RUN), "sub", 1)}
+    output = {"run_id": derive_child_run_id(str(RUN), "sub", 1)}
     family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="finished", output=output))
 
 
@@ -520,7 +520,7 @@ def test_a_detached_run_is_of_the_chain_that_its_starter_is_of() -> None:
     assert sent.body["origin"]["depth"] == 3
     play = Play(PARENT, start=False)
     (sent,) = play.start({"amount": 5}, origin=origin).outbox
-    command = children.command_of(sent.kind, sent.target, sent.body)
+    command = children.build_command(sent.kind, sent.target, sent.body)
     assert isinstance(command, c.Start)
     assert command.origin == origin
 
@@ -598,7 +598,7 @@ def stream(play: Play, *texts: str, id: str = "m", path: str = "look") -> Messag
 
 def read_from(play: Play, message: Message) -> c.ChildTold:
     """The command, with the texts that who delivers it reads from the log of the run that sent it."""
-    told = children.command_of(message.kind, message.target, message.body)
+    told = children.build_command(message.kind, message.target, message.body)
     assert isinstance(told, c.ChildTold)
     with_text = {
         name: tuple(
@@ -842,7 +842,7 @@ def deliver_all(family: Family) -> None:
     """As `deliver`, with the texts that are read from the log of the child."""
     while family.mail:
         message = family.mail.popleft()
-        command = children.command_of(message.kind, message.target, message.body)
+        command = children.build_command(message.kind, message.target, message.body)
         assert command is not None
         family.do(family.parent, read_from(family.child, message) if isinstance(command, c.ChildTold) else command)
 

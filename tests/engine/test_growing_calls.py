@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.plan import FrontendTool, Growing
 from hai_flow.engine import events as e
-from hai_flow.engine.state.ids import display_call_id
-from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, grown_before, grown_piece
+from hai_flow.engine.state.ids import derive_display_call_id
+from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, encode_grown_piece, encode_grown_start
 from tests.support.runs import RUN, Play
 
 TOOLS = """
@@ -31,11 +31,11 @@ WRITE = TOOLS + f"steps: [{{id: a, call: t.f, {STREAM}, retry: {{max: 1, every: 
 
 
 def id_of(attempt: int = 1) -> str:
-    return display_call_id(str(RUN), "a", attempt)
+    return derive_display_call_id(str(RUN), "a", attempt)
 
 
 def yielded(play: Play, text: str, attempt: int = 1) -> None:
-    play.happened(e.ToolCallArgsChunk, tool_call_id=id_of(attempt), content=grown_piece(text))
+    play.happened(e.ToolCallArgsChunk, tool_call_id=id_of(attempt), content=encode_grown_piece(text))
 
 
 def args(play: Play, attempt: int = 1) -> Any:
@@ -93,5 +93,5 @@ def test_a_call_of_a_tool_that_waits_foretells_as_well() -> None:
 @given(st.text('abc"\\\n\x00\x7f\u2028é😀', max_size=8), st.lists(st.text(max_size=9)))
 def test_the_pieces_of_a_call_are_one_json_text(argument: str, texts: list[str]) -> None:
     growing = Growing(FrontendTool("page", "", None, None, 0, answered=False), argument or "a")
-    whole = grown_before(growing) + "".join(map(grown_piece, texts)) + GROWN_BEHIND
+    whole = encode_grown_start(growing) + "".join(map(encode_grown_piece, texts)) + GROWN_BEHIND
     assert json.loads(whole) == {growing.argument: "".join(texts)}

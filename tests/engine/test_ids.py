@@ -19,13 +19,13 @@ def test_ids_are_those_that_every_release_has_made() -> None:
     assert ids.message_id(RUN, "a/b", 2, 0) == "msg_0df8bd93ae1e337d9c232099958a0397"
     assert ids.pending_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_thjgxdo5axpcmwl2yah6aguhgq"
     assert ids.tool_call_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_ypjwgfobc6in5osep4uvfr7d7q"
-    assert ids.child_run_id(RUN, "a/b", 1) == "f62f4410-6e5c-854e-80a3-5b0eb4dd610d"
+    assert ids.derive_child_run_id(RUN, "a/b", 1) == "f62f4410-6e5c-854e-80a3-5b0eb4dd610d"
     assert ids.turn_id(RUN, 3) == f"{RUN}.3"
     assert [ids.jitter(RUN, "a/b", attempt) for attempt in (1, 2)] == [0.9808293599635363, 0.5344731148798019]
 
 
 def test_what_was_opened_under_a_shorter_id_is_found_under_it_and_its_call_is_called_alike() -> None:
-    short = ids.short_pending_id(RUN, "a/b", 1)
+    short = ids.derive_short_pending_id(RUN, "a/b", 1)
     assert short == "call_agiaaaaaabyabaaaaaaaaaaaae_99d26b8ddd05"
     assert (ids.is_short(short), ids.is_short(ids.pending_id(RUN, "a/b", 1))) == (True, False)
     assert ids.run_of_pending(short) == UUID(RUN)
@@ -44,7 +44,7 @@ def test_keys_of_a_loop_can_not_be_chosen_so_that_two_questions_have_one_id() ->
 
 def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play("steps: [{id: a, call: t.f, expose: true, approval: {from: anyone, deadline: 1h}}]", start=False)
-    monkeypatch.setattr(open, "pending_id", ids.short_pending_id)
+    monkeypatch.setattr(open, "pending_id", ids.derive_short_pending_id)
     play.start()
     monkeypatch.undo()
     assert ids.is_short(play.pending("a"))
@@ -56,7 +56,7 @@ def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch
     assert play.status == "finished"
 
 
-@pytest.mark.parametrize("make", [ids.pending_id, ids.short_pending_id])
+@pytest.mark.parametrize("make", [ids.pending_id, ids.derive_short_pending_id])
 def test_a_pending_is_found_by_its_step_and_number_whichever_release_has_opened_it(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[str, str, int], str]
 ) -> None:
@@ -74,13 +74,13 @@ def test_each_part_of_what_an_id_names_makes_another_id() -> None:
         for run in (RUN, "other") for path in ("a", "b") for attempt in (1, 2) for n in (0, 1)
     }  # fmt: skip
     assert len(made) == 16
-    children = {ids.child_run_id(run, path, n) for run in (RUN, OTHER) for path in ("a", "b") for n in (1, 2)}
+    children = {ids.derive_child_run_id(run, path, n) for run in (RUN, OTHER) for path in ("a", "b") for n in (1, 2)}
     assert len(children) == 8
 
 
 def test_the_id_of_a_child_is_a_uuid_of_our_own_making() -> None:
     for attempt in range(100):
-        made = UUID(ids.child_run_id(RUN, "a", attempt))
+        made = UUID(ids.derive_child_run_id(RUN, "a", attempt))
         assert (made.int >> 76) & 0xF == 8
         assert (made.int >> 62) & 0b11 == 0b10
 

@@ -8,8 +8,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.tool_questions import inquiry_to_answer
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.pendings.tool_questions import find_inquiry_to_answer
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, MINUTE, Play
 
@@ -28,7 +28,7 @@ def ask(play: Play, path: str = "pay", **more: Any) -> None:
 
 def brought(play: Play, path: str = "pay") -> Any:
     """What the open attempt brings to the tool."""
-    found = inquiry_to_answer(play.state, standing_at(play.plan, path), play.attempt(path))
+    found = find_inquiry_to_answer(play.state, resolve_step(play.plan, path), play.attempt(path))
     return None if found is None else (found.status, found.value, found.opened.inquiry)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hai_flow.definition.paths import keys_of, plan_path, with_keys_or_none
 from hai_flow.definition.plan import ForEach, Iteration, Parallel, Repeat, Switch, Try
-from hai_flow.engine.state.instances import root_of, standing_at
+from hai_flow.engine.state.instances import resolve_step, root_of
 from tests.support.runs import plan_of
 
 PLAN = plan_of("""
@@ -54,7 +54,7 @@ def test_a_path_of_a_run_is_one_of_the_plan_with_keys_between_its_brackets() -> 
 
 
 def test_all_paths_of_a_step_are_those_of_its_own_iteration() -> None:
-    deploy = standing_at(PLAN, "each[h]/again[2]/deploy")
+    deploy = resolve_step(PLAN, "each[h]/again[2]/deploy")
     assert deploy.path == "each[h]/again[2]/deploy"
     assert deploy.parent == "each[h]/again[2]"
     assert deploy.next == "each[h]/again[2]/way"
@@ -63,13 +63,13 @@ def test_all_paths_of_a_step_are_those_of_its_own_iteration() -> None:
     (clause,) = deploy.catch
     assert clause.errors == ("tool.failed",)
     assert clause.first.startswith("each[h]/again[2]/deploy/")
-    (handler,) = standing_at(PLAN, "each[h]/again[2]/sure").handlers.values()
+    (handler,) = resolve_step(PLAN, "each[h]/again[2]/sure").handlers.values()
     assert handler.startswith("each[h]/again[2]/sure/")
 
 
 def test_the_lists_inside_a_step_are_those_of_its_own_iteration() -> None:
     def verb(path: str) -> object:
-        return standing_at(PLAN, path).verb
+        return resolve_step(PLAN, path).verb
 
     match verb("each"), verb("each[h]/again"), verb("each[h]/inner"):
         case ForEach(iteration=outer), Repeat(iteration=again), ForEach(iteration=inner):
@@ -92,10 +92,10 @@ def test_the_lists_inside_a_step_are_those_of_its_own_iteration() -> None:
 
 
 def test_a_step_outside_of_loops_is_the_plans_own() -> None:
-    assert standing_at(PLAN, "each") is PLAN.steps["each"]
+    assert resolve_step(PLAN, "each") is PLAN.steps["each"]
     root = root_of(PLAN)
     assert (root.path, root.verb) == ("", Try(PLAN.first))
 
 
 def test_a_call_in_a_loop_calls_what_the_plan_says() -> None:
-    assert standing_at(PLAN, "each[h]/again[2]/deploy").verb == PLAN.steps["each[]/again[]/deploy"].verb
+    assert resolve_step(PLAN, "each[h]/again[2]/deploy").verb == PLAN.steps["each[]/again[]/deploy"].verb

@@ -151,7 +151,7 @@ def test_what_a_child_took_is_its_parents() -> None:
 def test_a_child_says_what_models_took_in_it_by_model() -> None:
     state = Play(MODELS + "steps: [{id: a, llm: {model: smart, prompt: x}}]\n")
     answer(state, "a", "hi", use(), use(), e.ModelUse("other", "o", "p/q", 1))
-    assert budget.total_use(state.state) == [
+    assert budget.sum_use(state.state) == [
         e.ModelUse("", "o", "p/q", 1),
         e.ModelUse("", "openai", "gpt", 24, 14, 4, 6, 1.0, calls=2),
     ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hai_flow.engine.state.patch import OPERATIONS_MAX, PatchError, apply_patch, difference, same_json
+from hai_flow.engine.state.patch import OPERATIONS_MAX, PatchError, apply_patch, difference, is_same_json
 
 DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, "n": 1}
 
@@ -129,7 +129,7 @@ def test_a_patch_has_at_most_256_operations() -> None:
     ],
 )
 def test_true_is_not_one_but_one_is_one_point_zero(left: Any, right: Any, same: bool) -> None:
-    assert same_json(left, right) is same
+    assert is_same_json(left, right) is same
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ JSON = st.recursive(
 @example([False], [0])  # equal to Python, and not in JSON
 def test_the_difference_of_two_documents_makes_one_of_the_other(before: Any, after: Any) -> None:
     found = difference(before, after)
-    assert same_json(apply_patch(before, found), after)
+    assert is_same_json(apply_patch(before, found), after)
     assert jsonpatch.apply_patch(copy.deepcopy(before), found) == after
-    assert (found == []) == same_json(before, after)
+    assert (found == []) == is_same_json(before, after)
 
 
 def test_a_difference_of_too_many_operations_replaces_all() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.votes import Differs, Rules, asks, combine_values, rules_of, to_json
+from hai_flow.engine.pendings.votes import Differs, Rules, asks, derive_rules, merge_values, to_json
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import PendingState
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy, who
@@ -18,7 +18,7 @@ BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "gr
 
 
 def rules(from_: Any = ("role:boss",), **more: Any) -> Rules:
-    return rules_of(Asked(approving(policy(from_, **more), roles=BOARD)).pending)
+    return derive_rules(Asked(approving(policy(from_, **more), roles=BOARD)).pending)
 
 
 def impossible(from_: Any, **more: Any) -> str:
@@ -92,7 +92,7 @@ def test_who_started_the_run_is_excluded_unless_they_are_named_or_it_is_no_appro
     assert rules(("role:boss", "anyone")).exclude == ()
     assert rules(("role:boss",), exclude=["user:bob"]).exclude == ("user:bob",)
     form = policy(("role:boss",), exclude=["user:bob"])
-    assert rules_of(Asked(asking(form)).pending).exclude == ()
+    assert derive_rules(Asked(asking(form)).pending).exclude == ()
 
 
 def test_a_stage_takes_over_what_the_one_before_it_does_not_say_again() -> None:
@@ -113,9 +113,9 @@ def test_a_stage_takes_over_what_the_one_before_it_does_not_say_again() -> None:
 
 def test_who_is_notified_is_the_documents_default_unless_the_policy_says_it() -> None:
     plan = replace(approving(policy()), default_notify=(lit("everybody"),))
-    assert rules_of(Asked(plan).pending).notify == ("everybody",)
+    assert derive_rules(Asked(plan).pending).notify == ("everybody",)
     plan = replace(approving(policy(notify=(lit("boss"),))), default_notify=(lit("everybody"),))
-    assert rules_of(Asked(plan).pending).notify == ("boss",)
+    assert derive_rules(Asked(plan).pending).notify == ("boss",)
 
 
 def test_a_question_that_nobody_can_decide_says_what_is_wrong_with_it() -> None:
@@ -146,7 +146,7 @@ def test_every_selector_by_which_somebody_is_let_in_or_counted_is_looked_for_in_
 
 def test_a_question_of_a_release_that_kept_no_rules_has_those_that_need_none() -> None:
     opened = e.PendingOpened(at=0, id="p", path="a", kind="tool", digest="")
-    assert rules_of(PendingState(opened)) == Rules()
+    assert derive_rules(PendingState(opened)) == Rules()
 
 
 def test_whoever_falls_under_one_of_several_exclusions_may_not_vote() -> None:
@@ -157,14 +157,14 @@ def test_whoever_falls_under_one_of_several_exclusions_may_not_vote() -> None:
 @pytest.mark.parametrize("rule", ["min", "max"])
 def test_values_that_can_not_be_ordered_have_no_extreme(rule: str) -> None:
     with pytest.raises(Differs, match=f"n is combined by {rule}: expected values that can be ordered"):
-        combine_values(Rules(combine={"n": rule}), {}, [{"n": 1}, {"n": "x"}])
+        merge_values(Rules(combine={"n": rule}), {}, [{"n": 1}, {"n": "x"}])
 
 
 def test_what_only_some_have_given_is_combined_of_those() -> None:
     given = [{"a": 1, "b": True}, {"b": False, "c": "x"}, {}]
     rules = Rules(combine={"a": "list", "b": "all", "c": "last"})
-    assert combine_values(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
-    assert combine_values(rules, None, given) is None
+    assert merge_values(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
+    assert merge_values(rules, None, given) is None
 
 
 @pytest.mark.parametrize("listed", [False, True])

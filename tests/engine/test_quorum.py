@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.pendings.quorum import Missing, People, Quorum, free_seats, is_met, missing
+from hai_flow.engine.pendings.quorum import Missing, People, Quorum, find_free_seats, is_met, missing
 
 SELECTORS = ("role:a", "role:b", "role:c", "anyone")
 PEOPLE = ("ann", "bob", "eve", "joe", "kim")
@@ -54,7 +54,7 @@ few = st.dictionaries(
 
 @given(small_seats, few)
 def test_the_best_seating_is_that_of_trying_them_all(wanted: dict[str, int], people: People) -> None:
-    free = free_seats(wanted, people)
+    free = find_free_seats(wanted, people)
     assert sum(wanted.values()) - sum(free.values()) == seated_by_trying(wanted, people)
     assert all(0 < count <= wanted[selector] for selector, count in free.items())
 
@@ -108,7 +108,7 @@ def test_one_person_with_both_roles_is_still_one_person() -> None:
 def test_whoever_can_sit_elsewhere_makes_room() -> None:
     chain = {"s1": 1, "s2": 1, "s3": 1}
     people = {"ann": ["s1", "s2"], "bob": ["s1", "s3"], "eve": ["s1"]}
-    assert free_seats(chain, people) == {}
+    assert find_free_seats(chain, people) == {}
 
 
 def test_all_means_everyone_by_name_and_nobody_is_never_all() -> None:
@@ -120,7 +120,7 @@ def test_all_means_everyone_by_name_and_nobody_is_never_all() -> None:
 @pytest.mark.parametrize("count", [1, 50, 400])
 def test_many_people_and_seats_are_matched_without_end_or_recursion_too_deep(count: int) -> None:
     people = {f"p{n}": ["role:a", "role:b"] if n % 2 else ["role:a"] for n in range(2 * count)}
-    assert free_seats({"role:a": count, "role:b": count}, people) == {}
+    assert find_free_seats({"role:a": count, "role:b": count}, people) == {}
 
 
 def test_what_is_missing_is_counted_by_people_by_seats_and_by_name() -> None:

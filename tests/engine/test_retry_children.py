@@ -16,7 +16,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.handlers.control import FINISHED
 from hai_flow.engine.runs import children
-from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.errors import Rejected
 from tests.support.runs import RUN, Play, plan_of
 
@@ -78,7 +78,7 @@ class Tree:
             if message.target not in self.plays:
                 parent = body["parent"]
                 self._new(body["workflow"], message.target, f"{self.places[parent['run_id']]}/{parent['path']}")
-        command = children.command_of(kind, message.target, body)
+        command = children.build_command(kind, message.target, body)
         assert command is not None
         try:
             self.do(self.plays[message.target], command)
@@ -272,7 +272,7 @@ def test_a_child_that_was_never_born_is_started() -> None:
     error = e.Error("workflow_unknown", "there is no workflow lower.", at=0)
     tree.do(tree.root, c.ChildEnded(path="sub", attempt=1, status="failed", error=error))
     tree.retry()
-    assert str(tree.at("/sub/charge")[0].run_id) == child_run_id(str(RUN), "sub", 1)
+    assert str(tree.at("/sub/charge")[0].run_id) == derive_child_run_id(str(RUN), "sub", 1)
     tree.settle()
     assert tree.root.status == "finished"
 

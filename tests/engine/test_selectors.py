@@ -11,15 +11,15 @@ from hai_flow.engine.pendings.selectors import (
     NotASelector,
     World,
     acting_as,
-    could_match,
-    excluding_selectors,
+    can_match,
     expand_selectors,
-    matching_selectors,
-    people_of,
+    is_sure_match,
+    list_excluding_selectors,
+    list_matching_selectors,
+    list_people,
     person_of,
     principal_selectors,
     selectors_of,
-    surely_matches,
     voting_person,
 )
 
@@ -64,7 +64,7 @@ def test_an_exclusion_may_name_the_editor() -> None:
     ],
 )
 def test_people_and_roles_that_list_people_can_be_listed(selectors: list[str], people: tuple[str, ...] | None) -> None:
-    assert people_of(selectors, WORLD) == people
+    assert list_people(selectors, WORLD) == people
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_people_and_roles_that_list_people_can_be_listed(selectors: list[str], p
 def test_of_somebody_known_by_id_alone_it_is_told_what_is_sure(
     selector: str, id: str, surely: bool, perhaps: bool
 ) -> None:
-    assert surely_matches(selector, id, WORLD) == surely
-    assert could_match(selector, id, WORLD) == perhaps
+    assert is_sure_match(selector, id, WORLD) == surely
+    assert can_match(selector, id, WORLD) == perhaps
 
 
 def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
@@ -129,7 +129,7 @@ def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:
     who = Principal("user:joe", ("boss",), ("x",))
     assert principal_selectors(who) == ("user:joe", "role:boss", "group:x", "anyone")
     for selectors in (["role:money"], ["role:boss"], ["group:x"], ["anyone"], ["requester"], ["role:board"]):
-        asked = bool(matching_selectors(selectors, who, WORLD))
+        asked = bool(list_matching_selectors(selectors, who, WORLD))
         assert asked == bool(set(expand_selectors(selectors, WORLD)) & set(principal_selectors(who))), selectors
 
 
@@ -139,14 +139,14 @@ LENT = Principal("user:bob", ("clerk",), ("b",), on_behalf_of="user:ann", lent_r
 def test_a_delegate_is_asked_as_the_other_and_only_as_the_other() -> None:
     assert principal_selectors(LENT) == ("user:ann", "role:boss", "group:a", "anyone")
     asked = ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"]
-    assert matching_selectors(asked, LENT, World("user:req", {})) == ("user:ann", "role:boss", "group:a")
+    assert list_matching_selectors(asked, LENT, World("user:req", {})) == ("user:ann", "role:boss", "group:a")
 
 
 @pytest.mark.parametrize("selector", ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"])
 def test_what_keeps_out_a_delegate_or_the_other_keeps_the_vote_out(selector: str) -> None:
-    assert excluding_selectors([selector], LENT, World("user:req", {})) == (selector,)
+    assert list_excluding_selectors([selector], LENT, World("user:req", {})) == (selector,)
 
 
 @pytest.mark.parametrize("requester", ["user:ann", "user:bob"])
 def test_neither_a_delegate_nor_the_other_may_have_started_the_run(requester: str) -> None:
-    assert excluding_selectors(["requester"], LENT, World(requester, {})) == ("requester",)
+    assert list_excluding_selectors(["requester"], LENT, World(requester, {})) == ("requester",)

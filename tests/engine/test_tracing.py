@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState, TurnState
-from hai_flow.engine.state.tracing import Place, attempt_place, is_traced, place_of, step_place, turn_place
+from hai_flow.engine.state.tracing import (
+    Place,
+    derive_attempt_place,
+    derive_step_place,
+    derive_turn_place,
+    is_traced,
+    place_of,
+)
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef")
@@ -58,7 +65,7 @@ def test_a_place_is_read_as_it_is_written(trace: int, span: int, sampled: bool) 
 
 
 def test_the_first_turn_is_in_the_callers_trace_and_each_later_one_in_its_own() -> None:
-    places = [turn_place(run(), turn) for turn in (1, 2, 3)]
+    places = [derive_turn_place(run(), turn) for turn in (1, 2, 3)]
     assert [place is not None and place.trace_id == CALLER[3:35] for place in places] == [True, False, False]
     assert len({place.trace_id for place in places if place}) == len({place.span_id for place in places if place}) == 3
     assert all(place is not None and place.sampled for place in places)
@@ -66,17 +73,22 @@ def test_the_first_turn_is_in_the_callers_trace_and_each_later_one_in_its_own() 
 
 def test_every_process_finds_the_same_ids() -> None:
     other = msgspec.structs.replace(run(), seq=17, status="running")
-    assert step_place(run(), "s", 2) == step_place(other, "s", 2)
-    assert attempt_place(run(turn=2), "s", 1) == attempt_place(
+    assert derive_step_place(run(), "s", 2) == derive_step_place(other, "s", 2)
+    assert derive_attempt_place(run(turn=2), "s", 1) == derive_attempt_place(
         msgspec.structs.replace(other, turn=TurnState(2, 1)), "s", 1
     )
 
 
 def test_a_run_without_a_trace_has_no_place_and_one_that_is_not_recorded_says_so() -> None:
-    assert turn_place(run(None), 1) is step_place(run(None), "s", 1) is attempt_place(run(None), "s", 1) is None
+    assert (
+        derive_turn_place(run(None), 1)
+        is derive_step_place(run(None), "s", 1)
+        is derive_attempt_place(run(None), "s", 1)
+        is None
+    )
     assert not is_traced(run(None))
     quiet = CALLER[:-1] + "0"
     assert not is_traced(run(quiet))
-    place = turn_place(run(quiet), 2)
+    place = derive_turn_place(run(quiet), 2)
     assert place is not None
     assert not place.sampled

@@ -10,7 +10,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.state.ids import model_call_id
+from hai_flow.engine.state.ids import derive_model_call_id
 from hai_flow.engine.state.state import RunState, ToolCallState
 from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import FORK, RUN, Play
@@ -20,7 +20,7 @@ MAIL, PICK, SEARCH = (f"chat[0]/call[{name}-1]/{name}" for name in ("mail.send",
 
 
 def id_of(name: str, attempt: int = 1, run: Any = RUN) -> str:
-    return model_call_id(str(run), f"chat[0]/call[{name}-1]", attempt)
+    return derive_model_call_id(str(run), f"chat[0]/call[{name}-1]", attempt)
 
 
 def writes(play: Play, name: str, text: str, attempt: int = 1) -> None:

@@ -45,7 +45,7 @@ schema_work.bug(
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
     "integers of many digits are compared without end",
-    ("or self._work_of_huge(fitted) > WORK_MAX", "or False"),
+    ("or self._measure_huge(fitted) > WORK_MAX", "or False"),
     by="tests/definition/test_schema_work.py::test_integers_of_many_digits_are_made_of_texts_only_where_they_can_be_compared_in_time",
 )
 schema_defaults = Room("hai_flow/definition/schemas/schema_defaults.py", "tests/definition/test_schema_work.py")
@@ -67,7 +67,7 @@ widening = Room("hai_flow/definition/expressions/cel_widening.py", "tests/defini
 widening.bug(
     "whole numbers of a literal list count as data",
     (
-        '                return f"list:{self._common_kind(tree.elements, bound)}"\n',
+        '                return f"list:{self._derive_common_kind(tree.elements, bound)}"\n',
         '                return "list:dyn"\n',
     ),
 )
@@ -82,7 +82,7 @@ zones.bug(
 secret = Room("hai_flow/definition/names/known_names.py", "tests/definition/test_literal_arguments.py")
 secret.bug(
     "a secret may be computed, or have a default",
-    ("            return fault_of_secret(chain)\n", "            return None\n"),
+    ("            return check_secret(chain)\n", "            return None\n"),
 )
 cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(
@@ -169,7 +169,10 @@ gates.bug(
 )
 gates.bug(
     "what is performed is not compared with what was shown",
-    ("    elif digest_with(draft.state, approved.opened, args) != approved.opened.digest:\n", "    elif False:\n"),
+    (
+        "    elif compute_digest_with(draft.state, approved.opened, args) != approved.opened.digest:\n",
+        "    elif False:\n",
+    ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py"),
 )
 gates.bug(
@@ -262,12 +265,12 @@ answers.bug(
 )
 answers.bug(
     "an edit changes the type of an argument",
-    ("if tool is None and _json_type(before) != _json_type(value):", "if False:"),
+    ("if tool is None and _describe_json_type(before) != _describe_json_type(value):", "if False:"),
 )
 answers.bug(
     "values that do not fit the form are taken",
     (
-        "chosen = _valid(opened, form, form.with_defaults({} if given is None else given))",
+        "chosen = _validate(opened, form, form.with_defaults({} if given is None else given))",
         "chosen = form.with_defaults({} if given is None else given)",
     ),
 )
@@ -442,7 +445,8 @@ guarding.bug(
     ("return [_guard(each) for each in _around(plan, step)]", "return [_guard(step)]"),
 )
 guarding.bug(
-    "who may catch a no is not looked at", ("step.body, _way_of(step), caught,", "step.body, _way_of(step), [],")
+    "who may catch a no is not looked at",
+    ("step.body, _describe_way(step), caught,", "step.body, _describe_way(step), [],"),
 )
 guarding.bug("a payment goes in front of its question", ("or _is_behind(old, orders[0], question, was)", "or False"))
 guarding.bug(
@@ -535,7 +539,7 @@ passing_time.bug(
 )
 passing_time.bug(
     "what is due has no bounds",
-    ("        if passed and not draft.within_bounds():\n", "        if False:\n"),
+    ("        if passed and not draft.is_within_bounds():\n", "        if False:\n"),
     by=f"{_T}time.py",
 )
 beginning = Room("hai_flow/engine/handlers/start.py", *_COMMANDS)
@@ -640,7 +644,7 @@ children.bug(
 )
 children.bug(
     "a child goes on with the arguments that its step had before",
-    (" or last.args != args_digest(args):", ":"),
+    (" or last.args != hash_args(args):", ":"),
 )
 children.bug(
     "what a child took before a Retry is counted twice",
@@ -662,7 +666,9 @@ children.bug(
     ("    if state.ended and not (before.ended and", "    if False and not (before.ended and"),
 )
 children.bug("a stop stops the children that clean up", ('if what != "stop" or not is_in_cleanup(path):', "if True:"))
-children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.working_time(draft.now))", "timeout"))
+children.bug(
+    "a child has its parent's whole timeout", ("max(0, timeout - state.compute_working_time(draft.now))", "timeout")
+)
 children.bug(
     "a child that ran out of time was stopped", ("    elif command.reason == TIMED_OUT:\n", "    elif False:\n")
 )
@@ -743,7 +749,7 @@ conversation.bug(
 )
 conversation.bug(
     "a model is shown its answer that was not the object",
-    (" and not was_in_vain(state, paths.iteration(agent, number))", ""),
+    (" and not is_in_vain(state, paths.iteration(agent, number))", ""),
 )
 conversation.bug(
     "a response is told to the model as a denial",
@@ -787,14 +793,14 @@ budget.bug(
 budget.bug(
     "the first of several children gets all that is left",
     (
-        "shares, reserved = 1 + _others_without(draft, step.path), _reserve(draft)",
-        "shares, reserved = 1, _reserve(draft)",
+        "shares, reserved = 1 + _count_others_without(draft, step.path), _sum_reserved(draft)",
+        "shares, reserved = 1, _sum_reserved(draft)",
     ),
     by=f"{_T}allowances.py",
 )
 children.bug(
     "a child that its step has given up is never settled",
-    ("    given_up = _abandoned_child(draft, command)\n", "    given_up = None\n"),
+    ("    given_up = _find_abandoned_child(draft, command)\n", "    given_up = None\n"),
     by=f"{_T}allowances.py",
 )
 budget.bug("an agent's results cost no tokens", (" + sum(len(result) for _, result in exchange.results)", ""))

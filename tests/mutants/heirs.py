@@ -90,7 +90,7 @@ branches.bug(
 )
 branches.bug(
     "a fork takes over what another fork of the run has undone",
-    ("undone |= set(undone_in(state)) & steps_finished_by(fork.events, relative.shared)", "pass"),
+    ("undone |= set(list_undone(state)) & list_steps_finished_by(fork.events, relative.shared)", "pass"),
     by=f"{_HEIRS}::test_a_fork_takes_nothing_over_that_another_fork_of_the_run_has_undone",
 )
 branches.bug(

@@ -770,7 +770,7 @@ starts.bug(
 )
 starts.bug(
     "a run that counts with others of a key starts as if it did not",
-    ("not (runs or plan.concurrency is not None or keeps_state(plan))", "not (runs or keeps_state(plan))"),
+    ("not (runs or plan.concurrency is not None or has_kept_state(plan))", "not (runs or has_kept_state(plan))"),
     by="tests/runtime/test_starts.py::test_a_start_that_needs_one_of_them_comes_by_all",
 )
 
@@ -990,7 +990,7 @@ callbacks = Room("hai_flow/runtime/messaging/callbacks.py")
 _OF_CALLBACKS: Final = "tests/api/test_callbacks.py"
 callbacks.bug(
     "a callback is taken though nothing waits for it any more",
-    ("or not awaits_callback(state, row.path, row.type):", "or False:"),
+    ("or not is_awaiting_callback(state, row.path, row.type):", "or False:"),
     by=f"{_OF_CALLBACKS}::test_what_comes_when_nothing_waits_any_more_is_refused",
 )
 callbacks.bug(

@@ -160,7 +160,9 @@ guarding.bug(
     "a step that is read by way of another decides nothing",
     ("                read += [part for", "                _ = [part for"),
 )
-guarding.bug("the arguments of a call decide nothing", ("    elif reads_its_arguments(question):", "    elif False:"))
+guarding.bug(
+    "the arguments of a call decide nothing", ("    elif is_guarded_by_arguments(question):", "    elif False:")
+)
 guarding.bug(
     "what a run below is given decides nothing",
     ("if below is None or question.path in below else []", "if False else []"),

@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
@@ -57,7 +57,7 @@ async def begin(runtime: Runtime, child: str, args: str = "{}", body: str | None
 
 
 def child_of(parent: UUID, attempt: int = 1) -> UUID:
-    return UUID(child_run_id(str(parent), "sub", attempt))
+    return UUID(derive_child_run_id(str(parent), "sub", attempt))
 
 
 async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:

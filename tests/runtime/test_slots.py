@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.engine.steps.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.concurrency_slots import CANCELLED
@@ -423,7 +423,7 @@ async def test_a_child_waits_for_its_key_like_any_run(make: Make) -> None:
     runtime = await make()
     first = await begin_published(runtime, INNER % "queue")
     parent = (await start(runtime, OUTER)).run_id
-    child = UUID(child_run_id(str(parent), "sub", 1))
+    child = UUID(derive_child_run_id(str(parent), "sub", 1))
     await until(lambda: is_there(runtime, child, "queued"))
     await settle(runtime, first)
     await until(lambda: is_there(runtime, child, "waiting"))
@@ -446,7 +446,7 @@ async def test_a_stopped_parent_takes_its_queued_child_out_of_the_queue(make: Ma
     runtime = await make()
     await begin_published(runtime, INNER % "queue")
     parent = (await start(runtime, OUTER)).run_id
-    child = UUID(child_run_id(str(parent), "sub", 1))
+    child = UUID(derive_child_run_id(str(parent), "sub", 1))
     await until(lambda: is_there(runtime, child, "queued"))
     await runtime.committer.submit(parent, LOCAL_TENANT, c.Stop(by="user:op"))
     await until(lambda: is_now(runtime, parent, "stopped"))

@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state.ids import display_call_id
+from hai_flow.engine.state.ids import derive_display_call_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Outcome, Written
@@ -65,7 +65,7 @@ async def test_a_piece_of_a_call_is_written_once_at_its_place(make: Make, eye: C
     page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
     steps = "steps:\n  - {id: wait, call: fx.gated, stream: {to: page, argument: doc}}\n"
     hot = await held(runtime, TOOLS.rstrip("\n") + f"\n  page: {page}\n" + steps)
-    id, begin = display_call_id(str(hot.id), "wait", 1), len('{"doc":"')
+    id, begin = derive_display_call_id(str(hot.id), "wait", 1), len('{"doc":"')
     a, b = (Chunk(id, "wait", 1, begin + n, text, is_call=True) for n, text in ((0, "abc"), (3, "d")))
     await streamed(runtime, hot, a)
     await streamed(runtime, hot, a, b, b)

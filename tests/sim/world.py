@@ -22,10 +22,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.pendings.unknown_outcome import doubt_of
+from hai_flow.engine.pendings.unknown_outcome import find_doubt
 from hai_flow.engine.runs.fork import inheritance, obstacle
 from hai_flow.engine.state.bounds import Bounds
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import talk
@@ -162,7 +162,7 @@ class Simulation:
         if self.play.state.attempts.get(path) != attempt:
             return
         if self.random.random() < 0.85:
-            verb = standing_at(self.plan, path).verb
+            verb = resolve_step(self.plan, path).verb
             output = self.answer(path, verb) if isinstance(verb, AgentTurn) else {"n": self.random.randint(0, 9)}
             decision = self.send(c.StepSucceeded(path=path, attempt=attempt, output=output))
             if decision is not None:
@@ -250,7 +250,7 @@ class Simulation:
         late = [
             (path, number)
             for path, number in self.gone
-            if state.attempts.get(path) != number and doubt_of(state, path, number) is None
+            if state.attempts.get(path) != number and find_doubt(state, path, number) is None
         ]
         if late:
             path, number = self.random.choice(late)

@@ -12,7 +12,7 @@ from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
-from hai_flow.definition.yaml.include_keys import texts_of, whole
+from hai_flow.definition.yaml.include_keys import read_texts, whole
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpRunner
@@ -376,7 +376,7 @@ def test_an_operation_that_is_not_allowed_is_none() -> None:
 def test_the_document_is_part_of_what_is_published() -> None:
     source = together(flow("shop.deleteOrder, with: {id: x}"))
     assert whole(source, {}.__getitem__) == source
-    assert list(texts_of(source, "flows/asks.flow.yaml")) == ["flows/asks.flow.yaml", "flows/shop.openapi.json"]
+    assert list(read_texts(source, "flows/asks.flow.yaml")) == ["flows/asks.flow.yaml", "flows/shop.openapi.json"]
     assert "is not here" in "".join(
         each.message for each in check_workflow(flow("shop.deleteOrder, with: {id: x}"), "asks.flow.yaml")
     )

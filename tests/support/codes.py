@@ -11,7 +11,7 @@ from typing import Final
 
 from jsonschema_rs import ValidationErrorKind
 
-from hai_flow.definition.schemas.schemas import TOO_LONG_TO_MATCH, code_of_kind
+from hai_flow.definition.schemas.schemas import TOO_LONG_TO_MATCH, derive_code
 
 SOURCES: Final = Path(__file__).resolve().parents[2] / "hai_flow"
 _CODE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -53,7 +53,7 @@ def codes_of_values() -> set[str]:
     dicts = (node for node in _nodes({"code"}) if isinstance(node, ast.Dict))
     pairs = (pair for node in dicts for pair in zip(node.keys, node.values, strict=True))
     codes = {text for key, value in pairs if key is not None and "code" in _texts(key) for text in _texts(value)}
-    return {*map(code_of_kind, kinds), TOO_LONG_TO_MATCH, *filter(_IS_OF_VALUE.match, codes)}
+    return {*map(derive_code, kinds), TOO_LONG_TO_MATCH, *filter(_IS_OF_VALUE.match, codes)}
 
 
 def _calls(names: AbstractSet[str], room: str = "") -> Iterator[ast.Call]:

@@ -208,10 +208,10 @@ class Asked:
             case Call(tool=FrontendTool()):
                 frontend_calls.begin_frontend_call(draft, step, step.verb.tool, text)
             case _ if step.approval is not None:
-                draft.note_start(step, args=text)
+                draft.record_start(step, args=text)
                 gates.open_gate(draft, step, step.approval, text)
             case _:
-                draft.note_start(step, args=text, attempt=1)
+                draft.record_start(step, args=text, attempt=1)
 
     def _play(self, what: Callable[[Draft], Any]) -> Any:
         draft = Draft(self.plan, self.state, self.now, DEFAULT_BOUNDS)
@@ -324,7 +324,7 @@ class Asked:
 
     @property
     def needs(self) -> Any:
-        return votes.decision_needs(self.pending)
+        return votes.describe_needs(self.pending)
 
 
 def failure(plan: Plan, **fields: Any) -> Raised:

@@ -20,10 +20,10 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.pendings.deciders import may_decide
-from hai_flow.engine.runs.fork import first_effects, inheritance, undone_in
+from hai_flow.engine.runs.fork import find_first_effects, inheritance, list_undone
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.ids import run_of_pending
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.jobs import (
     TIMERS_WHILE_HALTED,
     Continue,
@@ -183,7 +183,7 @@ class Play:
             of=self.run_id,
             events=tuple(self.events[:at]),
             answer=answer,
-            undone=undone_in(self.state),
+            undone=list_undone(self.state),
             following=self.following(at),
             edits=edits,
             acted=self.acted_behind(at),
@@ -193,7 +193,7 @@ class Play:
 
     def acted_behind(self, seq: int) -> tuple[str, ...]:
         """The steps that have begun to change the world behind the event `seq`."""
-        acted = first_effects(self.plan, enumerate(self.events, 1))
+        acted = find_first_effects(self.plan, enumerate(self.events, 1))
         return tuple(sorted(path for path, last in acted.items() if last > seq))
 
     def state_at(self, seq: int) -> RunState:
@@ -398,14 +398,14 @@ class Book:
                     assert not again, f"{event.path} begins again, which is done"
                     self.failures.pop(event.path, None)
                     self._check_undo_order(state, event.path)
-                    if standing_at(self.plan, event.path).finally_ is not None:
+                    if resolve_step(self.plan, event.path).finally_ is not None:
                         self.owed.add(event.path)
                 if event.attempt:
                     self._new_attempt(event.path, event.attempt)
             case e.StepRetried(lost=False):
                 self.failures[event.path] = self.failures.get(event.path, 0) + 1
                 usual = UNDO_RETRY if event.path.endswith("/~undo") else self.plan.default_retry
-                policy = standing_at(self.plan, event.path).retry or usual
+                policy = resolve_step(self.plan, event.path).retry or usual
                 assert policy is not None, f"{event.path} has no retry"
                 assert self.failures[event.path] <= policy.max, f"{event.path} is tried too often"
             case e.TimerFired():
@@ -456,13 +456,13 @@ class Book:
             return
         owner = scope = path.removesuffix("/~undo")
         while scope and not (scope in state.steps and state.steps[scope].handler == "~undo"):
-            scope = standing_at(self.plan, scope).parent
+            scope = resolve_step(self.plan, scope).parent
         left = [p for p in state.undoables if is_inside(p, scope) and not is_in_cleanup(p[len(scope) :])]
         newer = [p for p in left if self.order[p] > self.order[owner]]
         assert not newer, f"{owner} is undone before {newer}, which finished later"
 
     def _check_room(self, state: RunState, path: str) -> None:
-        verb = standing_at(self.plan, path[: path.rindex("[")]).verb
+        verb = resolve_step(self.plan, path[: path.rindex("[")]).verb
         if isinstance(verb, AgentCalls):
             return
         most = verb.max_parallel if isinstance(verb, ForEach) else 1
@@ -487,7 +487,7 @@ class Book:
 
     def _check_turn_has_come(self, state: RunState, path: str) -> None:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
-        step = standing_at(self.plan, path)
+        step = resolve_step(self.plan, path)
         before = self.before.get(plan_path(path))
         previous = None if before is None else with_keys_or_none(before.path, keys_of(path))
         assert previous is None or is_done(state, previous), f"{path} begins before {previous} is done"

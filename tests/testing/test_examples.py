@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.definition.readiness import runner_kind
+from hai_flow.definition.readiness import find_runner_kind
 from hai_flow.settings import Settings
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.toolbox import Toolbox
@@ -50,5 +50,5 @@ def test_a_restart_behind_every_entry_changes_nothing(document: Loaded, case: Ca
 def test_the_python_tools_that_they_call_are_there(document: Loaded) -> None:
     runner = PythonRunner(Toolbox(Settings().tools))
     assert document.plan is not None
-    calls = [step for step in document.plan.steps.values() if runner_kind(step) == "python"]
+    calls = [step for step in document.plan.steps.values() if find_runner_kind(step) == "python"]
     assert [runner.fault(step) for step in calls] == [None] * len(calls)

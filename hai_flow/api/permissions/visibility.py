@@ -16,7 +16,7 @@ import msgspec
 
 from hai_flow.api.permissions.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.pendings.selectors import World, ids_of, matching_selectors, voting_person
+from hai_flow.engine.pendings.selectors import World, ids_of, list_matching_selectors, voting_person
 from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.withheld import asks_reader
@@ -71,7 +71,9 @@ def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal
         return who
     held = [role for role in voting_person(who).roles if role not in roles]
     world = World("", roles)
-    held += [each.removeprefix("role:") for each in matching_selectors([f"role:{name}" for name in roles], who, world)]
+    held += [
+        each.removeprefix("role:") for each in list_matching_selectors([f"role:{name}" for name in roles], who, world)
+    ]
     if who.lent_roles is not None:
         return msgspec.structs.replace(who, lent_roles=tuple(held))
     return msgspec.structs.replace(who, roles=tuple(held))

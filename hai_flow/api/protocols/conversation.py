@@ -34,8 +34,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.state.ids import run_of_pending, turn_of
-from hai_flow.engine.state.instigators import people_behind
-from hai_flow.engine.state.shared_state import client_changes, may_write
+from hai_flow.engine.state.instigators import list_people_behind
+from hai_flow.engine.state.shared_state import can_write, take_client_changes
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import parse_reference
@@ -305,7 +305,7 @@ class Conversation:
             begin, plan = await self._beginning(base, messages)
             thread_state = await self.access.runtime.keeping.state_after(self.access.tenant, plan, base)
             begin = msgspec.structs.replace(
-                begin, kept=thread_state, instigators=people_behind(base.started_by, base.behind)
+                begin, kept=thread_state, instigators=list_people_behind(base.started_by, base.behind)
             )
             branch = Branch(base.id, base.id)
         elif messages:
@@ -568,9 +568,9 @@ class Conversation:
     async def _demand_state_fits(self, root: RunState) -> None:
         """Raises Rejected 422 if the thread's own run could not take the posted changes of its state. It gets them only
         after the run below has decided, when it is too late to refuse the request."""
-        if self.posted.state and may_write(root, self.access.principal.who):
+        if self.posted.state and can_write(root, self.access.principal.who):
             plan = await self.access.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
-            client_changes(plan, root.state or {}, self.posted.state)
+            take_client_changes(plan, root.state or {}, self.posted.state)
 
     async def _answer_below(
         self, answers: Sequence[c.PendingAnswer], messages: tuple[UserMessage, ...], command_id: str

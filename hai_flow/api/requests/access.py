@@ -29,7 +29,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
-from hai_flow.engine.state.instigators import people_behind
+from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
@@ -619,7 +619,9 @@ class Access:
         """The command, with those behind it for whom the caller acts, if it is an agent."""
         if not self.principal.behind or not isinstance(begin, c.Start):
             return begin
-        return msgspec.structs.replace(begin, instigators=people_behind("", begin.instigators, self.principal.behind))
+        return msgspec.structs.replace(
+            begin, instigators=list_people_behind("", begin.instigators, self.principal.behind)
+        )
 
     def _demand_starts(self, plan: Plan, begin: Begin) -> None:
         """Raises Rejected 403 where the caller may not start this run."""

@@ -11,7 +11,7 @@ import msgspec
 from hai_flow import instants, values
 from hai_flow.api.http.problems import problem_of
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
-from hai_flow.engine.pendings.votes import decision_needs
+from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
@@ -188,7 +188,7 @@ def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
         "on_behalf_of": list(item.for_others),
-        "needed": decision_needs(pending) if opened.kind in ("approve", "gate") else None,
+        "needed": describe_needs(pending) if opened.kind in ("approve", "gate") else None,
         "claimed_by": row.claimed_by if row.claimed_until is not None else None,
         "claimed_until": time_of(row.claimed_until),
     }
@@ -253,7 +253,7 @@ def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True)
         "status": pending.status,
         "opened_at": _ms(opened.at),
         **_question_view(opened),
-        "needed": decision_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
+        "needed": describe_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
         "on_behalf_of": pending.on_behalf_of,

@@ -29,7 +29,7 @@ def validate(
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.checking.modules import ModuleFiles
     from hai_flow.checking.workflows import Workflows
-    from hai_flow.definition.yaml.include_keys import texts_of
+    from hai_flow.definition.yaml.include_keys import read_texts
 
     sources = dict(sources_of(files))
     if len(sources) > MANY_FILES and not as_json:
@@ -49,7 +49,7 @@ def validate(
         ]
         print_json({"findings": [finding.as_dict() for finding in findings], "unread": unread, "notes": notes})
     else:
-        texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
+        texts = {name: text for file, source in sources.items() for name, text in read_texts(source, file).items()}
         print_findings(findings, texts, out())
         say(_summary(by_file, findings), "green" if not findings else None)
         if not any(finding.severity == "error" for finding in findings):
@@ -66,11 +66,11 @@ def validate(
 
 def _unused(sources: Mapping[str, bytes], found: Mapping[str, list[Finding]]) -> Iterator[tuple[str, int, int, str]]:
     """What files without errors declare and don't use: each with its file, line and column."""
-    from hai_flow.definition.checks.unused import notes_of
+    from hai_flow.definition.checks.unused import list_notes
 
     for name, source in sources.items():
         if not any(finding.severity == "error" for finding in found[name]):
-            for line, column, message in notes_of(source):
+            for line, column, message in list_notes(source):
                 yield name, line, column, message
 
 

@@ -49,9 +49,9 @@ def new(
     with tools; event, a wait for an event; parallel, two gates at once; undo, taking back what was done.
     """
     from hai_flow.authoring import scaffold
-    from hai_flow.definition.names.names import name_fault
+    from hai_flow.definition.names.names import check_name
 
-    fault = name_fault(name, "workflow")
+    fault = check_name(name, "workflow")
     if fault:
         raise UsageError(f"{fault}.")
     texts = scaffold.template(template, name)

@@ -58,12 +58,12 @@ def principal(act_as: str | None) -> Principal:
 
 def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
     """Whether the person `who` may answer the pending, as far as its rules name people."""
-    from hai_flow.engine.pendings.selectors import World, excluding_selectors, matching_selectors, person_of
+    from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors, person_of
 
     policy = pending.get("policy") or {}
     world = World(started_by, {})
-    if excluding_selectors(policy.get("exclude") or (), who, world):
+    if list_excluding_selectors(policy.get("exclude") or (), who, world):
         return False
     is_requester = person_of(who) == started_by and policy.get("asks_requester", True)
     listed = person_of(who) in (policy.get("people") or ())
-    return is_requester or listed or bool(matching_selectors(policy.get("from") or (), who, world))
+    return is_requester or listed or bool(list_matching_selectors(policy.get("from") or (), who, world))

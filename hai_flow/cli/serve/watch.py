@@ -26,7 +26,7 @@ from hai_flow.cli.terminal import err, note, plural, say
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
 from hai_flow.definition.readiness import RunnersMissing
-from hai_flow.definition.yaml.include_keys import first_of, is_shared, texts_of
+from hai_flow.definition.yaml.include_keys import first_of, is_shared, read_texts
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of
@@ -223,7 +223,7 @@ class Shelf:
             return None
         file.stands = True
         if doubts := [each for each in warnings if each.code in DEPLOYMENT]:
-            print_findings(doubts, texts_of(file.source, str(file.path)), err())
+            print_findings(doubts, read_texts(file.source, str(file.path)), err())
         assert file.plan is not None, "it was compiled"
         self._note(file.plan, reference)
         return reference
@@ -253,7 +253,7 @@ class Shelf:
             note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
         elif isinstance(error, DefinitionError):
             err().print(f"{clean(heading)}:", style="red")
-            print_findings(_as_validate_says(file, error), texts_of(file.source, str(file.path)), err())
+            print_findings(_as_validate_says(file, error), read_texts(file.source, str(file.path)), err())
         else:
             say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
 

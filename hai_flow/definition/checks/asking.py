@@ -30,20 +30,20 @@ def asks(step: Step) -> Asks:
         return Asks.DECIDERS
     askings = [Asks.NOBODY]
     if isinstance(verb, Ask):
-        askings.append(_asks_of_policy(verb.policy))
+        askings.append(_read_policy_asks(verb.policy))
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) and verb.tool.answered:
         askings.append(Asks.REQUESTER)
     if step.approval is not None:
-        askings.append(_asks_of_policy(step.approval.policy))
+        askings.append(_read_policy_asks(step.approval.policy))
     return max(askings)
 
 
-def _asks_of_policy(policy: Policy) -> Asks:
+def _read_policy_asks(policy: Policy) -> Asks:
     templates = [policy.from_, *(each.from_ for each in policy.escalations if each.from_ is not None)]
     return Asks.REQUESTER if all(to_plain(each) in _REQUESTER for each in templates) else Asks.DECIDERS
 
 
-def doubt_queues(plan: Plan, reader: Reader) -> None:
+def report_queues(plan: Plan, reader: Reader) -> None:
     """A warning for each schedule whose instants wait behind a question to people: they may be many."""
     asking = next((step for step in plan.steps.values() if asks(step)), None)
     if asking is None:
@@ -58,23 +58,23 @@ def doubt_queues(plan: Plan, reader: Reader) -> None:
             reader.warning(("triggers", number, "schedule", "overlap"), "schedule.overlap", message)
 
 
-def policy_of(step: Step) -> Policy | None:
+def find_policy(step: Step) -> Policy | None:
     """The rules by which the step asks people; None: it asks nobody, or has none of its own."""
     if isinstance(step.verb, Ask | Approve):
         return step.verb.policy
     return None if step.approval is None else step.approval.policy
 
 
-def steps_inside(plan: Plan, path: str) -> Iterator[Step]:
+def walk_steps_inside(plan: Plan, path: str) -> Iterator[Step]:
     """The step at `path`, and all steps that stand in it."""
     return (step for step in plan.steps.values() if step.path == path or is_inside(step.path, path))
 
 
-def runs_inside(plan: Plan, path: str) -> list[Run]:
+def collect_runs(plan: Plan, path: str) -> list[Run]:
     """The runs that the step at `path`, or one inside it, waits for."""
-    return [step.verb for step in steps_inside(plan, path) if isinstance(step.verb, Run) and not step.verb.detach]
+    return [step.verb for step in walk_steps_inside(plan, path) if isinstance(step.verb, Run) and not step.verb.detach]
 
 
-def asks_inside(plan: Plan, path: str) -> Asks:
+def collect_asks(plan: Plan, path: str) -> Asks:
     """Whom the step at `path` and those inside it ask; "" is the whole document. Runs below are not looked at."""
-    return max((asks(step) for step in steps_inside(plan, path)), default=Asks.NOBODY)
+    return max((asks(step) for step in walk_steps_inside(plan, path)), default=Asks.NOBODY)

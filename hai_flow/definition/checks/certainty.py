@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
-from hai_flow.definition.expressions.ast_paths import Chain, static_path
+from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.expression_faults import Fault
 from hai_flow.definition.names.known_names import Names
 from hai_flow.values import Json
@@ -57,7 +57,7 @@ class Certainty:
                 self._visit(part)
             return
         if isinstance(tree, Call):
-            self._by_zero(tree)
+            self._check_division(tree)
             self._index(tree)
         for part in children(tree):
             self._visit(part)
@@ -86,7 +86,7 @@ class Certainty:
             return decides
         if outcomes == (not decides, not decides):
             return not decides
-        if not _contradict(list(self._claims(tree, tree.function, denied=decides))):
+        if not _is_contradiction(list(self._claims(tree, tree.function, denied=decides))):
             return None
         self._why = "a value is always one of these" if decides else "no value is both"
         return decides
@@ -121,7 +121,7 @@ class Certainty:
                 inner = self._subject(operand)
                 return None if inner is None else f"size({inner})"
             case _:
-                path = static_path(tree)
+                path = parse_static_path(tree)
                 return None if path is None else ".".join((path[0].name, *map(str, path[1])))
 
     def _compared(self, relation: str, left: Tree, right: Tree) -> bool | None:
@@ -167,8 +167,8 @@ class Certainty:
 
     # -- values ----------------------------------------------------------------------------------------------------
 
-    def _by_zero(self, call: Call) -> None:
-        if call.function in ("_/_", "_%_") and _number_of(call.arguments[1]) == 0:
+    def _check_division(self, call: Call) -> None:
+        if call.function in ("_/_", "_%_") and _parse_number(call.arguments[1]) == 0:
             what = "a division" if call.function == "_/_" else "a remainder"
             message = f"{what} by zero fails whenever it is computed; write another divisor"
             self.faults.append(Fault(_begin(call.arguments[1]), "expression.literal", message))
@@ -177,7 +177,7 @@ class Certainty:
         if call.function != "_[_]":
             return
         operand, index = call.arguments
-        at = _number_of(index)
+        at = _parse_number(index)
         if at is None:
             return
         if at < 0:
@@ -191,12 +191,12 @@ class Certainty:
             self.faults.append(Fault(_begin(index), "expression.literal", message))
 
 
-def certain_literal(tree: Tree) -> bool | None:
+def evaluate_literal(tree: Tree) -> bool | None:
     """The outcome of a condition that is nothing but `true` or `false`."""
     return tree.value if isinstance(tree, Const) and isinstance(tree.value, bool) else None
 
 
-def certain_condition(outcome: bool) -> Fault:
+def report_certain_condition(outcome: bool) -> Fault:
     """The doubt about a condition that is a literal."""
     return Fault(0, "condition.certain", _certain(outcome))
 
@@ -226,7 +226,7 @@ def _number(value: Json, otherwise: float) -> float:
     return float(value) if type(value) in (int, float) else otherwise
 
 
-def _number_of(tree: Tree) -> float | None:
+def _parse_number(tree: Tree) -> float | None:
     match tree:
         case Const(value=int() | float() as value) if not isinstance(value, bool):
             return float(value)
@@ -263,15 +263,15 @@ def _within(relation: str, value: float, least: float, most: float) -> bool | No
             return None if inside else relation == "_!=_"
 
 
-def _contradict(claims: list[_Claim]) -> bool:
+def _is_contradiction(claims: list[_Claim]) -> bool:
     """Whether no value keeps all of these."""
     by_subject: dict[str, list[_Claim]] = {}
     for claim in claims:
         by_subject.setdefault(claim.subject, []).append(claim)
-    return any(len(each) > 1 and _none_keeps(each) for each in by_subject.values())
+    return any(len(each) > 1 and _is_kept_by_none(each) for each in by_subject.values())
 
 
-def _none_keeps(claims: list[_Claim]) -> bool:
+def _is_kept_by_none(claims: list[_Claim]) -> bool:
     equal = [claim.value for claim in claims if claim.relation == "_==_"]
     if equal:
         return any(_hold(claim.relation, equal[0], claim.value) is False for claim in claims)

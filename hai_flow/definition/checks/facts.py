@@ -21,12 +21,12 @@ def fact(tree: Tree, outcome: bool) -> Guards:
     """The fact that the condition `tree` had this outcome; none of a condition over values that may change."""
     match tree:
         case Call(function="_==_" | "_!=_", arguments=(read, Const() as value)) if not isinstance(read, Const):
-            text = _spell(read)
+            text = _render_condition(read)
             equal = outcome == (tree.function == "_==_")
             return frozenset() if text is None else frozenset([(None, "equal", text, repr(value.value), equal)])
         case Call(function="_==_" | "_!=_", arguments=(Const() as value, read)) if not isinstance(read, Const):
             return fact(Call(tree.offset, tree.function, None, (read, value)), outcome)
-    text = _spell(tree)
+    text = _render_condition(tree)
     return frozenset() if text is None else frozenset([(None, "true", text, "", outcome)])
 
 
@@ -54,7 +54,7 @@ def _is_excluded(wanted: tuple[object, ...], known: Guards) -> bool:
     return any(each[:3] == wanted[:3] and each[4] and each[3] != wanted[3] for each in known if len(each) == 5)
 
 
-def facts_of(guards: Guards) -> frozenset[tuple[object, ...]]:
+def collect_facts(guards: Guards) -> frozenset[tuple[object, ...]]:
     """The facts among guards, without the paths."""
     return frozenset(each for each in guards if each[0] is None)
 
@@ -79,7 +79,7 @@ class _Shown:
         self.guards = guards
 
 
-def _spell(tree: Tree) -> str | None:
+def _render_condition(tree: Tree) -> str | None:
     """The condition in one spelling; None where it reads a value that may change."""
     match tree:
         case Name():
@@ -87,7 +87,7 @@ def _spell(tree: Tree) -> str | None:
         case Const():
             return repr(tree.value)
         case Select():
-            operand = _spell(tree.operand)
+            operand = _render_condition(tree.operand)
             return None if operand is None else f"{operand}.{tree.name}{'?' if tree.test else ''}"
         case Call():
             return _join_key(tree.function, tree.operands)
@@ -97,9 +97,9 @@ def _spell(tree: Tree) -> str | None:
 
 
 def _join_key(word: str, parts: Iterable[Tree]) -> str | None:
-    spelled = list(_spell_parts(parts))
+    spelled = list(_render_condition_parts(parts))
     return None if None in spelled else f"{word}({','.join(map(str, spelled))})"
 
 
-def _spell_parts(parts: Iterable[Tree]) -> Iterator[str | None]:
-    return (_spell(part) for part in parts)
+def _render_condition_parts(parts: Iterable[Tree]) -> Iterator[str | None]:
+    return (_render_condition(part) for part in parts)

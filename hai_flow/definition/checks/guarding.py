@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as Names
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition.checks.asking import Asks, asks, policy_of
+from hai_flow.definition.checks.asking import Asks, asks, find_policy
 from hai_flow.definition.diff import to_plain
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.expressions.templates import CompiledTemplate
@@ -34,7 +34,7 @@ from hai_flow.definition.plan import (
 from hai_flow.values import Json
 
 
-def guards_of(plan: Plan, step: Step) -> list[Json]:
+def collect_guards(plan: Plan, step: Step) -> list[Json]:
     """All that decides whether the flow comes by the step, and whether it goes on behind a failure of it: conditions,
     the lists that it stands in, and clauses that catch, from the inside to the outside."""
     return [_guard(each) for each in _around(plan, step)]
@@ -49,10 +49,10 @@ def _around(plan: Plan, step: Step) -> Iterator[Step]:
 
 def _guard(step: Step) -> Json:
     caught = [list(clause.errors) for clause in step.catch]
-    return [to_plain(step.condition), step.body, _way_of(step), caught, sorted(step.handlers)]
+    return [to_plain(step.condition), step.body, _describe_way(step), caught, sorted(step.handlers)]
 
 
-def _way_of(step: Step) -> Json:
+def _describe_way(step: Step) -> Json:
     """How a block comes by the steps inside it."""
     match step.verb:
         case Switch() as verb:
@@ -82,7 +82,7 @@ def question_behind(plan: Plan, path: str, below: Below = None) -> str | None:
     return None
 
 
-def questions_that_read(plan: Plan, roots: Names[str], below: Below = None) -> Iterator[str]:
+def find_questions_that_read(plan: Plan, roots: Names[str], below: Below = None) -> Iterator[str]:
     """The questions, as in `question_behind`, of which one of these names of expressions (`input`, `state`) decides
     whether they are asked, or of whom, in whatever way its value comes there."""
     for question in _questions(plan):
@@ -90,13 +90,13 @@ def questions_that_read(plan: Plan, roots: Names[str], below: Below = None) -> I
             yield question.path
 
 
-def reads_its_arguments(question: Step) -> bool:
+def is_guarded_by_arguments(question: Step) -> bool:
     """Whether what decides that the call asks people, or whom, reads the arguments of the call."""
     return "args" in _names(_rules(question))[1]
 
 
 def _rules(question: Step) -> list[Any]:
-    return [question.approval and question.approval.when, policy_of(question)]
+    return [question.approval and question.approval.when, find_policy(question)]
 
 
 def _questions(plan: Plan) -> Iterator[Step]:
@@ -115,7 +115,7 @@ def _sources(plan: Plan, question: Step, below: Below) -> tuple[set[str], set[st
     read = _rules(question)
     if isinstance(question.verb, Run):
         read += [question.verb.arguments] if below is None or question.path in below else []
-    elif reads_its_arguments(question):  # of an agent's call the model gives them, by what the agent is told
+    elif is_guarded_by_arguments(question):  # of an agent's call the model gives them, by what the agent is told
         read += [each.verb for each in _around(plan, question) if each is question or isinstance(each.verb, Agent)]
     for each in _around(plan, question):
         read += [each.condition, each.verb if isinstance(each.verb, (Switch, ForEach, Repeat)) else None]
@@ -161,7 +161,7 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, (tuple, list)) else ()
 
 
-def step_without_guard(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:
+def find_unguarded_step(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:
     """A step of the new version that acts on the world and is not behind the question there, though the old one had no
     such step or had it behind the question. `there`: the question in the new version; `paths`: old -> new."""
     before = {rename_path(path, paths): step for path, step in old.steps.items()}

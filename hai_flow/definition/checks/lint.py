@@ -15,7 +15,7 @@ from hai_flow.definition.fields import texts
 from hai_flow.definition.futile import check_step
 from hai_flow.definition.names.scope import END
 from hai_flow.definition.names.wording import article, suggestion
-from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, always_ends, ends, loop_around
+from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, ends, find_loop_around, is_end_certain
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.json_pointers import unescape
@@ -51,7 +51,7 @@ class _Linter:
                 return
 
     def _step(self, step: StepDraft) -> None:
-        if step.verb == "return" and (loop := _loop_around(step)) is not None:
+        if step.verb == "return" and (loop := _find_loop_around(step)) is not None:
             message = (
                 f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
                 f"iteration, `break` leaves the loop"
@@ -60,13 +60,13 @@ class _Linter:
         if step.verb in LEAVING:
             self._leaving(step)
         if step.verb in ("parallel", "for_each"):
-            self._writes_at_once(step)
+            self._report_concurrent_writes(step)
         if step.verb == "run":
-            self._starts_itself(step)
+            self._report_self_start(step)
         if step.catch:
             self._report_shadowed(step)
         if step.chain:
-            self._cleanup(step)
+            self._report_waiting_cleanup(step)
         self._delivery(step)
         self._decisions(step)
         check_step(self.context, step)
@@ -86,7 +86,7 @@ class _Linter:
                 self.reader.warning(clause.at, "catch.shadowed", message)
             before.update(patterns)
 
-    def _starts_itself(self, step: StepDraft) -> None:
+    def _report_self_start(self, step: StepDraft) -> None:
         """Report a `run` of this very workflow that every run of it reaches: each waits for the next one, for ever."""
         named, own = step.fields.get("run"), self.declared
         if named not in (own.name, f"{own.name}@{own.version}") or step.fields.get("detach") is True:
@@ -94,14 +94,14 @@ class _Linter:
         if _is_conditional(step) or any(_is_maybe(frame) for frame in step.chain):
             return
         if self.first_end is None:
-            self.first_end = _first_end(self.outline.steps)
+            self.first_end = _find_first_end(self.outline.steps)
         if self.first_end < step.order:
             return
         message = f"each run of `{own.name}` starts the next one here, without end; give the step an `if`"
         self.reader.warning((*step.at, "run"), "run.itself", message)
 
     def _leaving(self, step: StepDraft) -> None:
-        if loop_around(step.chain) is not None:
+        if find_loop_around(step.chain) is not None:
             return
         body = next((frame.body for frame in reversed(step.chain) if frame.body in ("~undo", "~finally")), None)
         message = f"`{step.verb}` stands inside of a `for_each` or `repeat`, and there is none around it"
@@ -115,7 +115,7 @@ class _Linter:
 
     # -- cleaning up -----------------------------------------------------------------------------------------------
 
-    def _cleanup(self, step: StepDraft) -> None:
+    def _report_waiting_cleanup(self, step: StepDraft) -> None:
         """Report steps in `undo` and `finally` that wait for people or events: a stop must always come to an end."""
         body = next((frame.body for frame in step.chain if frame.body in ("~undo", "~finally")), None)
         if body is None:
@@ -127,17 +127,17 @@ class _Linter:
         if waiting_verb:
             message = f"`{word}` can't contain `{waiting_verb}`: a stop always has to end; move it out"
             self.reader.error((*step.at, waiting_verb), "cleanup.waits", message, key=True)
-        elif step.verb == "call" and self._waits_for_client(step.fields.get("call")):
+        elif step.verb == "call" and self._is_waiting_for_client(step.fields.get("call")):
             message = f"`{word}` can't call the frontend tool `{step.fields['call']}`: a stop always has to end"
             self.reader.error((*step.at, "call"), "cleanup.waits", message)
         elif step.verb == "agent":
             tools = step.fields["agent"].get("tools") if isinstance(step.fields.get("agent"), Mapping) else None
             for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-                if self._waits_for_client(tool):
+                if self._is_waiting_for_client(tool):
                     message = f"`{word}` can't offer the frontend tool `{tool}`: a stop always has to end; remove it"
                     self.reader.error((*step.at, "agent", "tools", index), "cleanup.waits", message)
 
-    def _waits_for_client(self, name: Json) -> bool:
+    def _is_waiting_for_client(self, name: Json) -> bool:
         tool = self.declared.tools.get(name.partition(".")[0]) if isinstance(name, str) else None
         return isinstance(tool, plan.FrontendTool) and tool.answered
 
@@ -165,16 +165,16 @@ class _Linter:
         raw_options = gate.get("options", ["approve", "reject"])
         options = [option for option in raw_options if isinstance(option, str)] if isinstance(raw_options, list) else []
         for option in step.handlers:
-            self._handler(step, option, options)
-        self._rejection(step)
+            self._check_handler(step, option, options)
+        self._report_rejection(step)
         for index, option in enumerate(options):
             if option not in ("approve", "reject") and option not in step.handlers and option not in options[:index]:
                 message = f"the option `{option}` needs steps: write `on_decision: {{{option}: [...]}}`"
                 self.reader.error((*step.at, word, "options", index), "decision.no_handler", message)
 
-    def _rejection(self, step: StepDraft) -> None:
+    def _report_rejection(self, step: StepDraft) -> None:
         """Doubts about a rejection: a `catch` that reads as if it took it, a handler behind which it is raised."""
-        if _takes_rejection(step.catch):
+        if _has_rejection_clause(step.catch):
             return
         for number, clause in enumerate(step.catch):
             if "errors" not in clause.fields and "reject" not in step.handlers:
@@ -184,7 +184,7 @@ class _Linter:
                 )
                 self.reader.warning((*step.at, "catch", number), "catch.rejection", message)
         handler = step.handlers.get("reject")
-        if handler and not always_ends(handler) and not _is_taken_around(step.chain):
+        if handler and not is_end_certain(handler) and not _is_taken_around(step.chain):
             word = "on_reject" if "on_reject" in step.fields else "on_decision"
             message = (
                 "behind its last step the rejection is raised, and the run fails with `approval.rejected`; end it with "
@@ -193,7 +193,7 @@ class _Linter:
             at = (*step.at, word) if word == "on_reject" else (*step.at, word, "reject")
             self.reader.warning(at, "decision.raises", message, key=True)
 
-    def _handler(self, step: StepDraft, option: str, options: Sequence[str]) -> None:
+    def _check_handler(self, step: StepDraft, option: str, options: Sequence[str]) -> None:
         at = (*step.at, "on_decision", option)
         if option == "approve":
             message = "`approve` has no handler: the flow goes on; write the next step instead"
@@ -201,7 +201,7 @@ class _Linter:
         elif option not in options and option != "reject":
             hint = suggestion(option, [o for o in options if o != "approve"]) or f"; they are {', '.join(options)}"
             self.reader.error(at, "decision.option", f"there is no option `{option}`{hint}", key=True)
-        elif option != "reject" and not _is_in_repeat(step.chain) and not always_ends(step.handlers[option]):
+        elif option != "reject" and not _is_in_repeat(step.chain) and not is_end_certain(step.handlers[option]):
             message = (
                 f"outside of a `repeat` the handler of `{option}` must end in `return` or `fail`: nothing but approval "
                 f"goes on to the next step"
@@ -210,24 +210,26 @@ class _Linter:
 
     # -- writes at once --------------------------------------------------------------------------------------------
 
-    def _writes_at_once(self, block: StepDraft) -> None:
+    def _report_concurrent_writes(self, block: StepDraft) -> None:
         if block.verb == "for_each":
             if block.params.get("max_parallel", 1) == 1:
                 return
             writes = [write for steps in block.blocks.values() for write in self._writes(steps)]
             for place, path in writes:
-                self._warn_write(place, path, f"iterations of `{block.id}` that run at once set")
+                self._report_write(place, path, f"iterations of `{block.id}` that run at once set")
             return
         by_branch: dict[str, tuple[tuple[str, ...], ...]] = {}
         for branch, steps in block.blocks.items():
             writes = list(self._writes(steps))
             for place, path in writes:
-                other = next((name for name, paths in by_branch.items() if any(_overlap(path, p) for p in paths)), None)
+                other = next(
+                    (name for name, paths in by_branch.items() if any(_has_overlap(path, p) for p in paths)), None
+                )
                 if other is not None:
-                    self._warn_write(place, path, f"the branches `{other}` and `{branch}` both set")
+                    self._report_write(place, path, f"the branches `{other}` and `{branch}` both set")
             by_branch[branch] = tuple(path for _, path in writes)
 
-    def _warn_write(self, place: Path, path: tuple[str, ...], who: str) -> None:
+    def _report_write(self, place: Path, path: tuple[str, ...], who: str) -> None:
         message = f"{who} `{'/'.join(path)}`, and the last one wins; give `{path[0]}` a `reduce`, or set it afterwards"
         if self._is_made_of_itself(place, path[0]):
             message = (
@@ -247,9 +249,9 @@ class _Linter:
         """Every path of `state` that steps of this list, or inside it, set without `reduce`, with its place."""
         for step in steps:
             for each in (step, *step.inside()):
-                yield from self._writes_of(each)
+                yield from self._iter_step_writes(each)
 
-    def _writes_of(self, step: StepDraft) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    def _iter_step_writes(self, step: StepDraft) -> Iterator[tuple[Path, tuple[str, ...]]]:
         if step.verb != "set":
             return
         value, at = step.fields.get("set"), (*step.at, "set")
@@ -290,13 +292,13 @@ def _is_maybe(frame: Enclosure) -> bool:
     return "while" in owner.params or owner.fields.get("join", "all") != "all"
 
 
-def _first_end(steps: Sequence[StepDraft]) -> int:
+def _find_first_end(steps: Sequence[StepDraft]) -> int:
     """The order of the first step of all at which the run may end, or wait for somebody."""
     inside = (each for top in steps for each in (top, *top.inside()))
-    return min((each.order for each in inside if _may_end(each)), default=END)
+    return min((each.order for each in inside if _can_end(each)), default=END)
 
 
-def _may_end(step: StepDraft) -> bool:
+def _can_end(step: StepDraft) -> bool:
     """Whether the run may end at this step, or wait there for somebody else."""
     return step.verb in _ENDING or "approval" in step.fields
 
@@ -304,12 +306,12 @@ def _may_end(step: StepDraft) -> bool:
 _ENDING: Final = (*LEAVING, "return", "fail", "approve", "ask", "wait_for")
 
 
-def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _has_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
 
 
-def _takes_rejection(clauses: Sequence[Clause]) -> bool:
+def _has_rejection_clause(clauses: Sequence[Clause]) -> bool:
     """Whether one of these takes `approval.rejected`."""
     patterns = {pattern for clause in clauses for pattern in clause.fields.get("errors", ())}
     return not patterns.isdisjoint(("approval.rejected", "approval.*", "*"))
@@ -320,12 +322,12 @@ def _is_taken_around(chain: Sequence[Enclosure]) -> bool:
     for frame in chain:
         if frame.owner is None or frame.is_handler:
             continue
-        if _takes_rejection(frame.owner.catch) or frame.owner.params.get("on_failure") == "isolate":
+        if _has_rejection_clause(frame.owner.catch) or frame.owner.params.get("on_failure") == "isolate":
             return True
     return False
 
 
-def _loop_around(step: StepDraft) -> StepDraft | None:
+def _find_loop_around(step: StepDraft) -> StepDraft | None:
     return next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
-from hai_flow.definition.expressions.ast_paths import Chain, segment_offset, spell, static_path
+from hai_flow.definition.expressions.ast_paths import Chain, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.expressions.expression_faults import Fault
 from hai_flow.definition.names.known_names import Guards, Names
@@ -22,22 +22,22 @@ DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded"))
 REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
 
 
-def guards_of(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+def collect_guards(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then (`facts`)."""
-    return _paths_shown(tree, chains, outcome) | _facts_shown(tree, outcome)
+    return _collect_paths(tree, chains, outcome) | _collect_facts(tree, outcome)
 
 
-def _facts_shown(tree: Tree, outcome: bool) -> Guards:
+def _collect_facts(tree: Tree, outcome: bool) -> Guards:
     match tree:
         case Call(function="!_", arguments=(operand,)):
-            return _facts_shown(operand, not outcome)
+            return _collect_facts(operand, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
-            return _facts_shown(left, outcome) | _facts_shown(right, outcome)
+            return _collect_facts(left, outcome) | _collect_facts(right, outcome)
         case _:
             return fact(tree, outcome)
 
 
-def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
@@ -46,12 +46,12 @@ def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guar
             chain = chains.get(id(operand))
             return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
         case Call(function="!_", arguments=(operand,)):
-            return _paths_shown(operand, chains, not outcome)
+            return _collect_paths(operand, chains, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)):
-            one, other = _paths_shown(left, chains, outcome), _paths_shown(right, chains, outcome)
+            one, other = _collect_paths(left, chains, outcome), _collect_paths(right, chains, outcome)
             return one | other if outcome == (tree.function == "_&&_") else one & other
         case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
-            return _guards_of_status(left, right, chains) or _guards_of_status(right, left, chains)
+            return _collect_status_guards(left, right, chains) or _collect_status_guards(right, left, chains)
         case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
             chain = chains.get(id(left))
             return (
@@ -64,7 +64,7 @@ def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guar
 _SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
 
 
-def _guards_of_status(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
+def _collect_status_guards(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
     chain = chains.get(id(one))
     if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
         return frozenset()
@@ -96,16 +96,16 @@ class Doubts:
         match tree:
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
                 self._visit(left, known, items)
-                self._visit(right, known | guards_of(left, self.chains, tree.function == "_&&_"), items)
+                self._visit(right, known | collect_guards(left, self.chains, tree.function == "_&&_"), items)
             case Call(function="_?_:_", arguments=(condition, then, otherwise)):
                 self._visit(condition, known, items)
-                self._visit(then, known | guards_of(condition, self.chains, True), items)
-                self._visit(otherwise, known | guards_of(condition, self.chains, False), items)
+                self._visit(then, known | collect_guards(condition, self.chains, True), items)
+                self._visit(otherwise, known | collect_guards(condition, self.chains, False), items)
             case Comprehension():
                 self._loop(tree, known, items)
             case _:
                 if isinstance(tree, Call) and tree.function in ("_==_", "_!=_", "@in"):
-                    self.doubts += _enum_doubts(tree, self.chains, self.names)
+                    self.doubts += _check_enums(tree, self.chains, self.names)
                 for child in children(tree):
                     self._visit(child, known, items)
 
@@ -124,7 +124,7 @@ class Doubts:
         chain = self.chains.get(id(tree))
         if chain is not None:
             return self.names.types.look(chain.path)
-        path = static_path(tree)
+        path = parse_static_path(tree)
         if path is not None and path[0].name in items:
             outer = items[path[0].name]
             return look_inside(outer, (path[0].name, *path[1]))
@@ -137,7 +137,7 @@ class Doubts:
     def _item(self, tree: Select | Call, items: Mapping[str, Look]) -> bool:
         """Check a path that begins with a loop's variable; whether `tree` is one."""
         inside, last = (tree.operand, (tree.name,)) if isinstance(tree, Select) and tree.test else (tree, ())
-        path = static_path(inside)
+        path = parse_static_path(inside)
         if path is None or path[0].name not in items:
             return False
         item_path = (path[0].name, *path[1], *last)
@@ -145,7 +145,7 @@ class Doubts:
         if wrong is not None:
             start = path[0].offset
             chain = Chain(tree, item_path, start, start + len(path[0].name), None)
-            offset = segment_offset(self.source, chain, wrong[0])
+            offset = find_segment_offset(self.source, chain, wrong[0])
             self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
         barren = look_inside(items[path[0].name], item_path).barren
         if barren is not None:
@@ -165,7 +165,7 @@ def _is_filter(loop: Comprehension) -> bool:
             return False
 
 
-def _enum_doubts(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
+def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
     """Texts that are compared with, or looked for among, values of an enum that does not have them."""
     one, other = call.arguments
     pairs = [(one, other), (other, one)]

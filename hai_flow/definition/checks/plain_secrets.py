@@ -55,7 +55,7 @@ def _places(value: Any, at: Path) -> Iterator[Path]:
                     (*here, name) for name, text in each.items() if _VARIABLE.search(str(name)) and _is_secret(text)
                 )
             case "auth":
-                yield from _auth(each, here)
+                yield from _iter_auth_paths(each, here)
             case "input" | "state" | "form" | "parameters" | "with" | "value":
                 continue  # schemas and values of the author's own
             case _ if key in _METHODS and isinstance(each, str) and "${{" not in each and _IN_ADDRESS.search(each):
@@ -64,7 +64,7 @@ def _places(value: Any, at: Path) -> Iterator[Path]:
                 yield from _places(each, here)
 
 
-def _auth(value: Json, at: Path) -> Iterator[Path]:
+def _iter_auth_paths(value: Json, at: Path) -> Iterator[Path]:
     if isinstance(value, str) and _is_secret(value):
         yield at
     for key, each in value.items() if isinstance(value, Mapping) else ():

@@ -55,7 +55,7 @@ def check_codes(context: Context, step: StepDraft) -> None:
     retry = step.fields.get("retry")
     errors = retry.get("errors") if isinstance(retry, dict) else None
     if isinstance(errors, list):
-        raised = raised_by(context, [step]) - {"approval"}
+        raised = collect_raised_codes(context, [step]) - {"approval"}
         for index, pattern in enumerate(errors):
             _check_pattern(context, pattern, raised, (*step.at, "retry", "errors", index))
 
@@ -71,7 +71,7 @@ def _check_clause(context: Context, clause: Clause, inside: Sequence[StepDraft])
     errors = clause.fields.get("errors")
     if not isinstance(errors, list):
         return
-    raised = raised_by(context, inside)
+    raised = collect_raised_codes(context, inside)
     for index, pattern in enumerate(errors):
         _check_pattern(context, pattern, raised, (*clause.at, "errors", index))
 
@@ -91,7 +91,7 @@ def _check_pattern(context: Context, pattern: object, raised: frozenset[str], at
         context.reader.warning(at, "errors.never", message)
 
 
-def raised_by(context: Context, steps: Iterable[StepDraft]) -> frozenset[str]:
+def collect_raised_codes(context: Context, steps: Iterable[StepDraft]) -> frozenset[str]:
     """The kinds of codes that these steps may raise."""
     return frozenset(kind for step in steps for kind in _kinds(context, step))
 

@@ -22,7 +22,7 @@ class Unused(NamedTuple):
     message: str
 
 
-def notes_of(source: bytes) -> list[tuple[int, int, str]]:
+def list_notes(source: bytes) -> list[tuple[int, int, str]]:
     """(line, column, sentence) of all that a workflow without errors declares and does not use. It may be a draft, or
     kept for later: so it is told, and is no finding."""
     document = parse(first_of(source))
@@ -79,7 +79,7 @@ def _variables(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator
     if not isinstance(declared, Mapping) or any(_WHOLE_STATE.search(each) or _COMPUTED.search(each) for each in texts):
         return
     used = {one or other for text in texts for one, other in _READ.findall(text)}
-    used |= set(_written(rest)) | set(_predicted(rest))
+    used |= set(_written(rest)) | set(_iter_predicted(rest))
     for name, variable in declared.items():
         shared = isinstance(variable, Mapping) and any(word in variable for word in ("client", "keep", "show"))
         if name not in used and not shared:
@@ -105,7 +105,7 @@ def _written(value: Any) -> Iterator[str]:
             yield from _written(each)
 
 
-def _predicted(value: Any) -> Iterator[str]:
+def _iter_predicted(value: Any) -> Iterator[str]:
     """The variables that arguments of frontend tools predict."""
     tools = value.get("tools")
     for tool in tools.values() if isinstance(tools, Mapping) else ():

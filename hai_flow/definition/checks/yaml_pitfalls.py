@@ -22,7 +22,7 @@ _ANY_ZEROS: Final = re.compile(r"0(?:(?<![\w.\"'#$/:-]0)|(?<=[-+]0)(?<![\w.\"'#$
 _CUT_OFF: Final = re.compile(r"[ \t]*(?= #(?:\$\{\{|[0-9]))")
 
 
-def doubt_plain_values(reader: Reader) -> None:
+def check_plain_values(reader: Reader) -> None:
     """Report such values of the document."""
     document = reader.document
     if _CUT.search(document.text) is None and _ANY_ZEROS.search(document.text) is None:

@@ -116,9 +116,9 @@ class _Parsed:
             if number == 2:
                 self.expression = value
             elif number == 3:
-                self._source_info(value)
+                self._parse_source_info(value)
 
-    def _source_info(self, data: Any) -> None:
+    def _parse_source_info(self, data: Any) -> None:
         for number, value in _fields(data):
             if number == 4:
                 entry = dict(_fields(value))
@@ -132,7 +132,7 @@ class _Parsed:
                 return read(self, offset, parts[number])
         return Const(offset, None)
 
-    def _constant(self, offset: int, data: bytes) -> Tree:
+    def _parse_constant(self, offset: int, data: bytes) -> Tree:
         for number, value in _fields(data):
             match number:
                 case 1:
@@ -187,15 +187,15 @@ class _Parsed:
                 entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
         return Mapped(offset, type_name, tuple(entries), frozenset(optional))
 
-    def _comprehension(self, offset: int, data: bytes) -> Tree:
+    def _parse_comprehension(self, offset: int, data: bytes) -> Tree:
         parts = dict(_fields(data))
         range_, start, condition, step, result = (self.tree(parts[n]) for n in (2, 4, 5, 6, 7))
         return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
 
 
 _READERS: Final[tuple[tuple[int, Callable[[_Parsed, int, bytes], Tree]], ...]] = (
-    (4, _Parsed._name), (3, _Parsed._constant), (5, _Parsed._select), (6, _Parsed._call), (7, _Parsed._list),
-    (8, _Parsed._struct), (9, _Parsed._comprehension),
+    (4, _Parsed._name), (3, _Parsed._parse_constant), (5, _Parsed._select), (6, _Parsed._call), (7, _Parsed._list),
+    (8, _Parsed._struct), (9, _Parsed._parse_comprehension),
 )  # fmt: skip
 
 

@@ -39,14 +39,14 @@ _ACCESSOR = re.compile(
 _ROOT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def chain_spans(source: str, start: int, length: int) -> list[tuple[int, Segment]] | None:
+def find_chain_spans(source: str, start: int, length: int) -> list[tuple[int, Segment]] | None:
     """(end, segment) of the root and of each of `length` accessors behind `start`; None where the text is unusual."""
-    spans = longest_chain(source, start, length)
+    spans = find_longest_chain(source, start, length)
     return spans if len(spans) == length + 1 else None
 
 
-def longest_chain(source: str, start: int, length: int = SOURCE_MAX) -> list[tuple[int, Segment]]:
-    """As `chain_spans`, for the longest path that begins with the name at `start`, up to `length` accessors."""
+def find_longest_chain(source: str, start: int, length: int = SOURCE_MAX) -> list[tuple[int, Segment]]:
+    """As `find_chain_spans`, for the longest path that begins with the name at `start`, up to `length` accessors."""
     root = _ROOT.match(source, start)
     assert root is not None, "a path begins with a name"
     spans: list[tuple[int, Segment]] = [(root.end(), root.group())]
@@ -65,7 +65,7 @@ def _segment(match: re.Match[str]) -> Segment:
     return int(key) if key[0].isdigit() else key[1:-1]
 
 
-def static_path(tree: Tree) -> tuple[Name, tuple[Segment, ...]] | None:
+def parse_static_path(tree: Tree) -> tuple[Name, tuple[Segment, ...]] | None:
     """The root and the path of a tree that is only a path (`input.a["b"][0]`), else None."""
     segments: list[Segment] = []
     while True:
@@ -104,12 +104,12 @@ def scan(tree: Tree, source: str, roots: frozenset[str]) -> Scan:
 def _scan(
     tree: Tree, source: str, roots: frozenset[str], bound: frozenset[str], field_: str | None, result: Scan
 ) -> None:
-    path = static_path(tree)
+    path = parse_static_path(tree)
     if path is not None:
         name, segments = path
         if name.name in bound or name.name.startswith("@"):
             return
-        spans = chain_spans(source, name.offset, len(segments)) if name.name in roots else None
+        spans = find_chain_spans(source, name.offset, len(segments)) if name.name in roots else None
         if spans is not None and tuple(part for _, part in spans[1:]) == segments:
             result.chains.append(Chain(tree, (name.name, *segments), name.offset, spans[-1][0], field_))
         elif name.name in roots:  # written in an unusual way: bind the whole root
@@ -201,9 +201,9 @@ def _unreadable(value: Json, path: Sequence[Segment], depth: int) -> str:
     return f"{parent} is {description}: {spell(path[: depth + 1])} can't be read{remedy}"
 
 
-def segment_offset(source: str, chain: Chain, index: int) -> int:
+def find_segment_offset(source: str, chain: Chain, index: int) -> int:
     """Where the segment `index` of the path begins in the source."""
-    spans = chain_spans(source, chain.start, len(chain.path) - 1)
+    spans = find_chain_spans(source, chain.start, len(chain.path) - 1)
     if spans is None or index >= len(spans):
         return chain.end - 1 if index else chain.start
     before = spans[index - 1][0] if index else chain.start
@@ -212,14 +212,14 @@ def segment_offset(source: str, chain: Chain, index: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def whole_path(source: str, roots: frozenset[str]) -> Chain | None:
+def parse_whole_path(source: str, roots: frozenset[str]) -> Chain | None:
     """The path that `source` is as a whole, if it is one that begins with one of `roots`."""
     stripped = source.strip()
     start = source.find(stripped)
     root = re.match(r"[a-z][a-z0-9_]*", stripped)
     if root is None or root.group() not in roots:
         return None
-    spans = longest_chain(source, start)
+    spans = find_longest_chain(source, start)
     if spans[-1][0] != start + len(stripped):
         return None
     path = tuple(part for _, part in spans)

@@ -45,15 +45,15 @@ from hai_flow.definition.expressions.ast import (
 )
 from hai_flow.definition.expressions.ast_paths import MISSING, SOURCE_MAX, Chain, Segment, absent, look_up, spell
 from hai_flow.definition.expressions.cel_growth import Growth
-from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, macros_in, pairings, with_pairs
+from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, find_macros, pairings, with_pairs
 from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habits
-from hai_flow.definition.expressions.cel_optionals import loose_optionals
+from hai_flow.definition.expressions.cel_optionals import check_optionals
 from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
-from hai_flow.definition.expressions.secret_paths import fault_of_secret
-from hai_flow.definition.names.durations import cel_duration
+from hai_flow.definition.expressions.secret_paths import check_secret
+from hai_flow.definition.names.durations import format_cel_duration
 from hai_flow.values import Json
 
 COMPREHENSIONS_MAX: Final = 3
@@ -69,7 +69,7 @@ TYPE_NAMES: Final = frozenset(("bool", "bytes", "double", "int", "list", "map", 
 _EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional())
 
 
-def _loop_items(value: Any) -> Any:
+def _list_loop_items(value: Any) -> Any:
     """The items of a loop: the sorted keys of a map, or a list itself."""
     return sorted(value, key=lambda key: (str(type(key)), key)) if isinstance(value, dict) else value
 
@@ -96,9 +96,9 @@ def _join_lists(parts: Any) -> Any:
     return [item for part in parts for item in part]
 
 
-def _duration_argument(value: Any) -> Any:
+def _convert_duration_argument(value: Any) -> Any:
     """The argument of `duration`, where it is text: CEL knows neither days nor `PT5M`."""
-    return cel_duration(value) if isinstance(value, str) else value
+    return format_cel_duration(value) if isinstance(value, str) else value
 
 
 def _format_utc(moment: datetime.datetime, pattern: str) -> str:
@@ -108,11 +108,11 @@ def _format_utc(moment: datetime.datetime, pattern: str) -> str:
 def _declare_functions() -> Iterator[cel.FunctionDecl]:
     """The functions that CEL does not have."""
     kinds = cel.Type
-    yield cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, kinds.DYN, [kinds.DYN], True, _loop_items)])
+    yield cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, kinds.DYN, [kinds.DYN], True, _list_loop_items)])
     listed, parted = kinds.List(kinds.DYN), kinds.List(kinds.List(kinds.DYN))
     yield cel.FunctionDecl(_IN_PARTS, [cel.Overload(_IN_PARTS, parted, [listed], True, _split_list)])
     yield cel.FunctionDecl(_JOINED, [cel.Overload(_JOINED, listed, [parted], True, _join_lists)])
-    yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _duration_argument)])
+    yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _convert_duration_argument)])
     texts = [cel.Overload(_TEXTS, kinds.List(kinds.STRING), [listed], True, functions.texts)]
     yield cel.FunctionDecl(_TEXTS, texts)
     for name, compute in PAIRED.items():
@@ -143,7 +143,7 @@ def parse(source: str) -> Tree:
         raise Faults([Fault(0, "expression.too_long", "expected an expression of at most 4 KiB; compute it in a tool")])
     if not source.strip():
         raise Faults([Fault(0, "expression.syntax", "expected an expression, found nothing")])
-    macros = macros_in(source)
+    macros = find_macros(source)
     try:
         serialized = _SYNTAX.compile(as_maps(source, macros), disable_check=True).serialize()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
@@ -154,7 +154,7 @@ def parse(source: str) -> Tree:
         raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
     if macros:
         tree = with_pairs(tree, {macro.opens: macro.name for macro in macros})
-    if loose := list(loose_optionals(tree, taken=True)):
+    if loose := list(check_optionals(tree, taken=True)):
         raise Faults(loose)
     loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not is_empty(node.range)]
     if len(loops) > COMPREHENSIONS_MAX:
@@ -214,7 +214,7 @@ _NAME_LENGTH: Final = 3
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def _variable_names(taken: frozenset[str]) -> Iterator[str]:
+def _generate_variable_names(taken: frozenset[str]) -> Iterator[str]:
     """Names of `_NAME_LENGTH` characters, which a path with at least two parts has too: a padded one fits there."""
     for first in _DIGITS:
         for second in _DIGITS:
@@ -235,24 +235,24 @@ def compile_tree(
         elif isinstance(node, Comprehension):
             used_names |= {node.variable, node.accumulator}
             ranges.add(id(node.range))
-    keyed = {id(chain.node) for chain in chains if id(chain.node) in ranges and not _keeps_its_name(chain.path)}
-    bindings = _bindings(chains, kind_at, _variable_names(frozenset(used_names)), keyed)
+    keyed = {id(chain.node) for chain in chains if id(chain.node) in ranges and not _has_own_name(chain.path)}
+    bindings = _bindings(chains, kind_at, _generate_variable_names(frozenset(used_names)), keyed)
     by_use = {(binding.path, binding.keys): binding for binding in bindings}
     bound = {id(chain.node): by_use[chain.path, id(chain.node) in keyed] for chain in chains}
-    macros = macros_in(source)
+    macros = find_macros(source)
     rewritten = as_maps(source, macros)
     for chain in chains:
         rewritten = _replace_path(rewritten, chain, bound[id(chain.node)].name)
     widening = Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
-    calls = [*_orderings(source, widening.loops), *_joins(source, widening.joins)]
-    insertions = sorted([*widened, *calls, *pairings(macros), *_durations(source, tree)])
+    calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins)]
+    insertions = sorted([*widened, *calls, *pairings(macros), *_find_durations(source, tree)])
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
-    outer = _with(rewritten, sorted([*insertions, *_partings(source, loops[0])])) if loops[0] else ""
-    every = _with(rewritten, sorted([*insertions, *_partings(source, loops[0] + loops[1])])) if loops[1] else outer
+    outer = _with(rewritten, sorted([*insertions, *_find_partings(source, loops[0])])) if loops[0] else ""
+    every = _with(rewritten, sorted([*insertions, *_find_partings(source, loops[0] + loops[1])])) if loops[1] else outer
     rewritten = _with(rewritten, insertions)
     environment = _environment(tuple((binding.name, binding.bound_kind) for binding in bindings))
     try:
@@ -261,12 +261,12 @@ def compile_tree(
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(faults_of(str(error), rewritten, inserted)) from None
     if "optional_type" in result:
-        secrets = (fault_of_secret(chain) for chain in chains if chain.path[0] == "secrets")
+        secrets = (check_secret(chain) for chain in chains if chain.path[0] == "secrets")
         if (fault := next((each for each in secrets if each is not None), None)) is not None:
             raise Faults([fault])  # no advice may lead to an empty credential
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = Growth(tree, {node: binding.name for node, binding in bound.items()})
-    parted = _Parted(environment, outer, every, inner_ranges, _only_filters(loops[0] + loops[1])) if outer else None
+    parted = _Parted(environment, outer, every, inner_ranges, _has_only_filters(loops[0] + loops[1])) if outer else None
     return Program(source, program, bindings, result, growth, parted)
 
 
@@ -288,11 +288,11 @@ def _list_makers(tree: Tree) -> tuple[list[Comprehension], list[Comprehension]]:
     return outer, inner
 
 
-def _only_filters(loops: Sequence[Comprehension]) -> bool:
+def _has_only_filters(loops: Sequence[Comprehension]) -> bool:
     return all(isinstance(loop.step, Call) and loop.step.function == "_?_:_" for loop in loops)
 
 
-def _partings(source: str, loops: Sequence[Comprehension]) -> Iterator[Insertion]:
+def _find_partings(source: str, loops: Sequence[Comprehension]) -> Iterator[Insertion]:
     """The texts to insert so that each of these loops takes its range in parts: the library copies the list for each
     item that it adds, which takes a second for 8,000 of them."""
     for node in loops:
@@ -316,7 +316,7 @@ def _closing(source: str, opens: int) -> int:
 _MACRO: Final = re.compile(r"\.(?:\s|//[^\n]*\n)*[A-Za-z_]\w*(?:\s|//[^\n]*\n)*$")
 
 
-def _orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
+def _find_orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
     """The texts to insert before each of these loops (by the offset of its `(`), so that a map is run through in
     order."""
     for offset in loops:
@@ -325,7 +325,7 @@ def _orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
         yield Insertion(macro.start(), 2, f".{_IN_ORDER}()")
 
 
-def _joins(source: str, calls: set[int]) -> Iterator[Insertion]:
+def _find_joins(source: str, calls: set[int]) -> Iterator[Insertion]:
     """The texts to insert before each of these calls of `join` (by the offset of its `(`), so that it writes numbers
     and booleans as texts do. CEL joins texts alone."""
     for offset in calls:
@@ -334,7 +334,7 @@ def _joins(source: str, calls: set[int]) -> Iterator[Insertion]:
             yield Insertion(call.start(), 7, f".{_TEXTS}()")
 
 
-def _durations(source: str, tree: Tree) -> Iterator[Insertion]:
+def _find_durations(source: str, tree: Tree) -> Iterator[Insertion]:
     """The texts to insert so that `duration` takes what is a duration elsewhere in the language."""
     for node in walk(tree):
         if isinstance(node, Call) and node.function == "duration" and node.target is None and len(node.operands) == 1:
@@ -342,7 +342,7 @@ def _durations(source: str, tree: Tree) -> Iterator[Insertion]:
             if (
                 isinstance(operand, Const)
                 and isinstance(operand.value, str)
-                and cel_duration(operand.value) == operand.value
+                and format_cel_duration(operand.value) == operand.value
             ):
                 continue
             yield Insertion(node.offset + 1, 6, "(")
@@ -350,9 +350,9 @@ def _durations(source: str, tree: Tree) -> Iterator[Insertion]:
 
 
 @lru_cache(maxsize=1024)
-def fault_of_literal(function: str, text: str) -> str | None:
+def check_literal(function: str, text: str) -> str | None:
     """Why the function refuses this literal whenever it is computed, in the library's words; None: it takes it."""
-    quoted = values.dumps(cel_duration(text) if function == "duration" else text).decode()
+    quoted = values.dumps(format_cel_duration(text) if function == "duration" else text).decode()
     source = {"matches": f'"".matches({quoted})', "getHours": f"timestamp(0).getHours({quoted})"}.get(function)
     try:
         value = _environment(()).compile(source or f"{function}({quoted})").eval(data={})
@@ -370,7 +370,7 @@ def _bindings(
         paths.setdefault((chain.path, id(chain.node) in keyed), []).append(chain)
     result: list[Binding] = []
     for (path, keys), uses in paths.items():
-        name = str(path[0]) if _keeps_its_name(path) else next(names, None)
+        name = str(path[0]) if _has_own_name(path) else next(names, None)
         if name is None:
             raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
         fields_read = {use.field for use in uses}
@@ -379,7 +379,7 @@ def _bindings(
     return tuple(result)
 
 
-def _keeps_its_name(path: Sequence[Segment]) -> bool:
+def _has_own_name(path: Sequence[Segment]) -> bool:
     """Whether this is the variable of a `for_each` around, with a name too short for another to fit in its place."""
     return len(path) == 1 and len(str(path[0])) < _NAME_LENGTH
 
@@ -410,9 +410,9 @@ class _Parted:
         self._longest = _LONG_TO_FILTER if only_filters else _LONG
         self._programs: dict[str, cel.Expression] = {}
 
-    def program_for(self, sizes: Mapping[str, Size]) -> cel.Expression | None:
+    def compile_program(self, sizes: Mapping[str, Size]) -> cel.Expression | None:
         """The program for operands of these sizes; None: as it is written."""
-        deep = any(_items_inside(size) > _LONG for size in sizes.values())
+        deep = any(_count_items(size) > _LONG for size in sizes.values())
         deep = deep or any(sizes[name].count > _LONG for name in self._inner_ranges if name in sizes)
         items = sum(size.total if self._splits else size.count for size in sizes.values())
         if not deep and items <= self._longest:
@@ -424,7 +424,7 @@ class _Parted:
         return program
 
 
-def _items_inside(size: Size) -> int:
+def _count_items(size: Size) -> int:
     """The items of the longest list inside of a value."""
     most = 0
     while size.element is not None:
@@ -462,7 +462,7 @@ class Program:
         if self._parted is None:
             return None
         try:
-            program = self._parted.program_for(sizes)
+            program = self._parted.compile_program(sizes)
             if program is None:
                 return None
             value = program.eval(data=data)
@@ -471,7 +471,7 @@ class Program:
             text = str(value.value())
         except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
             text = str(error)
-        longest = max(max(size.count, _items_inside(size)) for size in sizes.values())
+        longest = max(max(size.count, _count_items(size)) for size in sizes.values())
         if _OVER_BUDGET in text and longest > _AGAIN_MAX:
             raise self._failure(text, {})
         return None
@@ -515,7 +515,7 @@ class Program:
         except (TypeError, ValueError, OverflowError):
             raise ExpressionError(
                 "expression.error",
-                f"expected {_kind_in_words(binding.kind)} in {spell(binding.path)}, found another type",
+                f"expected {_describe_kind(binding.kind)} in {spell(binding.path)}, found another type",
             ) from None
 
     def _result(self, value: cel.Value, unreadable: Mapping[str, ExpressionError]) -> Json:
@@ -550,7 +550,7 @@ def _readable(text: str) -> str:
     return text.replace("Applying SELECT to non-message type", "a property was asked of something that is no object")
 
 
-def _kind_in_words(kind: Kind) -> str:
+def _describe_kind(kind: Kind) -> str:
     return {"int": "an integer", "double": "a number", "string": "text", "bool": "a boolean", "map": "an object"}.get(
         kind, "a list" if kind.startswith("list") else kind
     )

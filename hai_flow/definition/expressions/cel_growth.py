@@ -37,7 +37,7 @@ class Growth:
     def check(self, sizes: Mapping[str, Size]) -> None:
         """Raises ExpressionError(expression.budget) if operands of these sizes could grow beyond GROWTH_MAX."""
         if self.deep:
-            self._bound_of(self._tree, {}, sizes)
+            self._compute_bound(self._tree, {}, sizes)
         else:
             self._allow(self._base + sum(size.total * self._uses[name] for name, size in sizes.items()))
 
@@ -48,7 +48,7 @@ class Growth:
             )
         return total
 
-    def _bound_of(self, tree: Tree, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
+    def _compute_bound(self, tree: Tree, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
         """The largest that `tree` can be. Every intermediate value passes through `_allow`."""
         if id(tree) in self._variables:
             return sizes.get(self._variables[id(tree)], SCALAR)
@@ -60,21 +60,21 @@ class Growth:
             case Comprehension():
                 return self._loop(tree, bound, sizes)
             case Select():
-                return self._part(self._bound_of(tree.operand, bound, sizes))
+                return self._part(self._compute_bound(tree.operand, bound, sizes))
             case Call():
-                return self._call(tree, [self._bound_of(part, bound, sizes) for part in tree.operands])
+                return self._call(tree, [self._compute_bound(part, bound, sizes) for part in tree.operands])
             case _:
-                parts = [self._bound_of(part, bound, sizes) for part in children(tree)]
+                parts = [self._compute_bound(part, bound, sizes) for part in children(tree)]
                 total = self._allow(1 + len(parts) + sum(part.total for part in parts))
                 return Size(total, len(parts), widest(parts) if parts else None)
 
     def _loop(self, loop: Comprehension, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
-        over = self._bound_of(loop.range, bound, sizes)
-        start = self._bound_of(loop.start, bound, sizes)
+        over = self._compute_bound(loop.range, bound, sizes)
+        start = self._compute_bound(loop.start, bound, sizes)
         # A macro's step is `accumulator + [element]`, a boolean, or the accumulator itself: linear in the rounds.
         inner = {**bound, loop.variable: self._part(over), loop.accumulator: SCALAR}
-        self._bound_of(loop.condition, inner, sizes)
-        step = self._bound_of(loop.step, inner, sizes)
+        self._compute_bound(loop.condition, inner, sizes)
+        step = self._compute_bound(loop.step, inner, sizes)
         rounds = over.count or (over.total if over.element is None else 0)
         total = self._allow(start.total + rounds * step.total)
         gathered = Size(
@@ -82,7 +82,7 @@ class Growth:
         )
         if is_empty(loop.range):  # optMap: the accumulator is the value itself
             gathered = start
-        return self._bound_of(loop.result, {**inner, loop.accumulator: gathered}, sizes)
+        return self._compute_bound(loop.result, {**inner, loop.accumulator: gathered}, sizes)
 
     def _part(self, whole: Size) -> Size:
         return whole.element or whole

@@ -32,7 +32,7 @@ class Macro:
     closes: int
 
 
-def macros_in(source: str) -> list[Macro]:
+def find_macros(source: str) -> list[Macro]:
     """The calls of `sort_by` and `group_by`, in the order in which they close. Raises `Faults` for one without its two
     arguments."""
     if not any(name in source for name in PAIRED):

@@ -90,8 +90,8 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[Fault]:
         line, column, message = int(match[1]), int(match[2]), match[3]
         if line < 1 or "parsetree" in message:
             continue
-        offset = _source_offset(_offset(source, line, column), inserted)
-        by_offset.setdefault(offset, Fault(offset, *_translate(message.removesuffix(" [INVALID_ARGUMENT]"))))
+        offset = _compute_source_offset(_offset(source, line, column), inserted)
+        by_offset.setdefault(offset, Fault(offset, *_convert_message(message.removesuffix(" [INVALID_ARGUMENT]"))))
     if "recursion" in text:
         message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
         return [Fault(0, "expression.too_deep", message)]
@@ -106,7 +106,7 @@ def _offset(source: str, line: int, column: int) -> int:
     return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
 
 
-def _source_offset(offset: int, inserted: Insertions) -> int:
+def _compute_source_offset(offset: int, inserted: Insertions) -> int:
     before = 0
     for place, text in inserted:
         if offset <= place + before:
@@ -115,16 +115,16 @@ def _source_offset(offset: int, inserted: Insertions) -> int:
     return max(0, offset - before)
 
 
-def _translate(message: str) -> tuple[str, str]:
+def _convert_message(message: str) -> tuple[str, str]:
     overload = re.match(r"found no matching overload for '(.+?)' applied to '(.*)'", message)
     if overload:
-        return "expression.type", _overload_message(overload[1], overload[2])
+        return "expression.type", _format_overload(overload[1], overload[2])
     undeclared = re.match(r"undeclared reference to '(.+?)'", message)
     if undeclared:
         hint = _HINTS.get(undeclared[1], "`hai-flow grammar` lists the functions")
         return "expression.unknown_function", f"there is no function `{undeclared[1]}`; {hint}"
     if message.startswith("Syntax error"):
-        return "expression.syntax", f"can't read this expression: {_short_syntax(message)}"
+        return "expression.syntax", f"can't read this expression: {_format_syntax(message)}"
     return "expression.invalid", message
 
 
@@ -138,7 +138,7 @@ _STRANGERS: Final = {
 }
 
 
-def _short_syntax(message: str) -> str:
+def _format_syntax(message: str) -> str:
     strange = re.match(r"Syntax error: token recognition error at: '(.)", message)
     if strange:
         return f"`{strange[1]}` means nothing here; {_STRANGERS.get(strange[1], 'text stands in quotes')}"
@@ -153,7 +153,7 @@ def _short_syntax(message: str) -> str:
 _TYPE_WORDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
 
 
-def _other_side(types: Sequence[str]) -> str:
+def _suggest_other_side(types: Sequence[str]) -> str:
     """The remedy where two sides of an operator have these types."""
     if "timestamp" in types:
         return (
@@ -168,14 +168,14 @@ def _other_side(types: Sequence[str]) -> str:
     return ""
 
 
-def _overload_message(function: str, types: str) -> str:
+def _format_overload(function: str, types: str) -> str:
     operator = re.sub(r"^_(.+)_$", r"\1", function)
     operands = types.removeprefix("(").removesuffix(")")
     for name, word in _TYPE_WORDS.items():
         operands = operands.replace(name, word)
     operator = operator.removeprefix("@")
     if operator == "==" or operator == "!=":
-        hint = _other_side(operands.split(", "))
+        hint = _suggest_other_side(operands.split(", "))
         return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal{hint}"
     if operator == "+" and "string" in operands:
         return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
@@ -189,5 +189,5 @@ def _overload_message(function: str, types: str) -> str:
         if "string" in operands.split(", ") and other is not None:
             hint = f"; write {other}(x) around the text"
         elif "duration" in operands or "timestamp" in operands:
-            hint = _other_side(operands.split(", "))
+            hint = _suggest_other_side(operands.split(", "))
     return f"`{operator}` can't be applied to ({operands}){hint}"

@@ -17,7 +17,7 @@ _TAKE_OPTIONALS: Final[Mapping[str, Sequence[int]]] = {
 }  # fmt: skip
 
 
-def loose_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
+def check_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
     """A fault for each optional in `tree` that is used as if it were a value. `taken`: the call around `tree` takes an
     optional.
 
@@ -29,7 +29,7 @@ def loose_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
         yield Fault(tree.offset, "expression.optional", message)
         return
     for part, part_taken in _parts(tree, taken=taken):
-        yield from loose_optionals(part, taken=part_taken)
+        yield from check_optionals(part, taken=part_taken)
 
 
 def _is_optional(tree: Tree) -> bool:

@@ -123,7 +123,7 @@ def _number(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number
 
 
-def timestamp_text(moment: datetime.datetime) -> str:
+def format_timestamp(moment: datetime.datetime) -> str:
     """RFC 3339 in UTC, with fractions only where there are any."""
     text = moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
     text = text.rjust(19, "0")  # strftime does not pad years before 1000
@@ -131,12 +131,12 @@ def timestamp_text(moment: datetime.datetime) -> str:
     return f"{text}.{fraction}Z" if fraction else f"{text}Z"
 
 
-def instant_text(milliseconds: int) -> str:
+def format_instant(milliseconds: int) -> str:
     """Milliseconds since 1970 as RFC 3339 text in UTC."""
-    return timestamp_text(instant(milliseconds))
+    return format_timestamp(instant(milliseconds))
 
 
-def _duration_text(duration: datetime.timedelta) -> str:
+def _format_duration(duration: datetime.timedelta) -> str:
     micros = duration // datetime.timedelta(microseconds=1)
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     seconds, fraction = divmod(micros, 1_000_000)
@@ -152,8 +152,8 @@ _SCALARS: Final[dict[str, Callable[[Any], Json]]] = {
     "DOUBLE": _number,
     "STRING": str,
     "BYTES": lambda value: base64.b64encode(bytes(value)).decode(),
-    "TIMESTAMP": timestamp_text,
-    "DURATION": _duration_text,
+    "TIMESTAMP": format_timestamp,
+    "DURATION": _format_duration,
 }
 
 

@@ -49,18 +49,18 @@ class Widening:
             return self.kinds[id(tree)]
         match tree:
             case Const():
-                return _constant_kind(tree)
+                return _derive_constant_kind(tree)
             case Name():
                 return bound.get(tree.name, "other")
             case Select():
-                return "bool" if tree.test else self._member(tree.operand, tree.name, bound)
+                return "bool" if tree.test else self._derive_member_kind(tree.operand, tree.name, bound)
             case Listing():
-                return f"list:{self._common_kind(tree.elements, bound)}"
+                return f"list:{self._derive_common_kind(tree.elements, bound)}"
             case Mapped():
                 for key, _ in tree.entries:
                     if key is not None:
                         self.type_of(key, bound)
-                return f"map:{self._common_kind([value for _, value in tree.entries], bound)}"
+                return f"map:{self._derive_common_kind([value for _, value in tree.entries], bound)}"
             case Call():
                 return self._call(tree, bound)
             case Comprehension():
@@ -70,17 +70,17 @@ class Widening:
                     self.type_of(child, bound)
                 return "map"
 
-    def _common_kind(self, values: Sequence[Tree], bound: Mapping[str, Kind]) -> Kind:
+    def _derive_common_kind(self, values: Sequence[Tree], bound: Mapping[str, Kind]) -> Kind:
         """The kind of all values of a literal. Whole numbers beside others become doubles, as all numbers of dyn data
         are."""
         kinds = {self.type_of(value, bound) for value in values}
         if len(kinds) <= 1:
             return next(iter(kinds), "dyn")
-        self._widen(values)
+        self._convert_literal(values)
         numbers = {"double" if _is_integer(value) else self.type_of(value, bound) for value in values}
         return numbers.pop() if len(numbers) == 1 else "dyn"
 
-    def _member(self, operand: Tree, field: str, bound: Mapping[str, Kind]) -> Kind:
+    def _derive_member_kind(self, operand: Tree, field: str, bound: Mapping[str, Kind]) -> Kind:
         """The kind of a field: of a map that is written there that of its value."""
         kind = self.type_of(operand, bound)
         if isinstance(operand, Mapped) and kind == "map:dyn":
@@ -100,13 +100,13 @@ class Widening:
             inner[loop.accumulator] = start
         for part in (loop.condition, loop.step):
             self.type_of(part, inner)
-        kind = self._kind_of_step(loop.step, loop.accumulator, inner) if start.startswith("list") else None
+        kind = self._derive_step_kind(loop.step, loop.accumulator, inner) if start.startswith("list") else None
         if kind is not None:
             return kind
         result = self.type_of(loop.result, inner)
         return result if result != "other" else start if start.startswith("list") else "other"
 
-    def _kind_of_step(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
+    def _derive_step_kind(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
         """The kind of the list that a `map` or a `filter` makes, item by item."""
         if isinstance(step, Call) and step.function == "_?_:_":
             step = step.operands[1]
@@ -122,14 +122,14 @@ class Widening:
         if call.function == "join" and (kinds[0] in _JOINED or _is_sorted(call.operands[0])):
             self.joins.add(call.offset)
         if call.function in _ARITHMETIC:
-            return self._arithmetic(call, kinds)
+            return self._convert_arithmetic(call, kinds)
         if call.function in _COMPARISON:
             if "double" in kinds:
-                self._widen(call.operands)
+                self._convert_literal(call.operands)
             return "bool"
         if call.function == "_?_:_":
             if "double" in kinds[1:]:
-                self._widen(call.operands[1:])
+                self._convert_literal(call.operands[1:])
                 return "double"
             return kinds[1] if kinds[1] == kinds[2] else "dyn" if "dyn" in kinds[1:] else "other"
         if call.function == "-_":
@@ -138,23 +138,23 @@ class Widening:
             return _element(kinds[0]) if kinds[0].startswith("list:") else "dyn"
         if call.function == "_[_]":
             if isinstance(call.operands[0], Mapped) and isinstance(call.operands[-1], Const):
-                return self._member(call.operands[0], str(call.operands[-1].value), bound)
+                return self._derive_member_kind(call.operands[0], str(call.operands[-1].value), bound)
             return _element(kinds[0])
         if call.function in ("filter", "reverse"):
             return kinds[0]
         return _RETURNS.get(call.function, "other")
 
-    def _arithmetic(self, call: Call, kinds: list[Kind]) -> Kind:
+    def _convert_arithmetic(self, call: Call, kinds: list[Kind]) -> Kind:
         """Numbers in dyn data are always bound as doubles, so a literal beside them is widened as well."""
         if "double" in kinds:
-            self._widen(call.operands)
+            self._convert_literal(call.operands)
             return "double"
         if "dyn" in kinds and any(_is_integer(operand) for operand in call.operands):
-            self._widen(call.operands)
+            self._convert_literal(call.operands)
             return "double"
         return kinds[0] if kinds and kinds[0] == kinds[-1] else "dyn" if "dyn" in kinds else "other"
 
-    def _widen(self, operands: Sequence[Tree]) -> None:
+    def _convert_literal(self, operands: Sequence[Tree]) -> None:
         for operand in operands:
             if _is_integer(operand):
                 assert isinstance(operand, Const)
@@ -173,7 +173,7 @@ def _element(kind: Kind) -> Kind:
     return inside if inside and container in ("list", "map") else "dyn"
 
 
-def _constant_kind(constant: Const) -> Kind:
+def _derive_constant_kind(constant: Const) -> Kind:
     match constant.value:
         case bool():
             return "bool"

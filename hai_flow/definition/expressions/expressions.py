@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from hai_flow.definition.checks.certainty import Certainty, certain_condition, certain_literal
+from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, report_certain_condition
 from hai_flow.definition.checks.facts import sufficient
-from hai_flow.definition.checks.nullability import Doubts, guards_of
+from hai_flow.definition.checks.nullability import Doubts, collect_guards
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast import Call, Const, Name, Tree, walk
-from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, scan, segment_offset, spell
+from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import Kind
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
-from hai_flow.definition.expressions.functions import foreign_pattern_fault, pattern_fault, zone_fault
+from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import properties_of
+from hai_flow.definition.names.known_types import list_properties
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.values import Json
 
@@ -67,7 +67,7 @@ class CompiledExpression:
         return f"CompiledExpression({self.source!r})"
 
 
-def roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str], frozenset[str]]:
+def find_roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str], frozenset[str]]:
     """The names that paths begin with, and the ids behind `steps` ("" for `steps` itself)."""
     roots: set[str] = set()
     steps: set[str] = set()
@@ -93,17 +93,17 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
                     Fault(
                         0,
                         "expression.not_boolean",
-                        f"expected true or false, found an expression of type {type_name}{_quotes_hint(inner)}",
+                        f"expected true or false, found an expression of type {type_name}{_suggest_quotes(inner)}",
                     )
                 ]
             )
     except Faults as faults:
         raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
-    literal = certain_literal(scanned.tree) if condition else None
+    literal = evaluate_literal(scanned.tree) if condition else None
     if literal is not None:
-        doubts = [*doubts, certain_condition(literal)]
+        doubts = [*doubts, report_certain_condition(literal)]
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    return CompiledExpression(inner.strip(), program, _outcomes(inner, names.roots_to_scan()), shifted, condition)
+    return CompiledExpression(inner.strip(), program, _compute_outcomes(inner, names.list_roots()), shifted, condition)
 
 
 def _without_holes(source: str) -> str:
@@ -155,14 +155,14 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequenc
 
 
 def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[Fault]]:
-    roots = names.roots_to_scan()
+    roots = names.list_roots()
     scanned = _scan(source, roots)
     scan_result = scanned.found
-    hyphens = [fault for chain in scan_result.chains if (fault := _hyphen_fault(source, chain, names))]
+    hyphens = [fault for chain in scan_result.chains if (fault := _check_hyphen(source, chain, names))]
     if hyphens:
         raise Faults(hyphens)  # whatever else is wrong follows from it
     faults = [fault for chain in scan_result.chains if (fault := names.check(source, chain))]
-    faults += [_free_fault(source, name, names) for name in scan_result.free if name.name not in cel.TYPE_NAMES]
+    faults += [_check_free(source, name, names) for name in scan_result.free if name.name not in cel.TYPE_NAMES]
     faults += [
         Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
         for name, offset in scan_result.variables
@@ -180,7 +180,7 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     return _program(source, roots, kinds), scanned, [*doubts.doubts, *scanned.doubts]
 
 
-def _literal_faults(tree: Tree) -> Iterator[Fault]:
+def _check_literals(tree: Tree) -> Iterator[Fault]:
     """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
     computed, maybe after a week of approvals."""
     for node in walk(tree):
@@ -190,7 +190,7 @@ def _literal_faults(tree: Tree) -> Iterator[Fault]:
         literal = node.operands[expected.position]
         if not isinstance(literal, Const) or not isinstance(literal.value, str):
             continue
-        fault = cel.fault_of_literal(expected.tried, literal.value)
+        fault = cel.check_literal(expected.tried, literal.value)
         if fault is not None:
             hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
             message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
@@ -209,19 +209,19 @@ def _duration_hint(text: str) -> str:
     return f"; write {meant}" if meant else ""
 
 
-def _instant_hint(text: str) -> str:
+def _suggest_instant(text: str) -> str:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         return f"; write {text}T00:00:00Z, or another hour and offset"
     spaced = text.strip().replace(" ", "T")
     for meant in (spaced, f"{spaced}Z", re.sub(r"(T\d\d:\d\d)(?=Z|[+-]|$)", r"\1:00", spaced)):
-        if meant != text and cel.fault_of_literal("timestamp", meant) is None:
+        if meant != text and cel.check_literal("timestamp", meant) is None:
             return f"; write {meant}"
     return ""
 
 
 _LITERALS: Final = {
     "duration": _Literal("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
-    "timestamp": _Literal("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_instant_hint),
+    "timestamp": _Literal("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_suggest_instant),
     "matches": _Literal("a pattern (RE2)", "matches", 1),
     "int": _Literal("a whole number", "int"),
     "double": _Literal("a number", "double"),
@@ -232,17 +232,17 @@ _LITERALS: Final = {
 }
 
 
-def _time_faults(tree: Tree) -> Iterator[Fault]:
+def _check_times(tree: Tree) -> Iterator[Fault]:
     """Literal patterns and time zones of `format_time` that are none."""
     for node in walk(tree):
         if isinstance(node, Call) and node.function == "format_time" and len(node.operands) > 1:
-            for operand, fault_of in zip(node.operands[1:], (pattern_fault, zone_fault), strict=False):
+            for operand, fault_of in zip(node.operands[1:], (check_pattern, check_zone), strict=False):
                 literal = operand.value if isinstance(operand, Const) else None
                 fault = fault_of(literal) if isinstance(literal, str) else None
                 if fault is not None:
                     yield Fault(operand.offset, "expression.format_time", fault)
             pattern = node.operands[1].value if isinstance(node.operands[1], Const) else None
-            foreign = foreign_pattern_fault(pattern) if isinstance(pattern, str) else None
+            foreign = check_foreign_pattern(pattern) if isinstance(pattern, str) else None
             if foreign is not None:  # releases before took it
                 yield Fault(node.operands[1].offset, "expression.literal", foreign)
 
@@ -250,7 +250,7 @@ def _time_faults(tree: Tree) -> Iterator[Fault]:
 _HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
 
 
-def _hyphen_fault(source: str, chain: Chain, names: Names) -> Fault | None:
+def _check_hyphen(source: str, chain: Chain, names: Names) -> Fault | None:
     """A name with a hyphen in it, which CEL reads as a subtraction: `steps.check-amount`, `input.first-name`."""
     tail = _HYPHENED.match(source, chain.end)
     if tail is None or len(chain.path) < 2 or not isinstance(chain.path[-1], str):
@@ -258,15 +258,15 @@ def _hyphen_fault(source: str, chain: Chain, names: Names) -> Fault | None:
     word, parent = chain.path[-1] + tail.group(), chain.path[:-1]
     if parent == ("steps",):
         remedy = f"ids have no hyphens; write `steps.{word.replace('-', '_')}`"
-    elif word in properties_of(names.types.look(parent)):
+    elif word in list_properties(names.types.look(parent)):
         remedy = f'write `{spell(parent)}["{word}"]`'
     else:
         return None
     message = f"`{spell(parent)}.{word}` is read as a subtraction; {remedy}"
-    return Fault(segment_offset(source, chain, len(parent)), "expression.hyphen", message)
+    return Fault(find_segment_offset(source, chain, len(parent)), "expression.hyphen", message)
 
 
-def _free_fault(source: str, name: Name, names: Names) -> Fault:
+def _check_free(source: str, name: Name, names: Names) -> Fault:
     hint = suggestion(name.name, names.roots)
     for root, schema in (("input", names.types.input), ("state", names.types.state)):
         if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
@@ -274,7 +274,7 @@ def _free_fault(source: str, name: Name, names: Names) -> Fault:
     if name.name in names.visible:
         hint = f"; did you mean `steps.{name.name}.output`?"
     alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
-    hint = hint or _strange_name(name.name, alone=alone)
+    hint = hint or _suggest_name(name.name, alone=alone)
     return Fault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
 
 
@@ -289,7 +289,7 @@ _ELSEWHERE_CALLED: Final = {
 }
 
 
-def _strange_name(name: str, *, alone: bool) -> str:
+def _suggest_name(name: str, *, alone: bool) -> str:
     """A word on a name that is nearly none of ours; `alone`: nothing of it is asked for."""
     if name in _CONSTANTS:
         return f"; did you mean `{_CONSTANTS[name]}`?"
@@ -305,7 +305,7 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         for message in scan_result.messages
     ]
     by_node = {id(chain.node): chain for chain in scan_result.chains}
-    return Scanned(tree, scan_result, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
+    return Scanned(tree, scan_result, by_node, (*faults, *_check_times(tree)), tuple(_check_literals(tree)))
 
 
 class _Outcomes(NamedTuple):
@@ -322,12 +322,12 @@ class _Outcomes(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
+def _compute_outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
     scanned = _scan(source, roots)
     tree, by_node = scanned.tree, scanned.by_node
     paths = tuple(chain.path for chain in scanned.found.chains)
     return _Outcomes(
-        paths, *roots_and_steps(paths), guards_of(tree, by_node, True), guards_of(tree, by_node, False),
+        paths, *find_roots_and_steps(paths), collect_guards(tree, by_node, True), collect_guards(tree, by_node, False),
         sufficient(tree, True), sufficient(tree, False),
     )  # fmt: skip
 
@@ -339,7 +339,7 @@ def _program(source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segmen
     return cel.compile_tree(source, scanned.tree, scanned.found.chains, dict(kinds).__getitem__)
 
 
-def _quotes_hint(source: str) -> str:
+def _suggest_quotes(source: str) -> str:
     """A word where the source is one text in quotes, which is always that text."""
     text = source.strip()
     if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0] or text[0] in text[1:-1]:

@@ -66,7 +66,7 @@ def texts(items: Sequence[Json]) -> list[str]:
 
 def format_time(moment: datetime.datetime, pattern: str, zone: str) -> str:
     """The instant as the pattern says, in a time zone. Raises ValueError for a pattern or zone that is not known."""
-    fault = pattern_fault(pattern) or zone_fault(zone)
+    fault = check_pattern(pattern) or check_zone(zone)
     if fault:
         raise ValueError(fault)
     local = moment.astimezone(zoneinfo.ZoneInfo(zone))
@@ -81,7 +81,7 @@ def format_time(moment: datetime.datetime, pattern: str, zone: str) -> str:
     return "".join(by_directive[part] if special else part for special, part in _parts(pattern))
 
 
-def pattern_fault(pattern: str) -> str | None:
+def check_pattern(pattern: str) -> str | None:
     """Why this is no pattern of `format_time`, or None."""
     unknown = next((part for special, part in _parts(pattern) if special and part not in tuple(DIRECTIVES)), None)
     if unknown is None:
@@ -90,7 +90,7 @@ def pattern_fault(pattern: str) -> str | None:
     return f"`%{unknown}` means nothing in format_time; there are {listed}"
 
 
-def foreign_pattern_fault(pattern: str) -> str | None:
+def check_foreign_pattern(pattern: str) -> str | None:
     """What to write for a pattern of Java, .NET, moment.js or PHP, which `format_time` would write as it stands; None
     where there is a `%`, or this looks like none of them."""
     meant = None if "%" in pattern else _to_directives(pattern)
@@ -132,12 +132,12 @@ def _to_directives(pattern: str) -> str | None:
     return re.sub(rf"[.,: ]?{_NONE}", "", translated).strip() or None
 
 
-def zone_fault(zone: str) -> str | None:
+def check_zone(zone: str) -> str | None:
     """Why this is no time zone, or None."""
     try:
         zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return zones.zone_fault(zone)
+        return zones.check_zone(zone)
     return None
 
 

@@ -11,7 +11,7 @@ from hai_flow.definition.expressions.expression_faults import Fault
 SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-def fault_of_secret(chain: Chain) -> Fault | None:
+def check_secret(chain: Chain) -> Fault | None:
     """Secrets are named one by one, as `secrets.NAME`: what is named otherwise could not be looked for before a run,
     and a default would be sent in the place of a secret."""
     name = chain.path[1] if len(chain.path) > 1 else chain.field

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, whole_path
+from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, parse_whole_path
 from hai_flow.definition.expressions.cel import Program
-from hai_flow.definition.expressions.cel_values import instant_text
+from hai_flow.definition.expressions.cel_values import format_instant
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
-from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, roots_and_steps
+from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, find_roots_and_steps
 from hai_flow.definition.expressions.value_text import as_text
 from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
@@ -35,7 +35,7 @@ class CompiledTemplate:
 
     def __init__(self, part: _Part, holes: Sequence[Hole], written: Json) -> None:
         self.holes = tuple(holes)
-        self.roots, self.steps = roots_and_steps(path for hole in holes for path in hole.paths)
+        self.roots, self.steps = find_roots_and_steps(path for hole in holes for path in hole.paths)
         self.written = written
         self.is_literal = isinstance(part, _Literal)
         self._render: Callable[[Mapping[str, Json]], Json] = part.render
@@ -87,7 +87,7 @@ class _NowHole:
     """`${{ now }}`: the scope has milliseconds, a document sees RFC 3339 text."""
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return instant_text(scope["now"])
+        return format_instant(scope["now"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class _TemplateCompiler:
         if sound_path is not None and sound_path[0][0] in self.names.roots:
             self.holes.append(Hole(at, (sound_path[0],)))
             return _PathHole(*sound_path)
-        chain = whole_path(hole.source, self.names.roots_to_scan())
+        chain = parse_whole_path(hole.source, self.names.list_roots())
         if chain is None:
             program, scanned, doubts = compile_source(hole.source, self.names)
             self._doubt(doubts, hole, at)

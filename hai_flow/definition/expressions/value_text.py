@@ -28,9 +28,9 @@ def json_text(value: Json) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            return number_text(float(value)) if abs(value) >= 10**21 else str(value)
+            return format_number(float(value)) if abs(value) >= 10**21 else str(value)
         case float():
-            return number_text(value)
+            return format_number(value)
         case str():
             return json.dumps(value, ensure_ascii=False)
         case Mapping():
@@ -39,7 +39,7 @@ def json_text(value: Json) -> str:
             return "[" + ",".join(map(json_text, value)) + "]"
 
 
-def number_text(number: float) -> str:
+def format_number(number: float) -> str:
     """A double as ECMAScript's Number::toString writes it: 900, 0.1, 1e+21, 1e-7."""
     if number == 0:
         return "0"

@@ -39,7 +39,7 @@ def milliseconds(text: str, *, shortest: int = SHORTEST) -> int:
     return total
 
 
-def cel_duration(text: str) -> str:
+def format_cel_duration(text: str) -> str:
     """A duration of the language as CEL writes it (`2d` -> `172800000ms`); any other text as it is."""
     sign, rest = ("-", text[1:]) if text.startswith("-") else ("", text)
     total = _total(rest)

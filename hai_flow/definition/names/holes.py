@@ -50,7 +50,7 @@ class WrittenHole:
     offset: int  # of the source inside the text
 
 
-def only_hole(value: Json) -> WrittenHole | None:
+def find_only_hole(value: Json) -> WrittenHole | None:
     """The hole that `value` consists of, or None."""
     if not isinstance(value, str) or "${{" not in value:
         return None

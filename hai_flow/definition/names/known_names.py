@@ -7,10 +7,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from hai_flow.definition.expressions.ast_paths import Chain, Segment, segment_offset, spell, whole_path
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_whole_path, spell
 from hai_flow.definition.expressions.expression_faults import Fault
-from hai_flow.definition.expressions.secret_paths import fault_of_secret
-from hai_flow.definition.names.holes import only_hole
+from hai_flow.definition.expressions.secret_paths import check_secret
+from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_types import Look, Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
@@ -88,7 +88,7 @@ class Names:
         """The same place, where `expression` is known to be true."""
         return replace(self, guarded=self.guarded | expression.guards) if expression else self
 
-    def element_schema(self, value: Json) -> Json:
+    def find_element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
         look = self._look_at(value)
         items = look.schema.get("items") if isinstance(look.schema, Mapping) else None
@@ -100,7 +100,7 @@ class Names:
         """The type of what `value` renders to, as far as it is known without looking into expressions."""
         match value:
             case str():
-                hole = only_hole(value)
+                hole = find_only_hole(value)
                 if hole is None:
                     return {"type": "string"}
                 look = self._look_at(value)
@@ -128,13 +128,13 @@ class Names:
         type_name = schema.get("type") if isinstance(schema, Mapping) else None
         return type_name if isinstance(type_name, str) else None
 
-    def path_named(self, text: str, *, guess: bool = False) -> str | None:
+    def find_path_named(self, text: str, *, guess: bool = False) -> str | None:
         """The path that `text` is, where it leads to something of this place; else None. With `guess` it may also lack
         its beginning: `amount` for `input.amount`, `pay.output` for `steps.pay.output`."""
-        paths = [text, *self._completions(text)] if guess else [text]
-        return next((path for path in paths if self._leads_somewhere(path)), None)
+        paths = [text, *self._list_completions(text)] if guess else [text]
+        return next((path for path in paths if self._is_known_path(path)), None)
 
-    def _completions(self, text: str) -> Iterator[str]:
+    def _list_completions(self, text: str) -> Iterator[str]:
         word = text.partition(".")[0]
         if word != text and word in self.visible:
             yield f"steps.{text}"
@@ -142,17 +142,17 @@ class Names:
             if isinstance(schema, Mapping) and word in schema.get("properties", ()):
                 yield f"{root}.{text}"
 
-    def _leads_somewhere(self, text: str) -> bool:
-        chain = whole_path(text, self.roots_to_scan())
+    def _is_known_path(self, text: str) -> bool:
+        chain = parse_whole_path(text, self.list_roots())
         if chain is None or chain.path[0] not in self.roots:
             return False
         least = 3 if chain.path[0] == "steps" else 1 if chain.path[0] not in ROOTS - {"item"} else 2
         return len(chain.path) >= least and self.check(text, chain) is None
 
-    def may_be_null(self, value: Json) -> str | None:
+    def find_null_path(self, value: Json) -> str | None:
         """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
-        hole = only_hole(value)
-        chain = whole_path(hole.source, self.roots_to_scan()) if hole else None
+        hole = find_only_hole(value)
+        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
         if chain is None or chain.path[0] not in self.roots or self._is_known(chain.path, frozenset()):
             return None
         look = self.types.look(chain.path)
@@ -161,11 +161,11 @@ class Names:
         return spell(chain.path) if nullable else None
 
     def _look_at(self, value: Json) -> Look:
-        hole = only_hole(value)
-        chain = whole_path(hole.source, self.roots_to_scan()) if hole else None
+        hole = find_only_hole(value)
+        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
         return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
 
-    def roots_to_scan(self) -> frozenset[str]:
+    def list_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
@@ -176,7 +176,7 @@ class Names:
         """
         path, absent = chain.path, None
         if path[0] == "secrets":
-            return fault_of_secret(chain)
+            return check_secret(chain)
         if path[0] == "steps" and len(path) > 2 and path[2] in MAY_BE_ABSENT:
             absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if (
@@ -184,7 +184,7 @@ class Names:
                 and not self._is_known(path[:3], known)
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
-                return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
+                return Fault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
         look = self.types.look(path if chain.field is None else (*path, chain.field))
         if look.barren is not None:
             return Fault(chain.start, "expression.no_object", look.barren[1])
@@ -213,7 +213,7 @@ class Names:
         wrong = self.types.look(path).wrong
         if wrong is None:
             return None
-        return Fault(segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
+        return Fault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
 
     def _check_step(self, source: str, chain: Chain) -> Fault | None:
         if len(chain.path) < 2:
@@ -221,13 +221,13 @@ class Names:
         name = str(chain.path[1])
         if name not in self.visible:
             explained = self.explain(name)
-            return Fault(segment_offset(source, chain, 1), *explained) if explained else None
+            return Fault(find_segment_offset(source, chain, 1), *explained) if explained else None
         member = chain.path[2] if len(chain.path) > 2 else chain.field
         if member is None:
             message = (
                 f"expected steps.{name}.output (or .status, .error, .approval, .usage, .parts), found the step itself"
             )
-            return Fault(segment_offset(source, chain, 1), "expression.step", message)
+            return Fault(find_segment_offset(source, chain, 1), "expression.step", message)
         if member not in STEP_MEMBERS:
             hint = (
                 _MEMBER_HINTS.get(str(member))
@@ -235,20 +235,20 @@ class Names:
                 or f"; it has {', '.join(STEP_MEMBERS)}"
             )
             message = f"a step has no `{member}`{hint.replace('X', name)}"
-            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         if member == "approval" and name in self.types.ungated:
             message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
-            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         if member in ("usage", "parts") and name in self.types.mindless:
             message = f"the step `{name}` asks no model: only `llm` and `agent` have `{member}`"
-            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
 
 MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage", "parts")
 
 
-def _absent_step(path: Sequence[Segment], reason: str) -> str:
+def _describe_absent_step(path: Sequence[Segment], reason: str) -> str:
     step, member = spell(path[:2]), path[2]
     status = f', or test {step}.status == "finished" before' if member != "error" else ""
     guards = f"has({step}.{member}) or {step}.?{member}.orValue(...){status}"

@@ -19,38 +19,40 @@ _STATUS: Final[dict[str, Json]] = {
 }
 
 
-def _object_schema(**properties: Json) -> dict[str, Json]:
+def _build_object_schema(**properties: Json) -> dict[str, Json]:
     return {
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
     }  # fmt: skip
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": _object_schema(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
-    "thread": _object_schema(id={}, message={}, content={}),
-    "error": _object_schema(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
-    "response": _object_schema(
+    "run": _build_object_schema(
+        id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}
+    ),
+    "thread": _build_object_schema(id={}, message={}, content={}),
+    "error": _build_object_schema(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "response": _build_object_schema(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
     ),
-    "event": _object_schema(id={}, type={"type": "string"}, data={}, at={}),
+    "event": _build_object_schema(id={}, type={"type": "string"}, data={}, at={}),
     "index": {"type": "integer"},
 }
 # `event` of a webhook.
-REQUEST: Final[Json] = _object_schema(
+REQUEST: Final[Json] = _build_object_schema(
     id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
 )
 
 # `event` of a schedule.
-INSTANT: Final[Json] = _object_schema(at={"type": "string"})
+INSTANT: Final[Json] = _build_object_schema(at={"type": "string"})
 
 # `usage` of a step that asks a model.
-USAGE: Final[dict[str, Json]] = _object_schema(
+USAGE: Final[dict[str, Json]] = _build_object_schema(
     **{name: {"type": "integer"} for name in ("calls", "input_tokens", "output_tokens", "cached_tokens")},
     reasoning_tokens={"type": "integer"},
     cost_usd={"type": ["number", "null"]},
 )
 PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
-ENVELOPE: Final[dict[str, Json]] = _object_schema(
+ENVELOPE: Final[dict[str, Json]] = _build_object_schema(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 
@@ -135,8 +137,8 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
             continue
         properties = schema.get("properties")
         if not isinstance(properties, dict) or part not in properties:
-            wrong = _unknown_property(schema, part, path[: depth + index])
-            barren = _barren(schema, part, path[: depth + index])
+            wrong = _explain_unknown_property(schema, part, path[: depth + index])
+            barren = _explain_no_property(schema, part, path[: depth + index])
             at = depth + index
             return Look(
                 {}, tuple(optional), False, (at, wrong) if wrong else None, (at, barren) if barren else None, root
@@ -150,7 +152,7 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
     return Look(schema, tuple(optional), last, root=root)
 
 
-def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+def _explain_unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
     """Why `part` can't be there, or None where the schema leaves it open."""
     properties = schema.get("properties")
     if properties is None and schema.get("additionalProperties", True) is not False:
@@ -176,7 +178,7 @@ _BARREN: Final = {
 }
 
 
-def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+def _explain_no_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
     """Why something that is no object has no property `part`, or None where it may be one."""
     types = schema.get("type")
     if types == "null":
@@ -222,7 +224,7 @@ def look_inside(item: Look, path: tuple[Segment, ...]) -> Look:
     return _look(schema, path[1:], 1, path)
 
 
-def properties_of(look: Look) -> Mapping[str, Json]:
+def list_properties(look: Look) -> Mapping[str, Json]:
     """The schemas of the properties that are known of it, by their names."""
     properties = look.schema.get("properties") if isinstance(look.schema, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}

@@ -41,7 +41,7 @@ _NAMED: Final = ROOTS - {"item"}  # which expressions name already
 _ASCII: Final = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "æ": "ae", "ø": "o"}
 
 
-def name_fault(name: str, kind: NameKind = "identifier") -> str | None:
+def check_name(name: str, kind: NameKind = "identifier") -> str | None:
     """Why `name` can't be a name of this kind, with one that can be; None if it can."""
     if _is_reserved(name, kind):
         what = (

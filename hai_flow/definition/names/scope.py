@@ -10,7 +10,7 @@ from hai_flow.definition.checks.facts import entails
 from hai_flow.definition.names.known_names import ALWAYS, MAY_BE_ABSENT, Guards, Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.wording import article, suggestion
-from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
+from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
 
 END: Final = 1 << 30  # an order behind every step
 
@@ -52,13 +52,13 @@ class Visibility(Mapping[str, str]):
 
     def __contains__(self, name: object) -> bool:
         target = self.outline.ids.get(str(name))
-        return target is not None and not self._reason_hidden(target)
+        return target is not None and not self._explain_hidden(target)
 
-    def _reason_hidden(self, target: StepDraft) -> str:
+    def _explain_hidden(self, target: StepDraft) -> str:
         """Why `target` can't be named here, in one word; "" if it can."""
         if target is self.own:
             return "own"
-        level = _common(self.chain, target.chain)
+        level = _count_common(self.chain, target.chain)
         mine = self.chain[level] if level < len(self.chain) else None
         other = target.chain[level] if level < len(target.chain) else None
         if mine is not None and mine.owner is target:
@@ -79,15 +79,17 @@ class Visibility(Mapping[str, str]):
                 "; a step is named by its `id`" if self._has_unnamed_steps() else ""
             )
             return "expression.unknown_step", f"there is no step `{name}`{hint}"
-        match self._reason_hidden(target):
+        match self._explain_hidden(target):
             case "own":
                 return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
             case "around":
                 return "expression.own_step", f"`{name}` is the block around this step: it has no output yet"
             case "item":
-                return "expression.inside_for_each", _inside_for_each(name, self.chain, target)
+                return "expression.inside_for_each", _explain_for_each(name, self.chain, target)
             case "sibling":
-                return "expression.sibling_step", _sibling(name, target.chain[_common(self.chain, target.chain)])
+                return "expression.sibling_step", _explain_sibling(
+                    name, target.chain[_count_common(self.chain, target.chain)]
+                )
             case _:
                 line = self.outline.document.position(target.at)[0]
                 return (
@@ -114,10 +116,10 @@ class Visibility(Mapping[str, str]):
         target = self.outline.ids.get(name)
         if target is None or not member:
             return
-        level = _common(self.chain, target.chain)
+        level = _count_common(self.chain, target.chain)
         mine = self.chain[level] if level < len(self.chain) else None
         if mine is not None and mine.is_handler and mine.owner is target:
-            yield from _certain(_own_reason(target, mine, member))
+            yield from _certain(_explain_own(target, mine, member))
             return
         inside = target.chain[level:]
         if mine is not None and mine.is_handler and (mine.owner is None or (inside and inside[0].owner is mine.owner)):
@@ -127,11 +129,11 @@ class Visibility(Mapping[str, str]):
         if self.before is not None and any(frame.owner is self.before for frame in target.chain):
             yield _Reason("no iteration has run before the first one")
         for frame in inside:
-            yield from _frame_reasons(self.outline, frame, target)
+            yield from _iter_frame_reasons(self.outline, frame, target)
             yield from _certain(_exit_before(frame.owner, target))
         loop = self.chain[-1].owner if self.at_end and self.chain else None
         yield from _certain(_exit_before(loop, target, verbs=("continue",)))
-        yield from _step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
+        yield from _iter_step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
 
     def __getitem__(self, key: str) -> str:
         reason = self.get(key)
@@ -147,7 +149,7 @@ class Visibility(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def names_at(types: Types, place: Visibility) -> Names:
+def build_names(types: Types, place: Visibility) -> Names:
     """The names of a place at the top of the document."""
     return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place, shows=place.shows)
 
@@ -157,7 +159,7 @@ def move_names(names: Names, place: Visibility) -> Names:
     return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows)
 
 
-def _common(one: Chain, other: Chain) -> int:
+def _count_common(one: Chain, other: Chain) -> int:
     """The number of lists around both places, counted from the outermost."""
     level = 0
     for mine, theirs in zip(one, other, strict=False):
@@ -167,8 +169,8 @@ def _common(one: Chain, other: Chain) -> int:
     return level
 
 
-def _inside_for_each(name: str, chain: Chain, target: StepDraft) -> str:
-    level = _common(chain, target.chain)
+def _explain_for_each(name: str, chain: Chain, target: StepDraft) -> str:
+    level = _count_common(chain, target.chain)
     loop = next(frame.owner for frame in target.chain[level:] if frame.is_item)
     assert loop is not None, "a for_each is a step"
     return (
@@ -177,7 +179,7 @@ def _inside_for_each(name: str, chain: Chain, target: StepDraft) -> str:
     )
 
 
-def _sibling(name: str, other: Enclosure) -> str:
+def _explain_sibling(name: str, other: Enclosure) -> str:
     block = other.owner.path if other.owner else "the document"
     if other.is_handler:
         return f"step `{name}` is in another handler ({block}/{other.body}), which doesn't run with this one"
@@ -189,11 +191,11 @@ def _sibling(name: str, other: Enclosure) -> str:
     )
 
 
-def _own_reason(target: StepDraft, mine: Enclosure, member: str) -> str | None:
+def _explain_own(target: StepDraft, mine: Enclosure, member: str) -> str | None:
     """Why a member of `target` may be absent in one of its own handlers."""
     keeps = target.verb == "approve" or (target.verb == "for_each" and mine.body.startswith("~catch"))
     if mine.body == "~undo":
-        return _step_reason(target, member, elsewhere=False) if member != "output" else None
+        return _explain_step(target, member, elsewhere=False) if member != "output" else None
     if mine.body.startswith("~catch"):
         if member == "error" or (keeps and member != "error"):
             return None
@@ -211,7 +213,7 @@ def _certain(text: str | None) -> Iterator[_Reason]:
         yield _Reason(text)
 
 
-def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Iterator[_Reason]:
+def _iter_frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Iterator[_Reason]:
     """Why nothing in this list may have run, seen from outside its owner."""
     owner = frame.owner
     if owner is None or frame.is_handler:
@@ -222,9 +224,9 @@ def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Ite
 
     def has_run(guards: Guards) -> bool:
         """Whether a step of this list is known to have finished; in a branch, one that runs behind `target`."""
-        steps = (outline.ids.get(id) for id in _ids_finished(guards))
+        steps = (outline.ids.get(id) for id in _collect_finished_ids(guards))
         inside = (step for step in steps if step is not None and _is_inside(step, frame))
-        return any(verb != "parallel" or _runs_behind(step, target) for step in inside)
+        return any(verb != "parallel" or _is_behind(step, target) for step in inside)
 
     if owner.verb == "switch":
         yield _Reason(
@@ -247,7 +249,7 @@ def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Ite
         yield _Reason(f"`{owner.id}` around it has a `catch`")
 
 
-def _ids_finished(guards: Guards) -> set[str]:
+def _collect_finished_ids(guards: Guards) -> set[str]:
     """The ids of the steps that are known to have finished."""
     return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
 
@@ -257,10 +259,10 @@ def _is_true(step: StepDraft, guards: Guards) -> bool:
     return step.condition is not None and entails(guards, step.condition.proof)
 
 
-def _runs_behind(step: StepDraft, target: StepDraft) -> bool:
+def _is_behind(step: StepDraft, target: StepDraft) -> bool:
     """Whether `step` begins only when `target` has ended, or is `target`: they are in one list, or in lists inside of
     steps of one list, and not in two branches of one block."""
-    level = _common(step.chain, target.chain)
+    level = _count_common(step.chain, target.chain)
     owners = [chain[level].owner for chain in (step.chain, target.chain) if level < len(chain)]
     return step is target or (step.order > target.order and (len(owners) < 2 or owners[0] is not owners[1]))
 
@@ -297,7 +299,7 @@ def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards
     for step in switch.blocks[body]:
         unfinished = (None, "equal", f"steps.{step.id}.status", repr("finished"), False)
         absent = (None, "true", f"steps.{step.id}.output?", "", False)
-        runs = not any(_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
+        runs = not any(_iter_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
         before = [each for each in switch.blocks[body] if each.order < step.order]
         if runs and not before and (unfinished in guards or absent in guards):
             return True
@@ -322,11 +324,11 @@ def _exit_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[s
     return None if step is None else f"{article(step.verb)} before it may have skipped it"
 
 
-def _step_reason(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:
-    return next((reason.text for reason in _step_reasons(target, member, elsewhere=elsewhere)), None)
+def _explain_step(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:
+    return next((reason.text for reason in _iter_step_reasons(target, member, elsewhere=elsewhere)), None)
 
 
-def _step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
+def _iter_step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
     if member == "error":
         yield _Reason("it is there only where the step has failed")
         return
@@ -340,11 +342,11 @@ def _step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterato
     if target.verb not in ("approve", "for_each") and _is_caught(target):
         yield _Reason("the step has a `catch`")
     custom = [option for option in target.handlers if option not in ("approve", "reject")]
-    if elsewhere and target.verb != "approve" and not all(always_ends(target.handlers[option]) for option in custom):
+    if elsewhere and target.verb != "approve" and not all(is_end_certain(target.handlers[option]) for option in custom):
         yield _Reason(f"the effect is not performed when the decision is `{custom[0]}`")
 
 
 def _is_caught(draft: StepDraft) -> bool:
     """Whether the flow may go on behind a failure of the step."""
     ignored = draft.fields.get("continue_on_error") is True
-    return ignored or any(not always_ends(clause.steps) for clause in draft.catch)
+    return ignored or any(not is_end_certain(clause.steps) for clause in draft.catch)

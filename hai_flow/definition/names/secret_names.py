@@ -58,21 +58,21 @@ class SecretBearing(_Bearing):
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The value, in which secrets are named. Raises `ExpressionError`, also where something else than a secret of
         the document looks like one."""
-        names = secrets_in(self.inner.written)
+        names = find_secrets(self.inner.written)
         plain = self.inner.render({**scope, "secrets": dict.fromkeys(names, "")})
         forged = next((text for text in _texts(plain) if REFERENCE.search(text)), None)
         if forged is not None:
             message = f"a value names a secret that the document does not name there: {forged[:100]!r}"
             raise ExpressionError("expression.error", message)
-        return self.inner.render({**scope, "secrets": _secret_holes(names)})
+        return self.inner.render({**scope, "secrets": _find_secret_holes(names)})
 
 
-def template_value(template: Template) -> Json:
+def resolve_template(template: Template) -> Json:
     """The value of a template that names nothing but secrets, in which they are named."""
-    return template.render({"secrets": _secret_holes(secrets_in(template.written))})
+    return template.render({"secrets": _find_secret_holes(find_secrets(template.written))})
 
 
-def _secret_holes(names: Iterable[str]) -> dict[str, str]:
+def _find_secret_holes(names: Iterable[str]) -> dict[str, str]:
     return {name: f"${{{{ secrets.{name} }}}}" for name in names}
 
 
@@ -94,7 +94,7 @@ def with_callback(value: Json, url: str) -> Json:
     return values.with_texts(value, lambda text: text.replace(CALLBACK, url))
 
 
-def secrets_in(written: Json) -> frozenset[str]:
+def find_secrets(written: Json) -> frozenset[str]:
     """The secrets that a value of a document names."""
     return frozenset(name for text in _texts(written) if "${{" in text for name in _names_in(text))
 

@@ -43,7 +43,7 @@ _MEANT: Final = {
 }  # fmt: skip
 
 
-def zone_fault(name: str) -> str | None:
+def check_zone(name: str) -> str | None:
     """Why this is no time zone of a place, and what to write; None: it is one."""
     if name in NO_PLACES:
         return f"expected an IANA timezone such as Europe/Berlin, found `{name}`, which is another one on every machine"
@@ -54,7 +54,7 @@ def zone_fault(name: str) -> str | None:
     return None
 
 
-def doubt_sign(name: str) -> str | None:
+def check_sign(name: str) -> str | None:
     """The doubt about `Etc/GMT+2`, which is two hours behind UTC; None for others."""
     match = _TURNED.fullmatch(name)
     if match is None or not int(match["hours"]):
@@ -67,13 +67,13 @@ def doubt_sign(name: str) -> str | None:
 def _guess_zone(name: str) -> str:
     offset = _OFFSET.fullmatch(name.strip())
     if offset is not None:
-        return _zone_of_offset(offset)
+        return _find_zone(offset)
     city = name.rpartition("/")[2].lower().replace(" ", "_").replace("-", "_")
-    meant = _cities().get(city) or _MEANT.get(city)
-    return f"; did you mean `{meant}`?" if meant else suggestion(name, _zones() - NO_PLACES)
+    meant = _list_cities().get(city) or _MEANT.get(city)
+    return f"; did you mean `{meant}`?" if meant else suggestion(name, _list_zones() - NO_PLACES)
 
 
-def _zone_of_offset(offset: re.Match[str]) -> str:
+def _find_zone(offset: re.Match[str]) -> str:
     hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
     ahead = hours if offset["sign"] == "+" else -hours
     place = (
@@ -90,11 +90,11 @@ def _zone_of_offset(offset: re.Match[str]) -> str:
 
 
 @cache
-def _zones() -> frozenset[str]:
+def _list_zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
 @cache
-def _cities() -> dict[str, str]:
-    places = sorted(zone for zone in _zones() if "/" in zone and not zone.startswith(("Etc/", "posix/", "right/")))
+def _list_cities() -> dict[str, str]:
+    places = sorted(zone for zone in _list_zones() if "/" in zone and not zone.startswith(("Etc/", "posix/", "right/")))
     return {zone.rpartition("/")[2].lower(): zone for zone in places}

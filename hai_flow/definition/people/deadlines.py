@@ -11,8 +11,15 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.names.durations import NotADuration, milliseconds, spell
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
-from hai_flow.definition.people.deciders import EXCLUDE, QUORUM, exclusion_of, looks_like_one, quorum_of, selectors_of
-from hai_flow.definition.people.notify import REMIND, notify, reminders_of
+from hai_flow.definition.people.deciders import (
+    EXCLUDE,
+    QUORUM,
+    compile_exclusion,
+    compile_quorum,
+    is_selector_like,
+    selectors_of,
+)
+from hai_flow.definition.people.notify import REMIND, compile_reminders, notify
 from hai_flow.definition.people.quorum_check import check_deciders, check_inherited_quorum
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, BOOLEAN, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
@@ -72,7 +79,7 @@ def on_deadline(
             message = "nothing happens behind this: the entry before ends it; put `escalate` first"
             context.reader.error(place, "deadline.order", message)
             break
-        word, body, inner = _deadline_item(context, item, place, words, escalates)
+        word, body, inner = _read_deadline_item(context, item, place, words, escalates)
         if word == "escalate":
             stage = _escalate(context, body, inner, names)
             escalations += [stage] if stage else []
@@ -90,7 +97,7 @@ def on_deadline(
     return tuple(escalations), expiry or plan.Expiry(words[0])  # type: ignore[arg-type]
 
 
-def _deadline_item(
+def _read_deadline_item(
     context: Context, item: Json, at: Path, words: Sequence[str], escalates: bool
 ) -> tuple[str, Json, Path]:
     """The word of one entry, the value under it, and its path; "" after a finding."""
@@ -104,7 +111,7 @@ def _deadline_item(
         first_word, _, rest = word.partition(":") if isinstance(item, str) else ("", "", "")
         hint = suggestion(word, allowed) if isinstance(word, str) else ""
         if first_word.strip() in allowed and rest.strip():
-            hint = f"; it is a mapping, without quotes: {_entry_text(first_word.strip(), rest.strip())}"
+            hint = f"; it is a mapping, without quotes: {_format_entry(first_word.strip(), rest.strip())}"
         several = isinstance(item, Mapping) and len(item) > 1
         hint = "; make it a list, one entry for each" if several else hint
         if several and isinstance(item, Mapping) and item.get("escalate", "") is None:
@@ -118,17 +125,17 @@ def _deadline_item(
         context.reader.error(at, "deadline.outcome", f"`{word}` says more: write `{example}`")
         return "", None, at
     if (body is not None or word == "escalate") and word != "default" and not isinstance(body, Mapping):
-        message = f"expected a mapping for `{word}`, found {kind_of(body)}; write {_entry_text(word, body)}"
+        message = f"expected a mapping for `{word}`, found {kind_of(body)}; write {_format_entry(word, body)}"
         context.reader.error(inner, "shape.type", message)
         return "", None, at
     return word, body, inner
 
 
-def _entry_text(word: str, body: Json) -> str:
+def _format_entry(word: str, body: Json) -> str:
     """An entry of `on_deadline` as it is written, for one whose value is no mapping."""
     if word == "escalate":
         people = body if isinstance(body, list) else [body]
-        named = [each for each in people if isinstance(each, str) and looks_like_one(each)] or ["role:manager"]
+        named = [each for each in people if isinstance(each, str) and is_selector_like(each)] or ["role:manager"]
         listed = named[0] if len(named) == 1 else f"[{', '.join(named)}]"
         return f"`escalate: {{from: {listed}, deadline: 1d}}`"
     if word == "default":
@@ -177,8 +184,8 @@ def check_times(context: Context, fields: Mapping[str, Json], at: Path, deadline
 def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Escalate | None:
     fields = context.reader.fields(ESCALATE, body, at, "`escalate`")
     from_ = selectors_of(context, fields["from"], (*at, "from"), names) if "from" in fields else None
-    exclude = exclusion_of(context, fields, at, names)
-    quorum = quorum_of(context, fields, at, names)
+    exclude = compile_exclusion(context, fields, at, names)
+    quorum = compile_quorum(context, fields, at, names)
     if "from" in fields:
         check_deciders(context, fields, at, quorum)
     deadline = context.duration(fields, "deadline", at, names)
@@ -191,7 +198,7 @@ def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Esca
         exclude,
         quorum,
         notify(context, fields, at, names) if "notify" in fields else None,
-        reminders_of(context, fields, at, names) if "remind" in fields else None,
+        compile_reminders(context, fields, at, names) if "remind" in fields else None,
     )
 
 

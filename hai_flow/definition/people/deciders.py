@@ -53,7 +53,7 @@ def selectors_of(
     return context.template([value], at, names, wrapped=True)
 
 
-def exclusion_of(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
+def compile_exclusion(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
     """The selectors of `exclude`; None where it is not there."""
     if "exclude" not in fields:
         return None
@@ -63,25 +63,25 @@ def exclusion_of(context: Context, fields: Mapping[str, Json], at: Path, names: 
 def _check_selector(context: Context, item: Json, at: Path, extra: Sequence[str] = (), *, key: bool = False) -> None:
     if isinstance(item, str) and (("${{" in item and not key) or _is_selector(item) or item in extra):
         if item.startswith("role:") and context.declared.roles and item[5:] not in context.declared.roles:
-            _doubt_role(context, item[5:], at, key=key)
+            _check_role(context, item[5:], at, key=key)
         return
     words = (REQUESTER, "anyone", *extra)
     hint = suggestion(item, words) if isinstance(item, str) and len(item) > 4 else ""  # `ann` is no `anyone`
     if not hint:
-        hint = _selector_hint(item)
+        hint = _suggest_selector(item)
     message = f"expected user:ID, role:NAME, group:NAME, {', '.join(words)}, found {kind_of(item)}{hint}"
-    report = context.reader.refuse if isinstance(item, str) and looks_like_one(item) else context.reader.error
+    report = context.reader.refuse if isinstance(item, str) and is_selector_like(item) else context.reader.error
     report(at, "selector.invalid", message, key=key)
 
 
-def _doubt_role(context: Context, name: str, at: Path, *, key: bool) -> None:
+def _check_role(context: Context, name: str, at: Path, *, key: bool) -> None:
     """Roles that `roles` does not have come from the deployment: only a near match is worth a word."""
     hint = suggestion(name, context.declared.roles)
     if hint:
         context.reader.warning(at, "role.unknown", f"`roles` has no `{name}`{hint}", key=key)
 
 
-def quorum_of(
+def compile_quorum(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names
 ) -> plan.Quorum | plan.Template | None:
     """The quorum; None where there is none, or after a finding."""
@@ -90,7 +90,7 @@ def quorum_of(
         return None
     at = (*at, "quorum")
     if isinstance(quorum, str) and is_hole(quorum):
-        return _quorum_hole(context, quorum, at, names)
+        return _compile_quorum_hole(context, quorum, at, names)
     if type(quorum) is int and quorum >= 1:
         return quorum
     if quorum == "all":
@@ -109,7 +109,7 @@ def quorum_of(
     return None
 
 
-def _quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.Template | None:
+def _compile_quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.Template | None:
     type_name = names.type_of(quorum)
     if type_name not in (None, "integer", "number", "string"):
         message = f"expected a hole that gives a number or `all`, found something of type {type_name}"
@@ -118,16 +118,16 @@ def _quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.
     return context.template(quorum, at, names)
 
 
-def looks_like_one(item: str) -> bool:
+def is_selector_like(item: str) -> bool:
     """Whether `item` begins as a selector does, sound or not."""
     return _SELECTOR.fullmatch(item) is not None
 
 
 def _is_selector(item: str) -> bool:
-    return looks_like_one(item) and _SPACED.fullmatch(item) is None
+    return is_selector_like(item) and _SPACED.fullmatch(item) is None
 
 
-def _selector_hint(item: Json) -> str:
+def _suggest_selector(item: Json) -> str:
     if isinstance(item, Mapping) and len(item) == 1:  # YAML takes `role: lead` for a mapping
         ((kind, name),) = item.items()
         return f"; write `{kind}:{name}`, without a space" if _is_selector(f"{kind}:{name}") else ""

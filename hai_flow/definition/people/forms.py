@@ -43,7 +43,7 @@ def form_of(
         context.reader.error((*place, "type"), "form.type", message)
         return None, None
     clean = True
-    literal = literal_form(form)
+    literal = collect_literal_form(form)
     for path, text in texts(literal, ()):
         if "${{" in text.replace("$${{", ""):
             clean = False
@@ -84,7 +84,7 @@ def _check_combine_type(context: Context, word: str, schema: Json, at: Path) -> 
         context.reader.error(at, "combine.type", message)
 
 
-def literal_form(form: Mapping[str, Json]) -> dict[str, Json]:
+def collect_literal_form(form: Mapping[str, Json]) -> dict[str, Json]:
     """The form without the values that have holes, which are filled in when it is opened."""
     literal = _without_holes({"type": "object", **form})
     return literal if isinstance(literal, dict) else {}

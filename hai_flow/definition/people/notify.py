@@ -47,9 +47,12 @@ def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names)
     return tuple(context.template(text, (*at, "notify", index), names, text=True) for index, text in enumerate(texts))
 
 
-def reminders_of(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Duration, ...]:
+def compile_reminders(
+    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+) -> tuple[plan.Duration, ...]:
     """The times of `remind`, from each opening on."""
     durations = (
-        context.duration_of(text, (*at, "remind", index), names) for index, text in enumerate(fields.get("remind", ()))
+        context.compile_duration(text, (*at, "remind", index), names)
+        for index, text in enumerate(fields.get("remind", ()))
     )
     return tuple(duration for duration in durations if duration is not None)

@@ -9,12 +9,20 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.people.deadlines import ON_DEADLINE_KEY, check_times, on_deadline
-from hai_flow.definition.people.deciders import EXCLUDE, FROM, QUORUM, REQUESTER, exclusion_of, quorum_of, selectors_of
+from hai_flow.definition.people.deciders import (
+    EXCLUDE,
+    FROM,
+    QUORUM,
+    REQUESTER,
+    compile_exclusion,
+    compile_quorum,
+    selectors_of,
+)
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
-from hai_flow.definition.people.notify import REMIND, notify, reminders_of
+from hai_flow.definition.people.notify import REMIND, compile_reminders, notify
 from hai_flow.definition.people.quorum_check import check_deciders
 from hai_flow.definition.people.subscriptions import subscription
 from hai_flow.definition.schemas.schemas import JsonSchema
@@ -126,12 +134,12 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
     escalations, expiry = on_deadline(context, fields, at, names, _OUTCOMES[kind], escalates=True)
     deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
     notices = notify(context, fields, at, names)
-    reminders = reminders_of(context, fields, at, names)
+    reminders = compile_reminders(context, fields, at, names)
     if "from" not in fields and kind != "ask":
         return None
     from_ = selectors_of(context, fields.get("from", [REQUESTER]), (*at, "from"), names)
-    exclude = exclusion_of(context, fields, at, names)
-    quorum = quorum_of(context, fields, at, names)
+    exclude = compile_exclusion(context, fields, at, names)
+    quorum = compile_quorum(context, fields, at, names)
     options = _options(context, fields, at)
     reasons = _reasons(context, fields, at, options)
     check_combine(context, fields, at, schema)
@@ -157,13 +165,13 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
         remind=reminders,
         escalations=escalations,
         pause_clock=fields.get("pause_clock", "run"),
-        veto=_veto(context, fields, at, names),
+        veto=_compile_veto(context, fields, at, names),
         confirm=fields.get("confirm", False),
-        withdraw_when=_withdraw_when(context, fields, at, names),
+        withdraw_when=_compile_withdrawal(context, fields, at, names),
     )
 
 
-def _withdraw_when(
+def _compile_withdrawal(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names
 ) -> plan.Expression | plan.Subscription | None:
     """What takes the question back: an event, or a condition that can become true while people are asked."""
@@ -189,7 +197,7 @@ def _withdraw_when(
 _WITHDRAW_EXPECTED: Final = "expected a condition over `state`, or `{event: ...}`"
 
 
-def _veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
+def _compile_veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
     """Those who may block; a literal one must be among those who are asked."""
     if "veto" not in fields:
         return None
@@ -239,7 +247,7 @@ def _options(context: Context, fields: Mapping[str, Json], at: Path) -> tuple[st
         elif option in _HANDLERS:
             message = f"`{option}` is a key of steps and can't be an option; choose another word"
             context.reader.error((*at, index), "approve.options", message)
-        elif fault := name_fault(option):
+        elif fault := check_name(option):
             context.reader.error((*at, index), "name.invalid", f"an option: {fault}")
     return tuple(options)
 

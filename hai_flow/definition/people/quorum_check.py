@@ -29,7 +29,7 @@ class _Panel:
         return (self.people or frozenset()) - self.excluded
 
 
-def _panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
+def _compile_panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
     """The deciders; None where holes or mistakes hide them."""
     value = fields.get("from", [REQUESTER])
     selectors = value if isinstance(value, list) else [value]
@@ -63,7 +63,7 @@ def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given
     """Findings where nobody can decide, or not as many as `given`, the quorum."""
     place = (*at, "from") if "from" in fields else at
     quorum: Any = given if isinstance(given, int | str | Mapping) else None  # a hole says nothing yet
-    panel = _panel(context, fields)
+    panel = _compile_panel(context, fields)
     if panel is None:
         return
     if panel.people is None:
@@ -91,7 +91,7 @@ def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given
 
 def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Path) -> None:
     """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
-    quorum, panel = fields.get("quorum"), _panel(context, fields)
+    quorum, panel = fields.get("quorum"), _compile_panel(context, fields)
     if not isinstance(quorum, int) or panel is None or panel.people is None or quorum <= len(panel.deciders):
         return
     message = (

@@ -118,18 +118,18 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 """Of a run whose workflow can't be read: all of it."""
 
 
-def personal_of(workflow: plan.Plan, children: Children) -> Personal:
+def derive_personal(workflow: plan.Plan, children: Children) -> Personal:
     """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
-    return _personal_of(workflow, children, False, ())
+    return _derive_personal(workflow, children, False, ())
 
 
-def _personal_of(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
+def _derive_personal(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
     if workflow.sha256 in around:  # a workflow that runs itself, somewhere
         return WHOLE if passed or declares(workflow) else Personal(workflow.sha256.hex())
     if (
         not passed
         and not declares(workflow)
-        and not any(isinstance(each.verb, plan.Run) for each in _steps_of(workflow))
+        and not any(isinstance(each.verb, plan.Run) for each in _iter_steps(workflow))
     ):
         return Personal(workflow.sha256.hex())
     return Flow(workflow, children, passed, (*around, workflow.sha256)).resolve()
@@ -139,10 +139,10 @@ def declares(workflow: plan.Plan) -> bool:
     """Whether any schema of the workflow says `pii: true`."""
     if mark_of_schema(workflow.input.raw) or mark_of_schema(workflow.state_schema.raw):
         return True
-    return any(mark_of_schema(schema) for step in _steps_of(workflow) for schema in _schemas(step))
+    return any(mark_of_schema(schema) for step in _iter_steps(workflow) for schema in _schemas(step))
 
 
-def _steps_of(workflow: plan.Plan) -> Iterator[plan.Step]:
+def _iter_steps(workflow: plan.Plan) -> Iterator[plan.Step]:
     return iter(workflow.steps.values())
 
 
@@ -257,7 +257,7 @@ class Flow:
     def _output(self) -> Mark:
         """The mark of the run's output."""
         ends = [] if self.workflow.output is None else [self.workflow.output]
-        ends += [step.verb.value for step in _steps_of(self.workflow) if isinstance(step.verb, plan.Return)]
+        ends += [step.verb.value for step in _iter_steps(self.workflow) if isinstance(step.verb, plan.Return)]
         mark: Mark = False
         for each in ends:
             mark = join(mark, self.mark(each, None))
@@ -348,7 +348,7 @@ class Flow:
         if around is not None and self.steps[around.path].touches:
             return EVERYTHING
         touches = self.steps[step.path].touches or self._reads(step) or self._is_declared(step)
-        if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._thread_is_personal())):
+        if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._is_thread_personal())):
             touches = True
         args = join(self.mark(getattr(verb, "arguments", None), step), mark_of_schema(_parameters(verb)))
         if isinstance(verb, plan.Call) and verb.into is not None and touches:
@@ -357,7 +357,7 @@ class Flow:
         form = None if policy is None else policy.form
         answer = self._answer(form, policy, step)
         of_step = OfStep(
-            title=bool(self.mark(step.title, step)) or any(bool(self.mark(each, step)) for each in _titles(step)),
+            title=bool(self.mark(step.title, step)) or any(bool(self.mark(each, step)) for each in _iter_titles(step)),
             words=any(bool(self.mark(each, step)) for each in _words(step)) or (agent is not None and touches),
             args=pii_marks.shallow(args),
             evidence=pii_marks.shallow(self.mark(getattr(verb, "evidence", None), step)),
@@ -383,12 +383,12 @@ class Flow:
         if self.children is None:
             return Personal()
         child = self.children(run)
-        return WHOLE if child is None else _personal_of(child, self.children, passed, self.around)
+        return WHOLE if child is None else _derive_personal(child, self.children, passed, self.around)
 
     def _is_declared(self, step: plan.Step) -> bool:
         return any(mark_of_schema(schema) for schema in _schemas(step))
 
-    def _thread_is_personal(self) -> bool:
+    def _is_thread_personal(self) -> bool:
         """Whether anything in the thread is personal."""
         return self.message or any(each.touches for each in self.steps.values())
 
@@ -463,7 +463,7 @@ class Flow:
         self.state = pii_marks.shallow(state_mark)
 
 
-def _titles(step: plan.Step) -> Iterator[plan.Template | None]:
+def _iter_titles(step: plan.Step) -> Iterator[plan.Template | None]:
     yield getattr(step.verb, "title", None)
     yield None if step.approval is None else step.approval.title
 

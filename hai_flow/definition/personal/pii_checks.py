@@ -29,23 +29,23 @@ def refuse_disclosures(context: Context, reader: Reader, workflow: plan.Plan, dr
     if flow.mark(workflow.summary, None):
         message = "lists of runs show the `summary`, with a personal value here; use one that is not marked `pii: true`"
         reader.refuse(("summary",), "pii.shown", message)
-    for draft in _drafts_of(drafts):
+    for draft in _iter_drafts(drafts):
         step = workflow.steps.get(draft.path)
         if step is None:
             continue
-        for at, what in _disclosures(flow, step, draft):
+        for at, what in _find_disclosures(flow, step, draft):
             reader.refuse(at, "pii.shown", f"{what}; use a value that is not marked `pii: true`")
         _check_child(context, reader, flow, step, draft)
 
 
-def _drafts_of(drafts: Sequence[StepDraft]) -> Iterator[StepDraft]:
+def _iter_drafts(drafts: Sequence[StepDraft]) -> Iterator[StepDraft]:
     for draft in drafts:
         yield draft
         for inner in draft.lists():
-            yield from _drafts_of(inner)
+            yield from _iter_drafts(inner)
 
 
-def _disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple[Path, str]]:
+def _find_disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple[Path, str]]:
     verb, gate = step.verb, step.approval
     if isinstance(verb, plan.ForEach):
         if flow.mark(verb.key, flow.workflow.steps.get(verb.iteration)):
@@ -60,12 +60,12 @@ def _disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tupl
     for policy, at in policies:
         stages = () if policy is None else (policy, *policy.escalations)
         for name, key in _PEOPLE.items():
-            templates = [each for stage in stages for each in _templates(getattr(stage, name))]
+            templates = [each for stage in stages for each in _collect_templates(getattr(stage, name))]
             if any(flow.mark(each, step) for each in templates):
                 yield (*at, key), f"`{key}` is shown to all who see the question, with a personal value here"
 
 
-def _templates(found: plan.Template | tuple[plan.Template, ...] | None) -> tuple[plan.Template | None, ...]:
+def _collect_templates(found: plan.Template | tuple[plan.Template, ...] | None) -> tuple[plan.Template | None, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 

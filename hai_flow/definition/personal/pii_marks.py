@@ -165,13 +165,13 @@ class _Marking:
                 for each in inner if isinstance(inner, list) else [inner]:
                     yield EVERY, self.mark_of(each, followed)
             elif keyword in _SAME:
-                for each in _alternatives(keyword, inner):
+                for each in _list_alternatives(keyword, inner):
                     yield None, self.mark_of(each, followed)
             elif keyword in _WHOLE and self.mark_of(inner, followed):
                 yield None, True
 
 
-def _alternatives(keyword: str, inner: Json) -> Sequence[Json]:
+def _list_alternatives(keyword: str, inner: Json) -> Sequence[Json]:
     if isinstance(inner, list):
         return inner
     return list(inner.values()) if keyword == "dependentSchemas" and isinstance(inner, Mapping) else [inner]

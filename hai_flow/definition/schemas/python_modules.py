@@ -48,7 +48,7 @@ class PythonModule:
     others: frozenset[str]
     unsure: bool
 
-    def only_registered(self) -> PythonModule:
+    def filter_registered(self) -> PythonModule:
         """The module as others than its own project see it: only what `@tool` marks may be called."""
         marked = {name: each for name, each in self.functions.items() if name in self.registered}
         return replace(self, functions=marked)
@@ -154,10 +154,10 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[PythonFunct
             names = list(dict.fromkeys((node.name, explicit_name.value, explicit_name.value.rpartition(".")[2])))
         elif explicit_name is not None:
             others += 1
-    return _signature(node, unsure=others > 0), names, marked
+    return _read_signature(node, unsure=others > 0), names, marked
 
 
-def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: bool) -> PythonFunction:
+def _read_signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: bool) -> PythonFunction:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     optional = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}

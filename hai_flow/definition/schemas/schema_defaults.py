@@ -29,8 +29,8 @@ class Defaults:
     def __init__(self, root: Json, work: Work) -> None:
         self._root = root
         self._work = work
-        self._leading = work.leading_to("default")
-        self._largest = _largest_default(root)
+        self._leading = work.find_leading_to("default")
+        self._largest = _measure_largest_default(root)
         self._together: dict[int, list[Mapping[str, Json]]] = {}
         self._properties: dict[int, list[tuple[str, Mapping[str, Json], int]]] = {}
 
@@ -71,7 +71,7 @@ class Defaults:
         if parts is None:
             order: dict[int, Mapping[str, Json]] = {}
             visited = {id(schema)}
-            stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _parts_of_all_of(schema))]
+            stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _list_all_of_parts(schema))]
             while stack:
                 outer, remaining = stack[-1]
                 if not remaining:
@@ -81,7 +81,7 @@ class Defaults:
                 inner = resolve(remaining.pop(), self._root)
                 if isinstance(inner, Mapping) and id(inner) in self._leading and id(inner) not in visited:
                     visited.add(id(inner))
-                    stack.append((inner, _parts_of_all_of(inner)))
+                    stack.append((inner, _list_all_of_parts(inner)))
             parts = self._together[id(schema)] = list(order.values())
         return parts
 
@@ -100,7 +100,7 @@ class Defaults:
         return cached
 
 
-def _largest_default(root: Json) -> int:
+def _measure_largest_default(root: Json) -> int:
     """The parts of the largest default in a schema, counted up to what is too much anyway."""
     largest, stack = 1, [root]
     while stack:
@@ -114,7 +114,7 @@ def _largest_default(root: Json) -> int:
     return largest
 
 
-def _parts_of_all_of(schema: Mapping[str, Json]) -> list[Json]:
+def _list_all_of_parts(schema: Mapping[str, Json]) -> list[Json]:
     parts = schema.get("allOf")
     return list(reversed(parts)) if isinstance(parts, list) else []
 
@@ -145,7 +145,7 @@ class _Filling:
             if isinstance(item, dict | list):
                 parts = others
                 if index < first:
-                    parts = [part for each in together if (part := _item_schema(each, index)) is not None]
+                    parts = [part for each in together if (part := _find_item_schema(each, index)) is not None]
                 filled[index] = self.fill(parts, item, depth + 1)
         return filled
 
@@ -166,7 +166,7 @@ class _Filling:
         return filled
 
 
-def _item_schema(schema: Mapping[str, Json], index: int) -> Json:
+def _find_item_schema(schema: Mapping[str, Json], index: int) -> Json:
     """The schema of an item of a list; None: it has none."""
     if _has_first(schema) and index < len(schema["prefixItems"]):
         return schema["prefixItems"][index]

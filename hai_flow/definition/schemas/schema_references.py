@@ -13,11 +13,11 @@ def resolve(schema: Json, root: Json) -> Json:
     for _ in range(16):  # a chain of references that is longer than this is a circle
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
-        schema = schema_at(root, schema["$ref"])
+        schema = resolve_reference(root, schema["$ref"])
     return {}
 
 
-def schema_at(root: Json, reference: Json) -> Json:
+def resolve_reference(root: Json, reference: Json) -> Json:
     """What a reference into the schema names; `{}`: nothing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}

@@ -93,11 +93,11 @@ class _Graph:
         self._resources: dict[str, tuple[Json, str, Path]] = {}
         self._anchors: dict[tuple[str, str], tuple[Json, str, Path]] = {}
         self._dynamic: dict[str, list[tuple[Json, str, Path]]] = {}
-        if _names_itself(root):
+        if _is_self_reference(root):
             self._note(root)
         self._resources.setdefault(_BASE, (root, _BASE, ()))
         if isinstance(root, Mapping):
-            self._add(root, _base_of(root, _BASE), ())
+            self._add(root, _resolve_base(root, _BASE), ())
             at = 0
             while at < len(self.nodes):
                 self._expand(self.nodes[at])
@@ -109,7 +109,7 @@ class _Graph:
         while stack:
             value, base, path = stack.pop()
             if isinstance(value, Mapping):
-                base = _base_of(value, base)
+                base = _resolve_base(value, base)
                 place = (value, base, path)
                 if isinstance(value.get("$id"), str):
                     self._resources.setdefault(base, place)
@@ -134,7 +134,7 @@ class _Graph:
 
     def _child(self, node: _Node, child: Json, *path: str | int) -> int | None:
         if isinstance(child, Mapping):
-            return self._add(child, _base_of(child, node.base), (*node.path, *path))
+            return self._add(child, _resolve_base(child, node.base), (*node.path, *path))
         node.constant += 1
         return None
 
@@ -178,12 +178,12 @@ class _Graph:
             elif keyword == "propertyNames":
                 self._below(node, A_NAME, value, keyword)
             else:
-                self._weigh(node, keyword, value)
+                self._add_cost(node, keyword, value)
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             node.again = _LOOK_AGAIN
         node.own += node.constant
 
-    def _weigh(self, node: _Node, keyword: str, value: Json) -> None:
+    def _add_cost(self, node: _Node, keyword: str, value: Json) -> None:
         """Add what a keyword without schemas costs."""
         if keyword == "enum" and isinstance(value, list):
             node.own += sum(5 * _size(each) for each in value if isinstance(each, list | Mapping)) + len(value) // 16
@@ -201,19 +201,19 @@ class _Graph:
             node.per_character += 1
 
     def _cost(self, pattern: str) -> int:
-        states, cost = pattern_work(pattern)
+        states, cost = measure_pattern(pattern)
         self.states += states
         return cost
 
     def _refer(self, node: _Node, keyword: str, reference: str) -> None:
-        for place in self._targets(node, keyword, reference):
+        for place in self._list_targets(node, keyword, reference):
             target, base, path = place
             if isinstance(target, Mapping):
-                node.here.append((self._add(target, _base_of(target, base), path), keyword))
+                node.here.append((self._add(target, _resolve_base(target, base), path), keyword))
             else:
                 node.constant += 1
 
-    def _targets(self, node: _Node, keyword: str, reference: str) -> list[tuple[Json, str, Path]]:
+    def _list_targets(self, node: _Node, keyword: str, reference: str) -> list[tuple[Json, str, Path]]:
         document, _, fragment = urljoin(node.base, reference).partition("#")
         if document.startswith(_META):
             node.own += _META_WORK
@@ -237,7 +237,7 @@ class _Graph:
         return targets
 
 
-def _names_itself(root: Json) -> bool:
+def _is_self_reference(root: Json) -> bool:
     stack = [root]
     while stack:
         value = stack.pop()
@@ -250,7 +250,7 @@ def _names_itself(root: Json) -> bool:
     return False
 
 
-def _base_of(schema: Mapping[str, Json], base: str) -> str:
+def _resolve_base(schema: Mapping[str, Json], base: str) -> str:
     own = schema.get("$id")
     return urljoin(base, own).partition("#")[0] if isinstance(own, str) else base
 
@@ -267,7 +267,7 @@ def _follow_pointer(resource: tuple[Json, str, Path], fragment: str) -> list[tup
         else:
             return []
         if isinstance(value, Mapping) and value is not resource[0]:
-            base = _base_of(value, base)
+            base = _resolve_base(value, base)
     return [(value, base, path)]
 
 
@@ -296,7 +296,7 @@ _NAMED_CLASS_CHARS_MAX: Final = 60
 
 
 @lru_cache(maxsize=4096)
-def pattern_work(pattern: str) -> tuple[int, int]:
+def measure_pattern(pattern: str) -> tuple[int, int]:
     """The states of a pattern, repetitions written out, and its units of work for each character of a text.
 
     The library's automaton is made while it reads; where it grows too large, all states are tried at each character.
@@ -367,7 +367,7 @@ def measure(root: Json) -> Work:
     graph = _Graph(root)
     nodes = graph.nodes
     circles: list[TooLarge] = []
-    order = _order_here(nodes, circles)
+    order = _sort_here(nodes, circles)
     if graph.states > PATTERN_STATES_MAX:
         message = (
             f"its patterns have {_number(graph.states)} states, repetitions written out, and a schema has at most "
@@ -380,7 +380,7 @@ def measure(root: Json) -> Work:
     is_recursive = False
     too_many: Path | None = None
     too_much: Path | None = None
-    for component in _components(nodes):
+    for component in _iter_components(nodes):
         inside = set(component)
         count = units = texts = 0
         for number in component:
@@ -388,7 +388,7 @@ def measure(root: Json) -> Work:
             count += 1 + node.constant
             units += node.own
             texts += node.per_character + node.per_key
-            for target, times in _targets_of(node):
+            for target, times in _iter_targets(node):
                 if target not in inside:
                     count += instances[target]
                     units += times * work[target]
@@ -430,14 +430,14 @@ def _number(count: int) -> str:
     return f"{count:,}" if count <= _MANY else "over a billion"
 
 
-def _targets_of(node: _Node) -> Iterator[tuple[int, int]]:
+def _iter_targets(node: _Node) -> Iterator[tuple[int, int]]:
     for number, _ in node.here:
         yield number, node.again
     for _, number in node.below:
         yield number, node.again if node.again > 1 else 1
 
 
-def _order_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
+def _sort_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
     """The place of each schema in an order in which those that hold the same part of a value against others come first.
 
     A schema that leads back to itself without taking a part is noted in `circles`, and the way back is cut. Raises
@@ -476,7 +476,7 @@ def _order_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
     return places
 
 
-def _components(nodes: list[_Node]) -> Iterator[list[int]]:
+def _iter_components(nodes: list[_Node]) -> Iterator[list[int]]:
     """The schemas, those that lead to each other together, and what they lead to first (Tarjan)."""
     indexes: list[int] = [-1] * len(nodes)
     low: list[int] = [0] * len(nodes)
@@ -494,7 +494,7 @@ def _components(nodes: list[_Node]) -> Iterator[list[int]]:
                 count += 1
                 stack.append(entering)
                 on_stack[entering] = True
-                work.append((entering, _targets_of(nodes[entering])))
+                work.append((entering, _iter_targets(nodes[entering])))
                 entering = None
             number, remaining = work[-1]
             for target, _ in remaining:
@@ -627,7 +627,7 @@ class _States:
         self._steps = 0
         return most, texts
 
-    def most_at_one_place(self) -> tuple[int, int]:
+    def measure_most_at_one_place(self) -> tuple[int, int]:
         """As `explore`, of a schema that is known to be none too large; zeros: there are too many places to know."""
         self._steps = 0
         try:
@@ -708,11 +708,11 @@ class Work:
         if nodes * self.most + characters * self.per_character <= WORK_MAX:
             return None
         if self._at_one_place is None:
-            self._at_one_place = self._states.most_at_one_place()
+            self._at_one_place = self._states.measure_most_at_one_place()
         most, most_text = self._at_one_place
         if most and nodes * (most + self._every) + characters * most_text <= WORK_MAX:
             return None
-        units, texts = self._along(value) if nodes <= _GUIDED_NODES_MAX else (WORK_MAX + 1, 0)
+        units, texts = self._measure_along(value) if nodes <= _GUIDED_NODES_MAX else (WORK_MAX + 1, 0)
         if units + texts <= WORK_MAX:
             return None
         if texts > units:
@@ -727,16 +727,16 @@ class Work:
             )
         return {"path": "", "message": message, "code": "value.too_large", "params": []}
 
-    def work_of(self, value: Json) -> int:
+    def measure_work(self, value: Json) -> int:
         """The units of work that the value is, texts aside; more than `WORK_MAX`: at least so many."""
-        return self._along(value)[0]
+        return self._measure_along(value)[0]
 
-    def leading_to(self, keyword: str) -> frozenset[int]:
+    def find_leading_to(self, keyword: str) -> frozenset[int]:
         """The schemas (by `id`) that have the keyword, or lead to one that has it."""
         nodes = self._states.nodes
         before: list[list[int]] = [[] for _ in nodes]
         for number, node in enumerate(nodes):
-            for target, _ in _targets_of(node):
+            for target, _ in _iter_targets(node):
                 before[target].append(number)
         stack = [number for number, node in enumerate(nodes) if keyword in node.schema]
         numbers = set(stack)
@@ -751,7 +751,7 @@ class Work:
         """The parts of a value and the characters of its texts, counted up to what is too much anyway."""
         return count_parts(value, WORK_MAX // self.most, texts=self.per_character > 0, multiples=self._multiples)
 
-    def _along(self, value: Json) -> tuple[int, int]:
+    def _measure_along(self, value: Json) -> tuple[int, int]:
         """The units of work of the value's own parts, and of its texts, by what each of them is held against."""
         units = texts = 0
         states = self._states

@@ -26,7 +26,7 @@ import jsonschema_rs
 from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
-from hai_flow.definition.schemas.schema_references import resolve, schema_at
+from hai_flow.definition.schemas.schema_references import resolve, resolve_reference
 from hai_flow.definition.schemas.schema_work import WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
 from hai_flow.file_ids import sha256_of_file
@@ -100,8 +100,8 @@ class JsonSchema:
         self._validator = _validator(raw)
         for path, reference in self._work.unresolved:
             raise ValueError(f"{pointer_of(*path)}: {reference} leads nowhere in this schema")
-        self._defaults = Defaults(raw, self._work) if _mentions_default(raw) else None
-        self._looking = sum(not _is_linear(pattern) for pattern in _patterns(raw))
+        self._defaults = Defaults(raw, self._work) if _has_default(raw) else None
+        self._looking = sum(not _is_linear(pattern) for pattern in _iter_patterns(raw))
 
     @property
     def circles(self) -> list[TooLarge]:
@@ -126,12 +126,12 @@ class JsonSchema:
         of an integer beyond 2^53 as text, it becomes that integer: for a tool, or a server, that takes such numbers
         (decision 85)."""
         faults = self.findings(value)
-        rounds = _rounds_of(value) if faults else 0
+        rounds = _compute_rounds(value) if faults else 0
         while faults and rounds:
             rounds -= 1
             places = [[unescape(part) for part in fault["path"].split("/")[1:]] for fault in faults]
             fitted = foreign.with_integers_at(value, places)
-            if fitted is value or self._work_of_huge(fitted) > WORK_MAX:
+            if fitted is value or self._measure_huge(fitted) > WORK_MAX:
                 break
             remaining = self.findings(fitted)
             if len(remaining) >= len(faults):
@@ -139,13 +139,13 @@ class JsonSchema:
             value, faults = fitted, remaining
         return value, faults
 
-    def _work_of_huge(self, value: Json) -> int:
+    def _measure_huge(self, value: Json) -> int:
         """The units of work that integers beyond 64 bits make: the library compares each by its digits, with each
         value of an `enum` and each item of a list that is to be unique, which it does not do with others."""
-        count, weight = _huge_integers(value)
+        count, weight = _count_huge_integers(value)
         if not count:
             return 0
-        schemas = [schema for _, schema in _subschemas(self.raw) if isinstance(schema, Mapping)]
+        schemas = [schema for _, schema in _walk_subschemas(self.raw) if isinstance(schema, Mapping)]
         longest = max((len(each) for schema in schemas if isinstance(each := schema.get("enum"), list)), default=0)
         others = count // 2 if any(schema.get("uniqueItems") is True for schema in schemas) else 0
         return _HUGE_WORK * weight * (self._work.most * (1 + longest) + others)
@@ -184,13 +184,13 @@ def compile_cached(text: bytes) -> JsonSchema:
     return JsonSchema(values.loads(text))
 
 
-def _rounds_of(value: Json) -> int:
+def _compute_rounds(value: Json) -> int:
     """How often a value may be made to fit: the larger it is, the fewer times."""
     parts, _ = count_parts(value, _FITTED_PARTS_MAX, texts=False)
     return min(_ROUNDS_MAX, _FITTED_PARTS_MAX // parts)
 
 
-def _huge_integers(value: Json) -> tuple[int, int]:
+def _count_huge_integers(value: Json) -> tuple[int, int]:
     """How many integers beyond 64 bits there are in a value, and how much it is to compare each of them once."""
     count = weight = 0
     stack: list[Json] = [value]
@@ -211,7 +211,7 @@ def _is_explainable(work: Work, value: Json) -> bool:
     nodes, characters = count_parts(value, _EXPLAINED_WORK_MAX)
     if nodes > _EXPLAINED_WORK_MAX:
         return False
-    units = work.work_of(value)
+    units = work.measure_work(value)
     return units <= _EXPLAINED_WORK_MAX and units * characters <= _EXPLAINED_CHARS_MAX
 
 
@@ -290,7 +290,7 @@ def _with_definitions(schema: Json, root: Json) -> Json:
     definitions: dict[str, dict[str, Json]] = {}
     waiting: list[Json] = [schema]
     while waiting:
-        for _, part in _subschemas(waiting.pop()):
+        for _, part in _walk_subschemas(waiting.pop()):
             reference = part.get("$ref") if isinstance(part, Mapping) else None
             place = reference.split("/") if isinstance(reference, str) else ()
             if len(place) >= 3 and place[0] == "#" and place[1] in ("$defs", "definitions"):
@@ -307,13 +307,13 @@ def _fault(error: jsonschema_rs.ValidationError, raw: Json) -> dict[str, Any]:
         "path": pointer_of(*error.instance_path),
         "message": _NO_FILE
         if error.kind.value == "file" and kind == "Format"
-        else _shorten_message(error.message) + _meant(error, kind, raw),
-        "code": code_of_kind(kind),
+        else _limit_message(error.message) + _suggest_property(error, kind, raw),
+        "code": derive_code(kind),
         "params": _params(error.kind.value),
     }
 
 
-def _meant(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
+def _suggest_property(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
     """Of a property that is not expected: the one that was meant, if one is near."""
     if kind != "AdditionalProperties" or not isinstance(error.kind.value, list):
         return ""
@@ -326,7 +326,7 @@ def _meant(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
     return next((hint for hint in hints if hint), "")
 
 
-def code_of_kind(kind: str) -> str:
+def derive_code(kind: str) -> str:
     """The code of faults of a kind that the library names: `MinLength` is `value.min_length`."""
     return "value." + _CAPITAL.sub("_", kind).lower()
 
@@ -339,7 +339,7 @@ def _params(wanted: object) -> list[str]:
     return [str(one)[:_PARAM_CHARS_MAX] for one in plain][:_PARAMS_MAX]
 
 
-def _shorten_message(message: str) -> str:
+def _limit_message(message: str) -> str:
     """A message without its middle, if it is too long: the value, which may be a whole body, comes first in it, and the
     fault last."""
     if len(message) <= _MESSAGE_CHARS_MAX:
@@ -352,7 +352,7 @@ def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
     """The fault of a value whose texts (keys of objects among them) are too long for this many patterns with lookaround
     or backreferences; None: they are not."""
     most = isqrt(LOOKING_CHARS_MAX**2 // patterns)
-    if _squares(value) <= most**2:
+    if _sum_squares(value) <= most**2:
         return None
     longest, place = -1, ""
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), value)]
@@ -372,7 +372,7 @@ def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
     return {"path": place, "message": message, "code": TOO_LONG_TO_MATCH, "params": [str(most)]}
 
 
-def _squares(value: Json) -> int:
+def _sum_squares(value: Json) -> int:
     """The squares of the lengths of a value's texts and keys, added up."""
     squares = 0
     stack: list[Json] = [value]
@@ -388,8 +388,8 @@ def _squares(value: Json) -> int:
     return squares
 
 
-def _patterns(raw: Json) -> Iterator[str]:
-    for _, schema in _subschemas(raw):
+def _iter_patterns(raw: Json) -> Iterator[str]:
+    for _, schema in _walk_subschemas(raw):
         if isinstance(schema, Mapping):
             if isinstance(schema.get("pattern"), str):
                 yield schema["pattern"]
@@ -422,7 +422,7 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
             raise _Enough
 
     try:
-        for path, schema in _subschemas(raw):
+        for path, schema in _walk_subschemas(raw):
             _check_schema(path, schema, raw, fault)
     except _Enough:
         return None
@@ -452,18 +452,18 @@ def close_schema(raw: Mapping[str, Json]) -> dict[str, Json]:
     return dict(raw) if "additionalProperties" in raw else {**raw, "additionalProperties": False}
 
 
-def without_marks(raw: Json) -> Json:
+def strip_marks(raw: Json) -> Json:
     """The schema without `pii`: providers of models take only the keywords of JSON Schema."""
     if not isinstance(raw, Mapping):
         return raw
     plain: dict[str, Json] = {}
     for keyword, value in raw.items():
         if keyword in _MAP_OF_SCHEMAS and isinstance(value, Mapping):
-            plain[keyword] = {name: without_marks(inner) for name, inner in value.items()}
+            plain[keyword] = {name: strip_marks(inner) for name, inner in value.items()}
         elif keyword in _LIST_OF_SCHEMAS and isinstance(value, list):
-            plain[keyword] = [without_marks(inner) for inner in value]
+            plain[keyword] = [strip_marks(inner) for inner in value]
         elif keyword != PII:
-            plain[keyword] = without_marks(value) if keyword in _ONE_SCHEMA else value
+            plain[keyword] = strip_marks(value) if keyword in _ONE_SCHEMA else value
     return plain
 
 
@@ -493,7 +493,7 @@ def _first_line(error: Exception) -> str:
     return (str(getattr(error, "message", "")) or str(error)).splitlines()[0]
 
 
-def _subschemas(root: Json) -> Iterator[tuple[Path, Json]]:
+def _walk_subschemas(root: Json) -> Iterator[tuple[Path, Json]]:
     """Every schema inside `root` with its path, parents first. A stack, because documents are as deep as they like."""
     stack: list[tuple[Path, Json]] = [((), root)]
     while stack:
@@ -589,14 +589,14 @@ def _check_reference(path: Path, schema: Mapping[str, Json], root: Json, fault: 
                 "schema.reference",
                 f"expected a reference inside this schema (#/$defs/...), found {target}; copy the schema here",
             )
-        elif target.startswith("#/") and schema_at(root, target) == {} and keyword == "$ref":
+        elif target.startswith("#/") and resolve_reference(root, target) == {} and keyword == "$ref":
             fault((*path, keyword), "schema.reference", f"{target} leads nowhere; it counts from this schema's own top")
 
 
 def _check_defaults(root: Json, fault: Report) -> None:
     """A default that its own schema refuses would fail every run that relies on it."""
     budget = _CHECKED_DEFAULTS_MAX
-    for path, schema in _subschemas(root):
+    for path, schema in _walk_subschemas(root):
         if not isinstance(schema, Mapping) or "default" not in schema or "$ref" in schema:
             continue
         value = schema["default"]
@@ -605,7 +605,7 @@ def _check_defaults(root: Json, fault: Report) -> None:
         plain = {key: part for key, part in schema.items() if key != "default"}
         try:
             own = _with_definitions(plain, root)
-            budget -= sum(1 for _ in _subschemas(own))
+            budget -= sum(1 for _ in _walk_subschemas(own))
             if budget < 0:  # the value itself is checked in each run
                 return
             faults = JsonSchema(own).findings(JsonSchema(_with_definitions(schema, root)).with_defaults(value))
@@ -618,5 +618,5 @@ def _check_defaults(root: Json, fault: Report) -> None:
             fault((*path, "default"), "schema.default", message)
 
 
-def _mentions_default(raw: Json) -> bool:
-    return any(isinstance(schema, Mapping) and "default" in schema for _, schema in _subschemas(raw))
+def _has_default(raw: Json) -> bool:
+    return any(isinstance(schema, Mapping) and "default" in schema for _, schema in _walk_subschemas(raw))

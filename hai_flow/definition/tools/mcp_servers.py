@@ -47,7 +47,7 @@ def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -
         for key in beside:
             message = f"`{key}` belongs into `mcp`, where the server is declared; move it there"
             parts.reader.error((*at, key), "tool.mcp", message, key=True)
-        return _server(parts, _ways(parts, declaration, where, f"`mcp` of the tool `{name}`"), where)
+        return _server(parts, _read_ways(parts, declaration, where, f"`mcp` of the tool `{name}`"), where)
     if not isinstance(declaration, str) or not declaration.strip():
         message = (
             f"expected the address of a server or a mapping (`url`, `command` or `use`), found {kind_of(declaration)}"
@@ -74,14 +74,14 @@ def read_mcp_catalogue(source: bytes, file: str) -> tuple[dict[str, CatalogueSer
     servers: dict[str, CatalogueServer] = {}
     for name, raw in fields.get("servers", {}).items():
         at = ("servers", name)
-        way = _ways(parts, raw, at, f"the server `{name}`", MCP_ENTRY)
+        way = _read_ways(parts, raw, at, f"the server `{name}`", MCP_ENTRY)
         server = _server(parts, way, at)
         if server is not None:
             servers[name] = CatalogueServer(name, server, way.get("trusted", False))
     return servers, reader.findings
 
 
-def _ways(
+def _read_ways(
     parts: Parts, raw: Mapping[str, Json], at: Path, where: str, shape: Shape = DOCUMENT_SHAPES["mcp_server"]
 ) -> dict[str, Json]:
     """The fields of a declaration that says one way by which its server is reached; {} after a finding."""

@@ -233,14 +233,14 @@ class ApiDocument:
         while waiting:
             name = waiting.pop()
             if name not in definitions:
-                definition = self._definition(name)
+                definition = self._resolve_definition(name)
                 definitions[name] = definition.schema
                 if len(definitions) > DEFINITIONS_MAX:
                     raise Unusable(f"its schema refers to more than {DEFINITIONS_MAX} others")
                 waiting += sorted(definition.used, reverse=True)
         return {**converted, "$defs": definitions}
 
-    def _definition(self, name: str) -> _Definition:
+    def _resolve_definition(self, name: str) -> _Definition:
         """The definition of this name, which all references to it share. It is converted once, and the depth of nesting
         is counted from its own top, not from the reference."""
         definition = self._definitions.get(name)

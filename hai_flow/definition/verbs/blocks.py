@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.facts import facts_of
+from hai_flow.definition.checks.facts import collect_facts
 from hai_flow.definition.context import Context
 from hai_flow.definition.expressions.expressions import CompiledExpression
-from hai_flow.definition.names.holes import only_hole
+from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of
-from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, always_ends, leaving
+from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
@@ -94,13 +94,15 @@ def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
         cases.append((condition, steps[0].path if steps else ""))
         result = None
         if isinstance(raw, Mapping) and "result" in raw:
-            here = _names_at_end(context, draft, steps, inside, behind)
+            here = _build_names_at_end(context, draft, steps, inside, behind)
             result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), here)
         results.append(result)
     return plan.Switch(tuple(cases), tuple(results) if any(results) else ())
 
 
-def _names_at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names) -> Names:
+def _build_names_at_end(
+    context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names
+) -> Names:
     """The names at the end of a list of the block."""
     if not steps:
         return names
@@ -108,27 +110,29 @@ def _names_at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft]
     return here.with_roots_of(behind)
 
 
-def _switch_record(context: Context, draft: StepDraft) -> Json:
+def _build_switch_record(context: Context, draft: StepDraft) -> Json:
     cases = [(raw, draft.blocks.get(str(number), [])) for number, raw in enumerate(draft.fields.get("switch", ()))]
     mappings = [raw for raw, _ in cases if isinstance(raw, Mapping)]
     if not any("result" in raw for raw in mappings):
         return record(case={})
     covers = bool(mappings) and "default" in mappings[-1]
-    covers = covers and all("result" in raw or always_ends(steps) for raw, steps in cases if isinstance(raw, Mapping))
+    covers = covers and all(
+        "result" in raw or is_end_certain(steps) for raw, steps in cases if isinstance(raw, Mapping)
+    )
     return _with_result(record(case={}), [raw["result"] for raw in mappings if "result" in raw], covers=covers)
 
 
 def _with_result(output: dict[str, Json], results: Sequence[Json], *, covers: bool) -> Json:
     """The type of an output that has a `result`: the type of all results, where they are of one."""
-    kinds = [_literal_type(each) for each in results]
+    kinds = [_derive_literal_type(each) for each in results]
     schema = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else {}
     required = [*output["required"], "result"] if covers else output["required"]
     return {**output, "properties": {**output["properties"], "result": schema}, "required": required}
 
 
-def _literal_type(value: Json) -> Json:
+def _derive_literal_type(value: Json) -> Json:
     match value:
-        case str() if only_hole(value) is None:
+        case str() if find_only_hole(value) is None:
             return {"type": "string"}
         case bool():
             return {"type": "boolean"}
@@ -137,16 +141,16 @@ def _literal_type(value: Json) -> Json:
         case float():
             return {"type": "number"}
         case Mapping():
-            return record(**{str(name): _literal_type(each) for name, each in value.items()})
+            return record(**{str(name): _derive_literal_type(each) for name, each in value.items()})
     return {}
 
 
-def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
+def _compile_for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "for_each")
     _check_items(context, params, at, names)
     items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
-    variable = _loop_variable(context, params, at, names)
-    element = names.element_schema(params.get("items"))
+    variable = _read_loop_variable(context, params, at, names)
+    element = names.find_element_schema(params.get("items"))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
     if key is not None and not key.holes and params.get("items") != []:
@@ -162,7 +166,7 @@ def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | N
         here = context.elsewhere(inside, (*draft.chain, frame), draft.body_end, at_end=True)
         here = here if any(leaving(draft)) else here.with_roots_of(behind)
         output = context.template(params["output"], (*at, "output"), here)
-    iteration = _iteration(context, draft, output)
+    iteration = _compile_iteration(context, draft, output)
     if items is None or iteration is None:
         return None
     return plan.ForEach(
@@ -190,7 +194,7 @@ def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: 
     context.reader.error((*at, "items"), "for_each.items", message)
 
 
-def _loop_variable(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> str:
+def _read_loop_variable(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> str:
     variable = params.get("as", "item")
     if variable in names.roots and (variable == "item" or variable not in ROOTS):
         message = f"`{variable}` is the variable of a loop around already, or of a `let`; name this one with `as`"
@@ -215,7 +219,7 @@ def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | Non
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
         here = here if any(leaving(draft)) else here.with_roots_of(behind)
         done = draft.conditions["until"] = context.condition(params["until"], (*at, "until"), here)
-    iteration = _iteration(context, draft, None)
+    iteration = _compile_iteration(context, draft, None)
     if "max" not in params or iteration is None:
         return None
     return plan.Repeat(params["max"], iteration, again, done)
@@ -225,7 +229,7 @@ class _PathsAlone:
     """The paths that the condition of a loop shows, without its facts: those may be of the round before."""
 
     def __init__(self, condition: CompiledExpression) -> None:
-        self.guards = condition.guards - facts_of(condition.guards)
+        self.guards = condition.guards - collect_facts(condition.guards)
 
 
 def _frame(draft: StepDraft) -> Enclosure:
@@ -234,7 +238,7 @@ def _frame(draft: StepDraft) -> Enclosure:
     return steps[0].chain[-1] if steps else Enclosure(draft, "", f"{draft.path}[]")
 
 
-def _iteration(context: Context, draft: StepDraft, output: plan.Template | None) -> str | None:
+def _compile_iteration(context: Context, draft: StepDraft, output: plan.Template | None) -> str | None:
     """The pseudo-step of a loop's body; None where it has no steps."""
     steps = draft.blocks[""]
     if not steps:
@@ -286,7 +290,7 @@ def _cases(lists: Lists, draft: StepDraft) -> None:
 def _branches(lists: Lists, draft: StepDraft) -> None:
     for name, raw in draft.fields["parallel"].items():
         at = (*draft.at, "parallel", name)
-        fault = name_fault(name)
+        fault = check_name(name)
         if fault:
             lists.reader.error(at, "name.invalid", fault, key=True)
         place = at
@@ -314,13 +318,13 @@ def _body(lists: Lists, draft: StepDraft) -> None:
     draft.blocks[""] = lists.steps(draft.params.get("steps", ()), (*at, "steps"), f"{parent}/", inner)
 
 
-def _parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel:
+def _compile_parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel:
     results: dict[str, plan.Template] = {}
     for name, steps in draft.blocks.items():
         behind = context.compile(steps, names)
         raw = draft.fields["parallel"][name]
         if isinstance(raw, Mapping) and "result" in raw:
-            here = _names_at_end(context, draft, steps, names, behind)
+            here = _build_names_at_end(context, draft, steps, names, behind)
             results[name] = context.template(raw["result"], (*draft.at, "parallel", name, "result"), here)
     branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
     return plan.Parallel(branches, _join(context, draft), results)
@@ -334,7 +338,7 @@ def _winners(context: Context, draft: StepDraft) -> Json:
     valued = {name: raw["result"] for name, raw in branches.items() if isinstance(raw, Mapping) and "result" in raw}
     if not valued:
         return output
-    results = record(**{name: _literal_type(each) for name, each in valued.items()})
+    results = record(**{name: _derive_literal_type(each) for name, each in valued.items()})
     if join != "all":
         results = {**results, "required": []}
     output = {
@@ -363,7 +367,7 @@ VERBS: Final = (
         kind="block",
         shapes=(CASE,),
         lists=_cases,
-        gives=_switch_record,
+        gives=_build_switch_record,
         aka=("branch", "case", "else", "choose"),
     ),
     Verb(
@@ -374,7 +378,7 @@ VERBS: Final = (
         output="list of `{key, status, output, error}`",
         fails="`for_each.duplicate_key`",
         example='{items: "${{ input.names }}", steps: [{say: "${{ item }}"}]}',
-        compile=_for_each,
+        compile=_compile_for_each,
         kind="block",
         shapes=(FOR_EACH,),
         lists=_body,
@@ -404,7 +408,7 @@ VERBS: Final = (
         output="`{winner: branch or null}`; of `join: n` `{winners: branches}`; and the `results` of branches",
         fails="",
         example='{legal: [{say: "One."}], finance: [{say: "Two."}]}',
-        compile=_parallel,
+        compile=_compile_parallel,
         kind="block",
         shapes=(BRANCH,),
         read=map_of(ANY, "id", 2, 64),

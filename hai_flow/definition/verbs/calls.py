@@ -14,7 +14,7 @@ from hai_flow.definition.names.secret_names import CallbackBearing
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.definition.verbs.http import AWAIT_CALLBACK, callback_terms
+from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import LITERAL
@@ -43,7 +43,7 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
         hint = "; its arguments stand under `with`" if "(" in function else ""
         context.reader.error(at, "tool.function", f"expected `call: tool.function`, found `{shorten(value)}`{hint}")
         return None
-    if tool is None or not function_fits(context, tool, function, at, "call: "):
+    if tool is None or not can_call_function(context, tool, function, at, "call: "):
         return None
     if isinstance(tool, plan.PythonTool):
         _check_python(context, tool, function, draft)
@@ -62,7 +62,7 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
                     hint = "a frontend tool asks a person itself; put an `approve` step before it"
                 message = f"`{key}` is for effects; {hint.format(name=name)}"
                 context.reader.error((*draft.at, key), "call.people", message, key=True)
-    into = _into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
+    into = _compile_into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
     streams = into is not None or stream == "text"
     if back is None:
         return plan.Call(tool, function, template, streams, into)
@@ -92,18 +92,18 @@ def _callback(
         if described is not None and described.place
         else ""
     )
-    deadline, schema = callback_terms(context, fields, at, names, template.written, hint)
+    deadline, schema = compile_callback_terms(context, fields, at, names, template.written, hint)
     return plan.Callback(deadline, schema or (described.schema if described is not None else None))
 
 
-def delivery_of(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
+def derive_delivery(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
     """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so a
     call that may have changed something is not repeated without asking."""
     writes = isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool) and verb.tool.effect != "read"
     return "asked" if writes else "at_least_once"
 
 
-def _into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
+def _compile_into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
     """The call of a frontend's tool that grows by the texts that this one yields."""
     if isinstance(tool, plan.FrontendTool):
         message = f"`{tool.name}` is a tool of the client: nothing of it streams; `stream` is for the others"
@@ -152,15 +152,15 @@ def is_tool(context: Context, name: str, at: Path) -> bool:
     return False
 
 
-def function_fits(context: Context, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
+def can_call_function(context: Context, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
     """Whether a tool can be called by its name and this function. `call` is the text before the name."""
-    fault = _function_fault(tool, function, call)
+    fault = _check_function(tool, function, call)
     if fault is not None:
         context.reader.error(at, "tool.function", fault)
     return fault is None
 
 
-def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
+def _check_function(tool: plan.Tool, function: str, call: str) -> str | None:
     name = tool.name
     match tool:
         case plan.FrontendTool():
@@ -182,11 +182,11 @@ def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
                 hint = suggestion(function, allow) or f"; it has {', '.join(allow)}"
                 return f"the tool `{name}` does not `allow` the function `{function}`{hint}"
             if isinstance(tool, plan.HttpTool) and tool.service is not None:
-                return _operation_fault(tool.service, function, name)
+                return _check_operation(tool.service, function, name)
             return None
 
 
-def _operation_fault(service: plan.Service, function: str, name: str) -> str | None:
+def _check_operation(service: plan.Service, function: str, name: str) -> str | None:
     try:
         service.find(function)
     except KeyError:

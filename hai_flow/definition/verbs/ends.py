@@ -9,7 +9,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.fields import CODE, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten
-from hai_flow.definition.raw_steps import StepDraft, loop_around
+from hai_flow.definition.raw_steps import StepDraft, find_loop_around
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
@@ -44,13 +44,13 @@ def _check_own_code(context: Context, code: str, at: Path) -> None:
 
 
 def _leave(context: Context, draft: StepDraft, names: Names) -> plan.Break | plan.Continue | None:
-    frame = loop_around(draft.chain)
+    frame = find_loop_around(draft.chain)
     if frame is None:  # the lint says so
         return None
     return plan.Break(frame.parent) if draft.verb == "break" else plan.Continue(frame.parent)
 
 
-def _return(context: Context, draft: StepDraft, names: Names) -> plan.Return:
+def _compile_return(context: Context, draft: StepDraft, names: Names) -> plan.Return:
     return plan.Return(context.template(draft.value, draft.value_at, names))
 
 
@@ -87,7 +87,7 @@ VERBS: Final = (
         output="",
         fails="",
         example="{status: rejected}",
-        compile=_return,
+        compile=_compile_return,
         kind="end",
         cleans=False,
         aka=("exit", "end", "stop", "finish"),

@@ -128,7 +128,7 @@ def _stream_body(context: Context, fields: Mapping[str, Json], at: Path, names: 
     return plan.StreamedBody(piece, idle if isinstance(idle, int) else plan.StreamedBody().idle)
 
 
-def callback_terms(
+def compile_callback_terms(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
 ) -> tuple[plan.Duration, plan.Schema | None]:
     """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent` is the request as the document
@@ -146,7 +146,7 @@ def _callback(
 ) -> plan.Callback:
     at = (*draft.value_at, "await_callback")
     fields = context.reader.fields(AWAIT_CALLBACK, given, at, "`await_callback`")
-    callback = plan.Callback(*callback_terms(context, fields, at, names, [part.written for _, part in parts]))
+    callback = plan.Callback(*compile_callback_terms(context, fields, at, names, [part.written for _, part in parts]))
     if "next" in draft.value:
         message = "`next` asks for one page after the other; a step that waits for a callback sends one request"
         context.reader.error((*draft.value_at, "next"), "http.callback", message, key=True)

@@ -19,7 +19,7 @@ from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
+from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, is_tool
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
@@ -88,7 +88,7 @@ def _llm(context: Context, draft: StepDraft, names: Names) -> plan.Llm | None:
     if name is None or arguments is None:
         return None
     stream = fields.get("stream", "text" if output is None else "none")  # half an object is no use to a reader
-    return plan.Llm(name, arguments, output, stream, _models_asked(context, name))
+    return plan.Llm(name, arguments, output, stream, _list_models(context, name))
 
 
 def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | None:
@@ -104,7 +104,7 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
         context.reader.warning((*at, "tools"), "agent.tools", message)
     for index, tool in enumerate(tools):
         _check_agent_tool(context, tool, (*at, "tools", index), raw_approvals)
-    approvals = _agent_approvals(context, raw_approvals, tools, (*at, "approvals"), names)
+    approvals = _compile_agent_approvals(context, raw_approvals, tools, (*at, "approvals"), names)
     until = None
     if "stop_when" in fields:
         until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
@@ -124,12 +124,12 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
         until,
         fields.get("memory", "thread"),
     )
-    agent = _handing_over(context, agent, at)
+    agent = _build_handing_over(context, agent, at)
     _Body(context, draft, names).add(draft.path, agent, approvals, at)
     return agent
 
 
-def _handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
+def _build_handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
     """The agent with those of its tools that answer in its place."""
     tools = (context.declared.tools.get(name) for name in agent.tools)
     names = tuple(tool.name for tool in tools if isinstance(tool, plan.AgentTool) and tool.settings.get("hand_over"))
@@ -193,7 +193,9 @@ class _Body:
         raw_approvals = fields.get("approvals", {})
         for index, each in enumerate(fields["tools"]):
             _check_agent_tool(context, each, (*place, "tools", index), raw_approvals)
-        approvals = _agent_approvals(context, raw_approvals, fields["tools"], (*place, "approvals"), self._names)
+        approvals = _compile_agent_approvals(
+            context, raw_approvals, fields["tools"], (*place, "approvals"), self._names
+        )
         if name is None:
             return
         hands_over = bool(fields.get("hand_over"))
@@ -207,7 +209,7 @@ class _Body:
             "text" if hands_over else "steps",
             memory="thread" if hands_over else "none",
         )
-        agent = _handing_over(context, agent, place)
+        agent = _build_handing_over(context, agent, place)
         step = plan.Step(path=path, id=path, verb=agent, parent=body, of_agent=True, line=context.line(draft))
         context.add(step, 2 * draft.order + 1)
         _Body(context, draft, self._names, (*self._around, tool.name), self._counted).add(path, agent, approvals, place)
@@ -223,7 +225,7 @@ def _add_body(
     """The steps of one agent; returns the kinds of its calls."""
     declared = context.declared.tools
     offered = [(name, tool) for name in agent.tools if (tool := declared.get(name.partition(".")[0])) is not None]
-    body, models = agent.iteration, _models_asked(context, agent.model)
+    body, models = agent.iteration, _list_models(context, agent.model)
     turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, agent.stream, agent.memory)
     calls, each = f"{body}/call", f"{body}/call[]"
     uses = _uses(offered, approvals)
@@ -290,14 +292,14 @@ def _use(
         id=path,
         verb=call,
         parent=body,
-        delivery=delivery_of(call),
+        delivery=derive_delivery(call),
         timeout=None if people else timeout if timeout is not None else CALL_MS if default is None else default,
-        approval=_gate_of(context, name, tool, approvals),
+        approval=_compile_gate(context, name, tool, approvals),
         expose=expose and not people,
     )
 
 
-def _gate_of(
+def _compile_gate(
     context: Context, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
 ) -> plan.Approval | None:
     """The approval that a call needs: the one that the author has given it, else that of the requester if it writes."""
@@ -317,7 +319,7 @@ def _with_respond(gate: plan.Approval) -> plan.Approval:
     return replace(gate, policy=replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND}))
 
 
-def _models_asked(context: Context, name: str) -> tuple[plan.Model, ...]:
+def _list_models(context: Context, name: str) -> tuple[plan.Model, ...]:
     """The model, then those that are asked where it does not answer."""
     models = context.declared.models
     first = models.get(name)
@@ -377,7 +379,7 @@ def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collecti
     if tool is None:
         return
     if function != "*" and (dot or isinstance(tool, (plan.PythonTool, plan.FrontendTool, plan.AgentTool))):
-        function_fits(context, tool, function, at, "")
+        can_call_function(context, tool, function, at, "")
     undeclared = (isinstance(tool, plan.PythonTool) and not tool.declared_effect) or (
         isinstance(tool, plan.McpTool) and tool.effect is None
     )
@@ -391,7 +393,7 @@ def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collecti
         context.reader.warning(at, "agent.effect", message)
 
 
-def _agent_approvals(
+def _compile_agent_approvals(
     context: Context, value: Mapping[str, Json], tools: Iterable[str], at: Path, names: Names
 ) -> dict[str, plan.Approval | None]:
     approvals: dict[str, plan.Approval | None] = {}

@@ -17,7 +17,7 @@ from hai_flow.definition.people.deadlines import (
     REJECT,
 )
 from hai_flow.definition.people.deciders import FROM
-from hai_flow.definition.people.forms import COMBINE, FORM, literal_form
+from hai_flow.definition.people.forms import COMBINE, FORM, collect_literal_form
 from hai_flow.definition.people.notify import REMIND
 from hai_flow.definition.people.policies import (
     APPROVAL,
@@ -69,7 +69,7 @@ def _ask(context: Context, draft: StepDraft, names: Names) -> plan.Ask | None:
     return plan.Ask(title, message, rule)
 
 
-def _approve(context: Context, draft: StepDraft, names: Names) -> plan.Approve | None:
+def _compile_approve(context: Context, draft: StepDraft, names: Names) -> plan.Approve | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(APPROVE, value, at, "`approve`")
     title = context.text(fields, "title", at, names)
@@ -83,7 +83,7 @@ def _approve(context: Context, draft: StepDraft, names: Names) -> plan.Approve |
 
 def _gives(context: Context, draft: StepDraft) -> Json:
     form = draft.fields["ask"].get("form") if isinstance(draft.fields.get("ask"), Mapping) else None
-    return literal_form(form) if isinstance(form, Mapping) else {}
+    return collect_literal_form(form) if isinstance(form, Mapping) else {}
 
 
 VERBS: Final = (
@@ -110,7 +110,7 @@ VERBS: Final = (
         output="`{decision, reason, values, edits, votes, expired, escalations}`",
         fails="`approval.*`",
         example="{title: Ship it?, from: role:release_manager}",
-        compile=_approve,
+        compile=_compile_approve,
         kind="people",
         shapes=(APPROVE, APPROVAL, ON_DEADLINE, ON_DEADLINE_OF_ASK, REJECT, CONSENT, NOTHING, ESCALATE),
         cleans=False,

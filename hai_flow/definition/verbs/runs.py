@@ -28,7 +28,7 @@ def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
     arguments = context.template(draft.fields.get("with", {}), (*draft.at, "with"), names)
     child = _REFERENCE.fullmatch(value)
     if child is None:
-        hint = "; it is literal, holes are not filled here" if "${{" in value else _reference_hint(value)
+        hint = "; it is literal, holes are not filled here" if "${{" in value else _suggest_reference(value)
         message = f"expected a workflow's name, or name@version, found `{shorten(value)}`{hint}"
         context.reader.error(at, "run.name", message)
         return None
@@ -46,7 +46,7 @@ def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
     return plan.Run(child["name"], int(version) if version else None, arguments, detach)
 
 
-def _reference_hint(written: str) -> str:
+def _suggest_reference(written: str) -> str:
     """What to write in place of a file, a command, or a version that is none."""
     name, _, version = written.partition("@")
     if _FILE.fullmatch(written):

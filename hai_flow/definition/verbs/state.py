@@ -10,7 +10,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.schemas import JsonSchema
@@ -52,8 +52,8 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
     variable = context.declared.state.get(name)
     if variable is None:
         return
-    nullable = names.may_be_null(value)
-    if nullable is not None and not _takes_null(variable):
+    nullable = names.find_null_path(value)
+    if nullable is not None and not _can_take_null(variable):
         message = (
             f"`{nullable}` may be null, which the state `{name}` does not take; give the step "
             f"`if: {nullable} != null`, or set a value in its place"
@@ -118,7 +118,7 @@ def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool
         context.reader.error(at, "set.reduce", message, key=key)
 
 
-def _takes_null(variable: plan.StateVariable) -> bool:
+def _can_take_null(variable: plan.StateVariable) -> bool:
     """Whether a `set` of null fits: replacing the variable, or as one more element."""
     if variable.reduce is None:
         return not variable.schema.findings(None)
@@ -132,13 +132,13 @@ def _let(context: Context, draft: StepDraft, names: Names) -> plan.Let | None:
         message = "a `let` takes no `if`: the names would not always be there; write `${{ condition ? one : other }}`"
         context.reader.error((*draft.at, "if"), "let.if", message, key=True)
     for name in value:
-        fault = name_fault(name)
+        fault = check_name(name)
         if fault is None and name in names.roots:
             fault = f"`{name}` is a name here already, of a `let` before or of a loop around; choose another name"
         if fault is not None:
             context.reader.error((*at, name), "let.name", fault, key=True)
         elif isinstance(value[name], str) and value[name].strip() and "${{" not in value[name]:
-            path = names.path_named(value[name])
+            path = names.find_path_named(value[name])
             if path is not None:
                 message = f"this is text; an expression is written ${{{{ {path} }}}}"
                 context.reader.warning((*at, name), "let.text", message)
@@ -151,7 +151,7 @@ def let_schemas(draft: StepDraft, names: Names) -> dict[str, Json]:
     if draft.verb != "let" or not isinstance(value, Mapping):
         return {}
     return {
-        name: names.schema_of(each) for name, each in value.items() if name not in ROOTS and name_fault(name) is None
+        name: names.schema_of(each) for name, each in value.items() if name not in ROOTS and check_name(name) is None
     }
 
 

@@ -170,7 +170,7 @@ def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> D
         if not strict and "${{" in text and any(f.code in _UNREADABLE for f in builder.findings):
             # braces of a hole inside of braces of YAML
             again = _read(_Builder(file), text, mask_holes(text, flow=True))
-            builder = again if _reads_further(again, builder) else builder
+            builder = again if _is_better(again, builder) else builder
         root = builder.root
         if root is None and not strict:
             mended = _mend(builder, file, text)
@@ -199,7 +199,7 @@ def _mend(builder: _Builder, file: str, text: str) -> Document | None:
             return None
         findings_before += [] if first.line in broken else [first]
         broken[first.line] = broken.get(first.line, 0) + 1
-        lines[first.line - 1] = _filler(lines[first.line - 1], whole=broken[first.line] > 1)
+        lines[first.line - 1] = _fill_line(lines[first.line - 1], whole=broken[first.line] > 1)
         builder = _read(_Builder(file), text, Masked("\n".join(lines), builder.hidden.back))
         if builder.root is not None:
             findings = sorted([*findings_before, *builder.findings], key=lambda finding: (finding.line, finding.column))
@@ -209,7 +209,7 @@ def _mend(builder: _Builder, file: str, text: str) -> Document | None:
     return None
 
 
-def _filler(line: str, *, whole: bool) -> str:
+def _fill_line(line: str, *, whole: bool) -> str:
     """The line with an `x` for each character of its value, or (`whole`) as an empty one of its length."""
     match = _LINE.fullmatch(line)
     assert match is not None, "every line matches"
@@ -277,7 +277,7 @@ def _with_pairs_joined(hidden: Masked, at: int) -> Masked | None:
     return None if text == hidden.text else Masked(text, {**(hidden.back or {}), ord(free): ""})
 
 
-def _reads_further(one: _Builder, other: _Builder) -> bool:
+def _is_better(one: _Builder, other: _Builder) -> bool:
     """Whether `one` has no findings, or the first of them later in the text."""
     first, second = (min(((f.line, f.column) for f in each.findings), default=None) for each in (one, other))
     return first is None or (second is not None and first > second)
@@ -356,7 +356,7 @@ class _Builder:
         try:
             self._read()
         except yaml.MarkedYAMLError as error:
-            self._scanner_finding(error)
+            self._report_scanner_error(error)
         except (yaml.YAMLError, UnicodeError) as error:
             self.find(1, 1, "yaml.syntax", f"expected YAML, found something else: {error}")
         if self.root is None and not self.findings:
@@ -382,7 +382,7 @@ class _Builder:
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._close(event)
         elif kind is yaml.AliasEvent:
-            self._alias(event)  # type: ignore[arg-type]
+            self._check_alias(event)  # type: ignore[arg-type]
         elif kind is yaml.DocumentStartEvent:
             self._document(event)  # type: ignore[arg-type]
 
@@ -402,9 +402,9 @@ class _Builder:
             self.find_at(node.start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
             raise _Stop
         if event.tag is not None:
-            self._tag(node.start, event.tag)
-        if self._awaits_key():
-            self._complex_key(node.start)
+            self._check_tag(node.start, event.tag)
+        if self._is_awaiting_key():
+            self._check_complex_key(node.start)
         self.stack.append(_Open(node, event.anchor))
 
     def _close(self, event: yaml.Event) -> None:
@@ -428,11 +428,11 @@ class _Builder:
             top = self.stack[-1]
             if top.key is None and top.node.kind == "mapping":
                 if event.tag is not None:
-                    self._tag(start, event.tag)
+                    self._check_tag(start, event.tag)
                 if not event.value.isprintable():
                     event.value = self._check_scalar(event, start)
                 if not event.style and not event.value.isascii() and (spoilt := _SPOILT.search(event.value)):
-                    event.value = _SPOILT.sub(lambda each: _replacement_of(each[0]), event.value)
+                    event.value = _SPOILT.sub(lambda each: _find_replacement(each[0]), event.value)
                     self._spoilt(event, start, spoilt[0], f"the key `{event.value.strip()}`")
                     event.value = event.value.strip().removeprefix("- ")
                 top.key = (event.value, start)
@@ -459,16 +459,16 @@ class _Builder:
     def _spoilt(self, event: yaml.ScalarEvent, start: int, sign: str, what: str) -> None:
         index = max(self.text.find(sign, start, _end(event)), start)
         line, column = self.lines.place(index)
-        mended = _replacement_of(sign)
+        mended = _find_replacement(sign)
         remedy = "write a space" if mended else "remove it"
         fix = (Edit(line, column, line, column + 1, mended),)
         message = _describe_invisible(sign, what, f"{remedy}, or quote the text if it is meant")
         self.find(line, column, "yaml.unseen", message, fix)
 
-    def _alias(self, event: yaml.AliasEvent) -> None:
+    def _check_alias(self, event: yaml.AliasEvent) -> None:
         start = _start(event)
         name = event.anchor or ""
-        if self._awaits_key():
+        if self._is_awaiting_key():
             self.find_at(start, "yaml.alias_key", f"expected a key, found the alias `*{name}`; write the key as text")
             raise _Stop
         if any(entry.anchor == name for entry in self.stack):
@@ -498,7 +498,7 @@ class _Builder:
             )
             raise _Stop
 
-    def _awaits_key(self) -> bool:
+    def _is_awaiting_key(self) -> bool:
         return bool(self.stack) and self.stack[-1].node.kind == "mapping" and self.stack[-1].key is None
 
     def _place(self, node: Node) -> None:
@@ -538,15 +538,15 @@ class _Builder:
                 target.children[key] = other.children[key]
                 target.value[key] = other.children[key].value
 
-    def _complex_key(self, start: int) -> None:
+    def _check_complex_key(self, start: int) -> None:
         line, _ = self.lines.place(start)
-        remedy = self._hole_remedy(line)
+        remedy = self._suggest_hole_remedy(line)
         if not remedy and self.text.startswith("{{", start - 1):
             remedy = "; a hole is written ${{ }}, and a text that begins with `{` must be quoted"
         self.find_at(start, "yaml.key", "expected a key (text), found a list or a mapping" + remedy)
         raise _Stop
 
-    def _tag(self, start: int, tag: str) -> None:
+    def _check_tag(self, start: int, tag: str) -> None:
         name = tag.replace("tag:yaml.org,2002:", "!!")
         self.find_at(
             start,
@@ -558,7 +558,7 @@ class _Builder:
     def _resolve(self, event: yaml.ScalarEvent, start: int) -> Json:
         """The value of a scalar by YAML 1.2's core schema: `on`, `no`, `12:30` and dates are text."""
         if event.tag is not None:
-            self._tag(start, event.tag)
+            self._check_tag(start, event.tag)
             return None
         text: str = event.value
         if event.style:  # C reads plain text as ""
@@ -594,7 +594,7 @@ class _Builder:
 
     # -- errors of the scanner -----------------------------------------------------------------------------------
 
-    def _scanner_finding(self, error: yaml.MarkedYAMLError) -> None:
+    def _report_scanner_error(self, error: yaml.MarkedYAMLError) -> None:
         """A finding, with a remedy, for the place where the scanner stopped."""
         raw = error.problem_mark or error.context_mark
         line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
@@ -612,7 +612,7 @@ class _Builder:
                 message = f"`{beyond[0]}` is no character: the last one is `\\U0010FFFF`; remove it"
                 self.find(line, beyond.start() + 1, "yaml.syntax", message)
                 return
-        if (key := self._long_key(line, column)) is not None:
+        if (key := self._find_long_key(line, column)) is not None:
             start, size = key
             message = f"a key has at most {_KEY_MAX} characters, this one has {size} as it is written; shorten it"
             self.find(line, start + 1, "yaml.syntax", message)
@@ -639,10 +639,13 @@ class _Builder:
             self.find(line, column, "yaml.syntax", message)
             return
         self.find(
-            line, column, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, line, column)}"
+            line,
+            column,
+            "yaml.syntax",
+            f"can't read this as YAML ({problem}){self._suggest_remedy(problem, line, column)}",
         )
 
-    def _long_key(self, number: int, column: int) -> tuple[int, int] | None:
+    def _find_long_key(self, number: int, column: int) -> tuple[int, int] | None:
         """Where a key that ends in front of this place begins, and its length, if it is too long for YAML."""
         line = self._line(number)
         if len(line) <= _KEY_MAX:
@@ -654,7 +657,7 @@ class _Builder:
         size = end - begin
         return (begin, size) if begin >= 0 and size > _KEY_MAX else None
 
-    def _remedy(self, problem: str, number: int, column: int) -> str:
+    def _suggest_remedy(self, problem: str, number: int, column: int) -> str:
         line = self._line(number)
         if "\t" in line[: len(line) - len(line.lstrip())] or "tab" in problem:
             return "; indent with spaces, not with tabs"
@@ -666,7 +669,7 @@ class _Builder:
             return "; the line is indented too far, or the one before needs quotes: it has a value already"
         if "mapping values" in problem:
             return f"; text that contains `: ` must be quoted{_quote_line(line)}, or be written under `|`"
-        hole = self._hole_remedy(number)
+        hole = self._suggest_hole_remedy(number)
         if hole:
             return hole
         if len(line) < _LINE_MAX and _STARTS_FLOW.search(line):
@@ -683,7 +686,7 @@ class _Builder:
             return "; write `key: value`, with a space after the colon"
         return "; check the indentation and the quotes of this line and the one before"
 
-    def _hole_remedy(self, last: int) -> str:
+    def _suggest_hole_remedy(self, last: int) -> str:
         """The remedy for a hole that does not end on its line: the line `last` or the one before."""
         for number in (last, last - 1):
             line = self._line(number)
@@ -716,7 +719,7 @@ _NAMES: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
-def _replacement_of(sign: str) -> str:
+def _find_replacement(sign: str) -> str:
     """What belongs in the place of a sign: a space, or nothing where the sign has no width."""
     return (
         ""

@@ -48,11 +48,11 @@ def _complete(finding: Finding, text: str, starts: Sequence[int], spans: dict[tu
     line = text.count("\n", 0, end) + 1
     column = end - starts[line - 1] + 1
     done = replace(finding, end_line=line, end_column=column)
-    edit = _edit(done, text, begin, end, starts)
+    edit = _build_edit(done, text, begin, end, starts)
     return replace(done, fix=(edit,)) if edit is not None else done
 
 
-def _edit(finding: Finding, text: str, begin: int, end: int, starts: Sequence[int]) -> Edit | None:
+def _build_edit(finding: Finding, text: str, begin: int, end: int, starts: Sequence[int]) -> Edit | None:
     message = finding.message
     quoted = _QUOTED.search(message)
     if quoted:

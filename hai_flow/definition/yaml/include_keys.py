@@ -47,11 +47,13 @@ def split_source(source: bytes) -> tuple[bytes, list[Part]]:
     if not marks:
         return source, []
     ends = [*(mark.start() for mark in marks[1:]), len(source)]
-    parts = [Part(source[mark.end() : end], _fault_of(mark.group())) for mark, end in zip(marks, ends, strict=True)]
+    parts = [
+        Part(source[mark.end() : end], _explain_fault(mark.group())) for mark, end in zip(marks, ends, strict=True)
+    ]
     return source[: marks[0].start()], parts
 
 
-def _fault_of(mark: bytes) -> str:
+def _explain_fault(mark: bytes) -> str:
     return mark.removeprefix(_FAULT).decode(errors="replace").strip() if mark.startswith(_FAULT) else ""
 
 
@@ -60,7 +62,7 @@ def first_of(source: bytes) -> bytes:
     return split_source(source)[0]
 
 
-def used_by(source: bytes) -> list[str]:
+def list_uses(source: bytes) -> list[str]:
     """The names in `use` of the workflow; [] also where it is no list of texts."""
     if b"use" not in source:
         return []
@@ -69,7 +71,7 @@ def used_by(source: bytes) -> list[str]:
     return [each for each in named if isinstance(each, str)][:USES_MAX] if isinstance(named, list) else []
 
 
-def service_names(value: Json) -> list[str]:
+def list_service_names(value: Json) -> list[str]:
     """The documents of services that the tools of a document name, as it names them."""
     tools = value.get("tools") if isinstance(value, Mapping) else None
     services = (
@@ -79,22 +81,22 @@ def service_names(value: Json) -> list[str]:
     return list(dict.fromkeys(each for each in named if isinstance(each, str) and "://" not in each))[:SERVICES_MAX]
 
 
-def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
+def list_services(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
     """The documents of services behind those of `use`: as the workflow `value` names them, or would. `used` are the
     names and texts of the files of its `use`."""
-    names = [posixpath.normpath(name) for name in service_names(value)]
+    names = [posixpath.normpath(name) for name in list_service_names(value)]
     for name, text in used:
         if b"openapi" in text:
-            names += [label(name, each) for each in service_names(parse(text).value)]
+            names += [label(name, each) for each in list_service_names(parse(text).value)]
     return list(dict.fromkeys(names))[:SERVICES_MAX]
 
 
 def behind(source: bytes) -> list[str]:
     """The names of all documents behind the workflow's own."""
     main, parts = split_source(source)
-    named = used_by(source)
+    named = list_uses(source)
     texts = ((name, part.text) for name, part in zip(named, parts, strict=False))
-    return [*named, *(services_of(parse(main).value, texts) if b"openapi" in source else ())]
+    return [*named, *(list_services(parse(main).value, texts) if b"openapi" in source else ())]
 
 
 Read: TypeAlias = Callable[[str], bytes]
@@ -104,12 +106,12 @@ Read: TypeAlias = Callable[[str], bytes]
 def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
     """The workflow with the files that it uses. `read_service` reads documents of services, where they are read in
     another way."""
-    named = used_by(source)
+    named = list_uses(source)
     if split_source(source)[1] or (not named and b"openapi" not in source):
         return source
     used = [_part(name, read) for name in named]
     texts = zip(named, (part.partition(b"\n")[2] for part in used), strict=True)
-    services = services_of(parse(source).value, texts)
+    services = list_services(parse(source).value, texts)
     if not named and not services:
         return source
     return b"".join([_with_line_end(source), *used, *(_part(name, read_service or read) for name in services)])
@@ -142,7 +144,7 @@ def label(file: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(file), name))
 
 
-def texts_of(source: bytes, file: str) -> dict[str, str]:
+def read_texts(source: bytes, file: str) -> dict[str, str]:
     """The text of each document of `source`, by the name that findings give it."""
     main, parts = split_source(source)
     texts = {file: main.decode(errors="replace")}

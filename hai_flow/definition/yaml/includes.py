@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.yaml.document import parse
-from hai_flow.definition.yaml.include_keys import Part, label, services_of
+from hai_flow.definition.yaml.include_keys import Part, label, list_services
 from hai_flow.definition.yaml.reader import Reader
 from hai_flow.definition.yaml.reference import SHARED
 from hai_flow.values import Json
@@ -52,7 +52,7 @@ def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part],
         used.incomplete = used.incomplete or bool(inner.findings)
         used.documents.append((inner, sections))
     texts = [(name, part.text) for name, part in zip(named, parts, strict=False)]
-    services = services_of(reader.document.value, texts)
+    services = list_services(reader.document.value, texts)
     for name, part in zip(services, parts[len(named) :], strict=False):
         used.services[label(reader.document.file, name)] = part
     if len(parts) > len(named) + len(services):

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
 from hai_flow.definition.names.durations import guess_duration
-from hai_flow.definition.names.names import NameKind, name_fault
+from hai_flow.definition.names.names import NameKind, check_name
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
 from hai_flow.definition.yaml.document import FINDINGS_MAX, Document, Path
 from hai_flow.definition.yaml.keys import Shape, Type
@@ -27,18 +27,18 @@ from hai_flow.values import Json
 
 @cache
 def _validator(shape: Shape) -> SchemaValidator:
-    schemas = {key.name: (_schema_of_type(key.read or key.type), key.required) for key in shape.keys}
+    schemas = {key.name: (_build_schema_of_type(key.read or key.type), key.required) for key in shape.keys}
     fields = {name: core.typed_dict_field(schema, required=required) for name, (schema, required) in schemas.items()}
     return SchemaValidator(core.typed_dict_schema(fields, extra_behavior="forbid", config={"strict": True}))
 
 
-def _schema_of_type(type_: Type) -> core.CoreSchema:
+def _build_schema_of_type(type_: Type) -> core.CoreSchema:
     """The values that the reader takes for this type. Their inside is read when its turn comes."""
     match type_.kind:
         case "text" | "literal" | "duration" | "hole" | "name":
             return core.str_schema(min_length=_whole(type_.minimum), max_length=_whole(type_.maximum))
         case "id" | "variable" | "workflow":
-            return core.no_info_after_validator_function(_name_check(_NAMES[type_.kind]), core.str_schema())
+            return core.no_info_after_validator_function(_build_name_check(_NAMES[type_.kind]), core.str_schema())
         case "cel":
             return core.union_schema([core.str_schema(), core.bool_schema()])
         case "boolean":
@@ -62,7 +62,7 @@ def _schema_of_type(type_: Type) -> core.CoreSchema:
         case "shape" | "schema":
             return core.dict_schema()
         case "either":
-            return core.union_schema([_schema_of_type(part) for part in type_.parts])
+            return core.union_schema([_build_schema_of_type(part) for part in type_.parts])
         case _:
             return core.any_schema()
 
@@ -72,7 +72,7 @@ def _item(type_: Type) -> core.CoreSchema | None:
         case "text" | "literal" | "duration" | "id":
             return core.str_schema()
         case "enum":
-            return _schema_of_type(type_)
+            return _build_schema_of_type(type_)
         case _:
             return None
 
@@ -84,9 +84,9 @@ def _whole(bound: float | None) -> int | None:
 _NAMES: Final[dict[str, NameKind]] = {"id": "identifier", "variable": "variable", "workflow": "workflow"}
 
 
-def _name_check(kind: NameKind) -> Callable[[str], str]:
+def _build_name_check(kind: NameKind) -> Callable[[str], str]:
     def validate(name: str) -> str:
-        fault = name_fault(name, kind)
+        fault = check_name(name, kind)
         if fault:
             raise ValueError(fault)
         return name
@@ -227,15 +227,15 @@ class Reader:
                 continue
             reported.add(key)
             if detail["type"] == "extra_forbidden":
-                self.error((*path, key), "shape.unknown_key", _unknown_key(key, place), key=True)
+                self.error((*path, key), "shape.unknown_key", _explain_unknown_key(key, place), key=True)
             elif detail["type"] == "missing":
-                message = f"`{key}` is missing in {place.where}; add {_example(shape, key)}"
+                message = f"`{key}` is missing in {place.where}; add {_suggest_example(shape, key)}"
                 self.error(path, "shape.missing_key", message, key=bool(path))
             else:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
                 at = (*path, key, *inner)
                 value_there = value[key][inner[0]] if inner and isinstance(value[key], list) else value[key]
-                self.error(at, "shape.value", _wrong_value(key, detail, value_there, shape))
+                self.error(at, "shape.value", _explain_wrong_value(key, detail, value_there, shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class _Place:
     beside: Mapping[str, Collection[str]]
 
 
-def _unknown_key(key: str, place: _Place) -> str:
+def _explain_unknown_key(key: str, place: _Place) -> str:
     where, keys = place.where, place.known
     if key in place.elsewhere:
         remedy = _MISPLACED.get(key) or f"its keys are {', '.join(keys)}"
@@ -262,7 +262,7 @@ def _unknown_key(key: str, place: _Place) -> str:
         return f"unknown key `{key}` in {where}; {hint}"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
-    meant = _synonym(key, keys) or ("" if (level := _level(key, place)) else _near(key, keys))
+    meant = _suggest_synonym(key, keys) or ("" if (level := _suggest_level(key, place)) else _suggest_near(key, keys))
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
     hint = level or _ADVICE.get(key) or f"the keys are {', '.join(keys)}"
@@ -271,7 +271,7 @@ def _unknown_key(key: str, place: _Place) -> str:
     return f"unknown key `{key}` in {where}; {hint}"
 
 
-def _level(key: str, place: _Place) -> str:
+def _suggest_level(key: str, place: _Place) -> str:
     """Where this key stands, if it is a right one that is indented too little or too much; "" for others."""
     for relation, keys in (("inside of", place.inside), ("beside", place.beside)):
         for neighbour, words in keys.items():
@@ -346,14 +346,14 @@ _ADVICE: Final = {
 
 def _guess_key(key: str, known: Sequence[str]) -> str:
     """The known key that was meant by an unknown one; "" where that is not certain."""
-    return _synonym(key, known) or _near(key, known)
+    return _suggest_synonym(key, known) or _suggest_near(key, known)
 
 
-def _synonym(key: str, known: Sequence[str]) -> str:
+def _suggest_synonym(key: str, known: Sequence[str]) -> str:
     return next((word for word in _SYNONYMS.get(key, ()) if word in known), "")
 
 
-def _near(key: str, known: Sequence[str]) -> str:
+def _suggest_near(key: str, known: Sequence[str]) -> str:
     """The known word that was misspelt; a slip of the pen seldom changes its first letter."""
     near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     return next((word for word in near if word[0] == key[0].lower() or _is_slip(key, word)), "")
@@ -402,7 +402,7 @@ _EXAMPLES: Final = {
 }  # fmt: skip
 
 
-def _example(shape: Shape, key: str) -> str:
+def _suggest_example(shape: Shape, key: str) -> str:
     """An example of `key`, which is missing in `shape`."""
     if key == "hai":  # each kind of document has its own
         (kind,) = next(each.type.values for each in shape.keys if each.name == key)
@@ -424,7 +424,7 @@ _EXPECTED: Final = {
 }
 
 
-def _wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Shape) -> str:
+def _explain_wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Shape) -> str:
     context = detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
@@ -471,7 +471,7 @@ def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
         meant = guess_duration(f"{found}s" if not isinstance(found, str) else found)
         return f"; write `wait: {{for: {meant or '10m'}}}`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
-        return f"; write {_example(shape, key)}"
+        return f"; write {_suggest_example(shape, key)}"
     if kind == "bool_type" and isinstance(found, str) and (word := _BOOLEANS.get(found.lower())):
         return f"; write {word}"
     if kind == "string_type" and key in ("call", "run") and isinstance(found, Mapping):

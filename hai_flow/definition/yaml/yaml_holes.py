@@ -39,7 +39,7 @@ def mask_holes(text: str, *, flow: bool = False) -> Masked:
     hide = {ord(word): mask for mask, word in masks.items()}
     pieces: list[str] = []
     done = 0
-    for begin, end in _holes(text):
+    for begin, end in _iter_holes(text):
         hole = text[begin:end]
         if flow or ": " in hole or " #" in hole:
             pieces += [text[done:begin], hole.translate(hide)]
@@ -59,7 +59,7 @@ def _is_doubtful(text: str) -> bool:
     return False
 
 
-def _holes(text: str) -> Iterator[tuple[int, int]]:
+def _iter_holes(text: str) -> Iterator[tuple[int, int]]:
     """[begin, end) of every hole that ends on its own line. `$${{` is no hole.
 
     Behind one that does not end, none of that line is looked for: the document is wrong, and each further look would

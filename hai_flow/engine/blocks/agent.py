@@ -19,16 +19,16 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
 from hai_flow.engine.state.state import Ending, LoopState, StepState
 from hai_flow.engine.steps.agents import (
-    agent_in_charge,
     answer_in,
-    answers_so_far,
     call_records,
     calls_of,
+    count_answers,
+    find_agent_in_charge,
     is_summary,
+    is_wrong,
     keys_of,
-    was_wrong,
 )
-from hai_flow.engine.steps.tool_calls import resolve_call, settle_written
+from hai_flow.engine.steps.tool_calls import finish_written, resolve_call
 from hai_flow.values import Json
 
 MAX_TURNS: Final = "agent.max_turns"
@@ -44,7 +44,7 @@ def begin(draft: Draft, step: Step) -> None:
     args = draft.json_text(draft.render(verb.arguments, step))
     first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
     draft.pure_steps += 1
-    draft.note_start(step, args=args, ready=(paths.iteration(step.path, first),))
+    draft.record_start(step, args=args, ready=(paths.iteration(step.path, first),))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -54,8 +54,8 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
     verb, loop = _agent(step), _loop(draft, step)
-    answer, count = answer_in(draft.state, iteration.path), answers_so_far(draft.state, step.path, loop)
-    counted = answers_so_far(draft.state, step.path, loop, since=loop.since)
+    answer, count = answer_in(draft.state, iteration.path), count_answers(draft.state, step.path, loop)
+    counted = count_answers(draft.state, step.path, loop, since=loop.since)
     try:
         done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
     except Raised as raised:
@@ -64,7 +64,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     if done and verb.output is not None and calls_of(answer) and not loop.closing:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=True, ready=ready)
         return None
-    other = agent_in_charge(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
+    other = find_agent_in_charge(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
     if done or other is not None:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         if other is None and verb.output is not None and "output" not in answer:
@@ -85,7 +85,7 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
     """Whether the answer was the last. Raises `Raised`."""
     if not calls_of(answer):
         return True
-    if verb.stop_when is None or was_wrong(answer):
+    if verb.stop_when is None or is_wrong(answer):
         return False
     calls = call_records(draft.plan, draft.state, iteration.path)
     report = {"number": count, "text": answer["text"], "calls": calls}
@@ -117,24 +117,24 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
     behind `stop_when`, either."""
     answer = answer_in(draft.state, step.parent)
     closing = draft.state.steps[paths.loop_of(step.parent)].loop
-    keys = () if was_wrong(answer) or (closing is not None and closing.closing) else keys_of(answer)
+    keys = () if is_wrong(answer) or (closing is not None and closing.closing) else keys_of(answer)
     draft.pure_steps += 1
     if not keys:
-        draft.note_start(step)
+        draft.record_start(step)
         return Finish(step)
-    draft.note_start(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
+    draft.record_start(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
     return None
 
 
 def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
-    settle_written(draft, _first(call), None)
+    finish_written(draft, _first(call), None)
     draft.emit(e.IterationEnded, path=call.path, status="finished")
     return _calls_on(draft, step)
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
     """The failure becomes the call's result for the model, unless the run itself may not go on."""
-    settle_written(draft, _first(call), error)
+    finish_written(draft, _first(call), error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
         return _calls_on(draft, step)

@@ -44,7 +44,7 @@ def _ignore_failure(draft: Draft, step: Step, child: Step, error: Error) -> Cons
     return None
 
 
-def _begins_anew(draft: Draft, step: Step) -> Consequence | str | None:
+def _begin_anew(draft: Draft, step: Step) -> Consequence | str | None:
     return None
 
 
@@ -76,7 +76,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     begin: Callable[[Draft, Step], Consequence | None]
     list_done: Callable[[Draft, Step, str], Consequence | None]
     resume: Callable[[Step, StepState], Lists]
-    behind: Callable[[Draft, Step], Consequence | str | None] = _begins_anew
+    behind: Callable[[Draft, Step], Consequence | str | None] = _begin_anew
     child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
     child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _ignore_failure
     iteration_done: Callable[[Draft, Step, Step, Json], Consequence | None] = _refuse_iteration

@@ -22,9 +22,9 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     items, keys = read_items(draft, step, verb)
     draft.pure_steps += 1
     if items:
-        draft.note_start(step, items=items, keys=keys, ready=first_iterations(step.path, keys, verb))
+        draft.record_start(step, items=items, keys=keys, ready=first_iterations(step.path, keys, verb))
         return None
-    draft.note_start(step)
+    draft.record_start(step)
     return Finish(step, [])
 
 

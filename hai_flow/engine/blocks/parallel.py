@@ -11,7 +11,7 @@ from hai_flow.engine.blocks.block import Block, Hindrance, Lists
 from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish
 from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.results import results_of
+from hai_flow.engine.results import collect_results
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
 from hai_flow.engine.state.state import Ending, StepState
 from hai_flow.values import Json
@@ -20,7 +20,7 @@ from hai_flow.values import Json
 def begin(draft: Draft, step: Step) -> None:
     branches = _verb(step).branches
     draft.pure_steps += 1
-    draft.note_start(step, branches=len(branches), ready=tuple(first for _, first in branches))
+    draft.record_start(step, branches=len(branches), ready=tuple(first for _, first in branches))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
@@ -29,7 +29,7 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
     joined, won = draft.state.steps[step.path], _winners(draft, step)
     if won:
         try:
-            output = _race_output(draft, step, won)
+            output = _build_race_output(draft, step, won)
         except Raised as raised:
             error = draft.error(raised.code, raised.message, step.path)
             return End(step, Ending("failed", error=error, reason=f"branch {', '.join(won)} won"))
@@ -71,7 +71,7 @@ def _is_over(draft: Draft, first: str) -> bool:
 
 def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
     try:
-        return Finish(step, _race_output(draft, step, won))
+        return Finish(step, _build_race_output(draft, step, won))
     except Raised as raised:
         return Fail(step, draft.error(raised.code, raised.message, step.path))
 
@@ -81,11 +81,11 @@ def _winners(draft: Draft, step: Step) -> list[str]:
     needed = _verb(step).wanted
     if needed is None:
         return []
-    finished = _branches_done(draft, step, draft.state.steps[step.path])
+    finished = _list_branches_done(draft, step, draft.state.steps[step.path])
     return finished[:needed] if len(finished) >= needed else []
 
 
-def _race_output(draft: Draft, step: Step, won: list[str]) -> Json:
+def _build_race_output(draft: Draft, step: Step, won: list[str]) -> Json:
     """The output: the winners, none where all have to finish; and the results of the branches that have finished.
     Raises `Raised`."""
     verb = _verb(step)
@@ -94,7 +94,7 @@ def _race_output(draft: Draft, step: Step, won: list[str]) -> Json:
         output = {"winner": won[0]} if verb.join == "any" else {"winners": won}
     if not verb.results:
         return output
-    output["results"] = results_of(draft, step, verb.results, won or verb.results)
+    output["results"] = collect_results(draft, step, verb.results, won or verb.results)
     if verb.join == "any" and won and won[0] in verb.results:
         output["result"] = output["results"][won[0]]
     return output
@@ -105,13 +105,13 @@ def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Conse
     if needed is not None and len(joined.winners) < needed and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=step.path, branch=branch, failed=True)
         joined = draft.state.steps[step.path]
-        finished = len(_branches_done(draft, step, joined))
+        finished = len(_list_branches_done(draft, step, joined))
         if finished + joined.left - joined.dropped >= needed:
             return None
     return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))
 
 
-def _branches_done(draft: Draft, step: Step, joined: StepState) -> list[str]:
+def _list_branches_done(draft: Draft, step: Step, joined: StepState) -> list[str]:
     """The branches that have finished, the first first; not those that run again since a Retry."""
     return [name for name in joined.winners if not is_open_inside(draft, paths.inside(step.path, name))]
 

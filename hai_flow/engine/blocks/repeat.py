@@ -21,10 +21,10 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     step_state = draft.state.steps.get(step.path)
     first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
-    if _wants_more(draft, step, step, 0):
-        draft.note_start(step, ready=(paths.iteration(step.path, first),))
+    if _should_repeat(draft, step, step, 0):
+        draft.record_start(step, ready=(paths.iteration(step.path, first),))
         return None
-    draft.note_start(step)
+    draft.record_start(step)
     return Finish(step, {"count": 0})
 
 
@@ -37,7 +37,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     loop, verb = _loop(draft, step), _verb(step)
     count = _count(loop)
     try:
-        again = _wants_more(draft, step, iteration, count)
+        again = _should_repeat(draft, step, iteration, count)
     except Raised as raised:
         return Fail(iteration, draft.error(raised.code, raised.message, step.path))
     exhausted = again and count >= verb.max
@@ -62,7 +62,7 @@ def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Conse
     return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
 
 
-def _wants_more(draft: Draft, step: Step, reader: Step, count: int) -> bool:
+def _should_repeat(draft: Draft, step: Step, reader: Step, count: int) -> bool:
     """Whether it asks for a further iteration after `count` of them. Raises `Raised`."""
     verb = _verb(step)
     if verb.while_ is not None:
@@ -83,7 +83,7 @@ def behind(draft: Draft, step: Step) -> Consequence | str | None:
     if loop is None or loop.last < 0 or (error is not None and error.code == EXHAUSTED):
         return None
     last, count = draft.step(paths.iteration(step.path, loop.last)), _count(loop)
-    if _wants_more(draft, step, last, count):
+    if _should_repeat(draft, step, last, count):
         return paths.iteration(step.path, loop.last + 1)
     return Finish(step, {"count": count})
 

@@ -17,9 +17,9 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     for number, (condition, first) in enumerate(step.verb.cases):
         if condition is None or draft.truth(condition, step):
-            draft.note_start(step, case=number, ready=(first,) if first else ())
+            draft.record_start(step, case=number, ready=(first,) if first else ())
             return None if first else list_done(draft, step, str(number))
-    draft.note_start(step)
+    draft.record_start(step)
     return Finish(step, {"case": None})
 
 

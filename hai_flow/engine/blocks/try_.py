@@ -14,7 +14,7 @@ from hai_flow.engine.state.state import StepState
 def begin(draft: Draft, step: Step) -> None:
     assert isinstance(step.verb, Try)
     draft.pure_steps += 1
-    draft.note_start(step, ready=(step.verb.first,))
+    draft.record_start(step, ready=(step.verb.first,))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:

@@ -17,7 +17,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.budget import charge
 from hai_flow.engine.state.state import Ending
 from hai_flow.engine.state.undo_scopes import is_undo_scope, next_undo
-from hai_flow.engine.steps.tool_calls import close_message, settle_written
+from hai_flow.engine.steps.tool_calls import close_message, finish_written
 
 # --- one step ---------------------------------------------------------------------------------------------------------
 
@@ -87,31 +87,31 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), un
     gone = [path for path in leaves if not is_in_cleanup(path, scope)]
     for path in gone:
         drop_work(draft, path, reason)
-    blocks = _blocks_around(draft, [*leaves, *around], scope)
-    for path in _inside_out({*gone, *blocks} - {scope}):
+    blocks = _find_blocks_around(draft, [*leaves, *around], scope)
+    for path in _sort_inside_out({*gone, *blocks} - {scope}):
         if not is_open_inside(draft, path):
             _is_stopped(draft, draft.step(path), reason, undone=undone)
         elif not is_ending(draft, path):
             draft.emit(e.StepEnding, path=path, outcome="stopped" if undone else "abandoned", reason=reason)
 
 
-def cut_everything(draft: Draft, reason: str) -> None:
+def stop_everything(draft: Draft, reason: str) -> None:
     """Cut off all of the run at once; nothing runs any more."""
     leaves = open_leaves(draft)
     for path in leaves:
         drop_work(draft, path, reason)
     # blocks in which nothing is open are open too, while a stop goes on around them
     blocks = {path for path, step in draft.state.steps.items() if path and step.is_open}
-    blocks |= _blocks_around(draft, leaves, "")
-    for path in _inside_out({*leaves, *blocks}):
-        note_stopped(draft, draft.step(path), reason)
+    blocks |= _find_blocks_around(draft, leaves, "")
+    for path in _sort_inside_out({*leaves, *blocks}):
+        record_stopped(draft, draft.step(path), reason)
 
 
-def _inside_out(found: Iterable[str]) -> list[str]:
+def _sort_inside_out(found: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda path: (-depth(path), path))
 
 
-def _blocks_around(draft: Draft, leaves: Iterable[str], scope: str) -> set[str]:
+def _find_blocks_around(draft: Draft, leaves: Iterable[str], scope: str) -> set[str]:
     """The blocks inside `scope` that are open around any of the steps."""
     blocks: set[str] = set()
     for path in leaves:
@@ -137,7 +137,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
     draft.cut = draft.cut or path in draft.state.attempts
     charge(draft, draft.step(path), asked=False)
     close_message(draft, path, aborted=True)
-    settle_written(draft, path, draft.error("run.stopped", f"Cut off: {reason}.", path))
+    finish_written(draft, path, draft.error("run.stopped", f"Cut off: {reason}.", path))
     if path in draft.state.children:
         tell_child(draft, path, "stop", draft.state.stop_by or "system", reason)
 
@@ -165,11 +165,11 @@ def _is_stopped(draft: Draft, step: Step, reason: str, *, undone: bool) -> bool:
         else:
             draft.emit(e.HandlerStarted, path=step.path, handler=FINALLY, ready=(step.finally_,))
         return False
-    note_stopped(draft, step, reason)
+    record_stopped(draft, step, reason)
     return True
 
 
-def note_stopped(draft: Draft, step: Step, reason: str) -> None:
+def record_stopped(draft: Draft, step: Step, reason: str) -> None:
     """Record that the step was cut off, unless it had come to something before."""
     if step.is_iteration:
         draft.emit(e.IterationEnded, path=step.path, status="stopped")

@@ -9,10 +9,16 @@ from hai_flow.engine.completion.cancellation import stop_step
 from hai_flow.engine.completion.consequences import Consequence, Handle, Raise, UndoOver
 from hai_flow.engine.completion.open_steps import is_left_to_the_stop
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.state.undo_scopes import following_undo, is_undo_scope, next_undo, undo_error, undoing_scope
+from hai_flow.engine.state.undo_scopes import (
+    build_undo_error,
+    find_undoing_scope,
+    following_undo,
+    is_undo_scope,
+    next_undo,
+)
 
 
-def undo_finished(draft: Draft, undo: Step) -> Consequence | None:
+def finish_undo(draft: Draft, undo: Step) -> Consequence | None:
     """The `undo` step has done its work: its step is undone, and the next one's turn has come."""
     owner = draft.step(undo.parent)
     following = following_undo(draft, owner)
@@ -23,7 +29,7 @@ def undo_finished(draft: Draft, undo: Step) -> Consequence | None:
 
 def undo_failed(draft: Draft, owner: Step) -> Consequence | None:
     """The `undo` of `owner` has failed for good; the others go on, also where they are being cut off."""
-    scope = undoing_scope(draft, owner)
+    scope = find_undoing_scope(draft, owner)
     if scope is None:
         return None
     following = next_undo(draft, scope.path)
@@ -33,23 +39,23 @@ def undo_failed(draft: Draft, owner: Step) -> Consequence | None:
     return None
 
 
-def undo_over(draft: Draft, due: UndoOver) -> Consequence | None:
+def end_undo(draft: Draft, due: UndoOver) -> Consequence | None:
     """The rule of `UndoOver`."""
-    scope = undoing_scope(draft, due.owner)
+    scope = find_undoing_scope(draft, due.owner)
     if scope is None or is_left_to_the_stop(draft, scope.path):
         return None
     step_state = draft.state.steps[scope.path]
     if any(is_inside(path, scope.path) for path in draft.state.undo_failed):
-        return _incomplete(draft, scope, step_state.error)
+        return _fail_incomplete(draft, scope, step_state.error)
     if step_state.outcome == "stopped":
         return stop_step(draft, scope)
     assert step_state.error is not None
     return Handle(scope, step_state.error)
 
 
-def _incomplete(draft: Draft, scope: Step, cause: e.Error | None) -> Consequence | None:
+def _fail_incomplete(draft: Draft, scope: Step, cause: e.Error | None) -> Consequence | None:
     """Some of it could not be undone: no `catch` takes that, and the run ends with it."""
-    error = undo_error(draft, scope.path, cause)
+    error = build_undo_error(draft, scope.path, cause)
     if scope.finally_ is not None and not draft.state.steps[scope.path].cleaned:
         draft.emit(e.StepFailed, path=scope.path, error=error, handler=FINALLY, ready=(scope.finally_,))
         return None

@@ -18,12 +18,12 @@ from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.completion.compensation import fail_behind_finally, undo_failed
 from hai_flow.engine.completion.consequences import Consequence, Fail, Handle, Raise, Settle
-from hai_flow.engine.completion.finish import finally_done
+from hai_flow.engine.completion.finish import finish_finally
 from hai_flow.engine.completion.open_steps import is_ending, is_left_to_the_stop
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.state.retry_policy import UNDO_FAILED, catching
 from hai_flow.engine.state.state import StepState
-from hai_flow.engine.state.undo_scopes import is_undo_scope, next_undo, undo_error
+from hai_flow.engine.state.undo_scopes import build_undo_error, is_undo_scope, next_undo
 from hai_flow.engine.steps.tool_calls import close_message
 
 
@@ -70,7 +70,7 @@ def propagate(draft: Draft, due: Raise) -> Consequence | None:
     step, error = due.step, due.error
     if step.path == "":
         if draft.state.undo_failed and error.code != UNDO_FAILED:
-            error = undo_error(draft, "", error)
+            error = build_undo_error(draft, "", error)
         draft.emit(e.StepFailed, path="", error=error, ready=(RUN_END,))
         return None
     owner = draft.step(step.parent)
@@ -81,30 +81,30 @@ def propagate(draft: Draft, due: Raise) -> Consequence | None:
     if is_ending(draft, owner.path):  # it is being cut off: nothing asks why something in it failed
         return Settle(owner)
     if paths.is_handler(step.body):
-        return _handler_failed(draft, owner, step.body, error)
+        return _fail_handler(draft, owner, step.body, error)
     return block_of(owner).child_failed(draft, owner, step, error)
 
 
-def _handler_failed(draft: Draft, owner: Step, handler: str, error: e.Error) -> Consequence | None:
+def _fail_handler(draft: Draft, owner: Step, handler: str, error: e.Error) -> Consequence | None:
     if is_left_to_the_stop(draft, owner.path):
         return None
     if handler == FINALLY:
-        return _finally_failed(draft, owner, error)
+        return _fail_finally(draft, owner, error)
     if paths.is_catch(handler):
-        return _catch_failed(draft, owner, _replacing(draft, owner.path, error))
+        return _fail_catch(draft, owner, _replace_error(draft, owner.path, error))
     # the step's own `catch` stands around its reject list
-    return Fail(owner, _replacing(draft, owner.path, error) if handler == REJECT else error)
+    return Fail(owner, _replace_error(draft, owner.path, error) if handler == REJECT else error)
 
 
-def _finally_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
+def _fail_finally(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
     step_state = draft.state.steps[owner.path]
     if step_state.is_failed:
         assert step_state.error is not None
         return Raise(owner, step_state.error)  # an earlier error stands
-    return finally_done(draft, owner) if step_state.outcome == "stopped" else fail_behind_finally(draft, owner, error)
+    return finish_finally(draft, owner) if step_state.outcome == "stopped" else fail_behind_finally(draft, owner, error)
 
 
-def _catch_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
+def _fail_catch(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
     """The steps of the `catch` itself are undone; then comes the `finally`."""
     undo = next_undo(draft, owner.path)
     if undo is not None:
@@ -118,8 +118,8 @@ def _catch_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | No
     return Raise(owner, error)
 
 
-def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
+def _replace_error(draft: Draft, path: str, error: e.Error) -> e.Error:
     """An error inside a handler replaces the one being handled, which becomes its cause: the first of all causes,
     where the error has some of its own."""
-    cause = draft.state.steps[path].error if error.cause is None else _replacing(draft, path, error.cause)
+    cause = draft.state.steps[path].error if error.cause is None else _replace_error(draft, path, error.cause)
     return msgspec.structs.replace(error, cause=cause)

@@ -8,7 +8,7 @@ from hai_flow.definition.paths import FINALLY, REJECT, UNDO
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
-from hai_flow.engine.completion.compensation import undo_finished
+from hai_flow.engine.completion.compensation import finish_undo
 from hai_flow.engine.completion.consequences import (
     Consequence,
     End,
@@ -21,7 +21,12 @@ from hai_flow.engine.completion.consequences import (
     Settle,
     Skip,
 )
-from hai_flow.engine.completion.open_steps import has_undone_inside, is_ending, is_left_to_the_stop, iteration_around
+from hai_flow.engine.completion.open_steps import (
+    find_iteration_around,
+    has_undone_inside,
+    is_ending,
+    is_left_to_the_stop,
+)
 from hai_flow.engine.completion.root_step import finish_document
 from hai_flow.engine.completion.stopping import note_finally
 from hai_flow.engine.draft import RUN_END, Draft
@@ -35,7 +40,7 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
         return finish_document(draft, due.output)
     if step.body == UNDO:
         draft.emit(e.StepFinished, path=step.path, output=due.output, notes=due.notes)
-        return undo_finished(draft, step)
+        return finish_undo(draft, step)
     stopping = is_left_to_the_stop(draft, step.path)
     handler, ready, last = None, (), None
     if not stopping and step.finally_ is not None:
@@ -71,7 +76,7 @@ def behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
     """The steps that may begin behind `step`; or the step whose list has ended with it. Behind a list that handled
     something the flow goes on behind the step that it belongs to."""
     while True:
-        following = _first_not_done(draft, step.next)
+        following = _find_first_not_done(draft, step.next)
         if is_ending(draft, step.parent):
             return (), step
         if following is not None:
@@ -90,7 +95,7 @@ def behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
         step = owner
 
 
-def _first_not_done(draft: Draft, path: str | None) -> str | None:
+def _find_first_not_done(draft: Draft, path: str | None) -> str | None:
     """The first step from `path` on that is not done. After a Retry there may be some that are, behind one that was
     undone."""
     while path is not None:
@@ -112,7 +117,7 @@ def list_done(draft: Draft, due: ListDone) -> Consequence | None:
     if not paths.is_handler(body):
         return block_of(owner).list_done(draft, owner, body)
     if body == FINALLY:
-        return finally_done(draft, owner)
+        return finish_finally(draft, owner)
     if paths.is_catch(body):
         assert owner.finally_ is not None, "without a finally the flow goes on behind the step"
         draft.emit(e.HandlerStarted, path=owner.path, handler=FINALLY, ready=(owner.finally_,))
@@ -122,10 +127,12 @@ def list_done(draft: Draft, due: ListDone) -> Consequence | None:
         assert error is not None
         return Fail(owner, error)
     # an option of the author's own: in a `repeat` the rest of the iteration is skipped
-    return End(iteration_around(draft, owner), Ending("next", reason="the rest of the iteration is skipped"), of=owner)
+    return End(
+        find_iteration_around(draft, owner), Ending("next", reason="the rest of the iteration is skipped"), of=owner
+    )
 
 
-def finally_done(draft: Draft, owner: Step) -> Consequence | None:
+def finish_finally(draft: Draft, owner: Step) -> Consequence | None:
     """The step's `finally` has run and the flow does not go on behind it: the interrupted end goes on."""
     step_state = draft.state.steps[owner.path]
     if is_left_to_the_stop(draft, owner.path):

@@ -58,7 +58,7 @@ _RULES: Final[dict[type, Callable[[Draft, Any], Consequence | None]]] = {
     consequences.Fail: failing.fail,
     consequences.Handle: failing.handle,
     consequences.Raise: failing.propagate,
-    consequences.UndoOver: compensation.undo_over,
+    consequences.UndoOver: compensation.end_undo,
     consequences.End: cancellation.end,
     consequences.Settle: cancellation.settle,
 }

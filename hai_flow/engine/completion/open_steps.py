@@ -11,7 +11,7 @@ def open_leaves(draft: Draft) -> list[str]:
     """The innermost open steps: those that work, wait, or may begin."""
     state = draft.state
     paths = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
-    paths.update(dict.fromkeys(draft.waiting_elsewhere()))
+    paths.update(dict.fromkeys(draft.list_waiting_elsewhere()))
     paths.pop("", None)
     return sorted(paths)
 
@@ -24,7 +24,7 @@ def is_open_inside(draft: Draft, scope: str) -> bool:
         or any(is_inside(path, scope) for path in state.ready if path)
         or any(is_inside(path, scope) for path in state.open_pendings)
         or any(is_inside(timer.path, scope) for timer in state.timers if timer.path)
-        or any(is_inside(path, scope) for path in draft.waiting_elsewhere())
+        or any(is_inside(path, scope) for path in draft.list_waiting_elsewhere())
     )
 
 
@@ -50,7 +50,7 @@ def has_undone_inside(draft: Draft, step: Step) -> bool:
     return any(is_inside(each, step.path) for each in draft.state.redo)
 
 
-def iteration_around(draft: Draft, step: Step) -> Step:
+def find_iteration_around(draft: Draft, step: Step) -> Step:
     """The innermost iteration that the step is part of."""
     around = step
     while around.path and not around.is_iteration:

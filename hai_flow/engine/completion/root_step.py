@@ -8,7 +8,7 @@ from hai_flow.engine.completion.compensation import fail_behind_finally
 from hai_flow.engine.completion.consequences import Consequence, Fail
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.state.state import StepState
-from hai_flow.engine.state.undo_scopes import undo_error
+from hai_flow.engine.state.undo_scopes import build_undo_error
 from hai_flow.values import Json
 
 
@@ -23,10 +23,10 @@ def conclude(draft: Draft) -> Consequence | None:
         return _fail(draft)
     if root is not None and root.outcome == "finished":  # its `finally` has run, or a `return` needed none
         return _complete(draft, root.output)
-    return _conclude_output(draft, root)
+    return _complete_output(draft, root)
 
 
-def _conclude_output(draft: Draft, root: StepState | None) -> Consequence | None:
+def _complete_output(draft: Draft, root: StepState | None) -> Consequence | None:
     output = None
     if draft.plan.output is not None and (root is None or not root.handled):
         try:
@@ -52,7 +52,7 @@ def finish_document(draft: Draft, output: Json) -> Consequence | None:
 def _fail(draft: Draft) -> Consequence | None:
     """Something that was cut off could not be undone, and nothing around it has failed by that: the run does."""
     document, root = draft.step(""), draft.state.steps.get("")
-    error = undo_error(draft, "", None)
+    error = build_undo_error(draft, "", None)
     if root is not None and root.cleaned:
         return fail_behind_finally(draft, document, error)
     return Fail(document, error)

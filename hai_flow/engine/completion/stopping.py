@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from hai_flow.definition.paths import FINALLY, UNDO, depth, is_in_cleanup
 from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.cancellation import drop_work, note_stopped
+from hai_flow.engine.completion.cancellation import drop_work, record_stopped
 from hai_flow.engine.completion.open_steps import has_begun, is_open_inside, open_leaves
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.state import StepState
-from hai_flow.engine.state.undo_scopes import next_undo, undo_error
+from hai_flow.engine.state.undo_scopes import build_undo_error, next_undo
 
 
 def begin_stop(draft: Draft, reason: str) -> None:
@@ -31,7 +31,7 @@ def begin_stop(draft: Draft, reason: str) -> None:
 def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
     """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
     was_open = has_begun(draft, step.path)
-    note_stopped(draft, step, reason)
+    record_stopped(draft, step, reason)
     if was_open:
         note_finally(draft, step)
 
@@ -42,7 +42,7 @@ def note_finally(draft: Draft, step: Step) -> None:
         draft.emit(e.StepEnding, path=step.path, outcome="stopped")
 
 
-def cut_attempts(draft: Draft, reason: str) -> None:
+def stop_attempts(draft: Draft, reason: str) -> None:
     """The grace period is over: effects that were asked to cancel and have not ended are cut off."""
     for path in sorted(draft.state.attempts):
         if not is_in_cleanup(path):
@@ -65,7 +65,7 @@ def stop_on(draft: Draft) -> None:
             draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(ready,))
             return
         if step_state.is_open or step_state.ending is not None:
-            note_stopped(draft, step, "the run is being stopped")
+            record_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
     due = root is None or not root.cleaned or "" in draft.state.owed
     if draft.plan.finally_ is not None and due and not _is_inherited(draft, ""):
@@ -108,7 +108,7 @@ def _is_cut_off(draft: Draft, path: str, known: StepState) -> bool:
     return known.outcome == "stopped" and not known.cleaned
 
 
-def pending_cleanups(draft: Draft) -> tuple[str, ...]:
+def list_pending_cleanups(draft: Draft) -> tuple[str, ...]:
     """The steps that were cut off without their `finally`, or within it, because it was left to a fork. In the order of
     their paths: a map of the state has none of its own."""
     return tuple(
@@ -122,7 +122,7 @@ def end_stop(draft: Draft) -> None:
     """The stop is over: the run is stopped; or it has failed, if something could not be undone."""
     if draft.state.undo_failed:
         draft.end_turn("failed")
-        draft.emit(e.RunFailed, error=undo_error(draft, "", None))
+        draft.emit(e.RunFailed, error=build_undo_error(draft, "", None))
     else:
         draft.end_turn("stopped")
         draft.emit(e.RunStopped, by=draft.state.stop_by, reason=draft.state.stop_reason)

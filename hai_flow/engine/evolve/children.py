@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from hai_flow import values
 from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import following, without, without_entry
-from hai_flow.engine.evolve.thread import message_of
+from hai_flow.engine.evolve.common import following, remove_entry, without
+from hai_flow.engine.evolve.thread import build_message
 from hai_flow.engine.state.state import Expense, LastChild, Map, PendingState, RelayedState, RunState, ToolCallState
 
 
@@ -24,7 +24,7 @@ def collaboration_started(state: RunState, event: e.CollaborationStarted) -> Run
         granted = granted.set(event.run_id, event.allowance)
     if last is None or last.run_id != event.run_id:
         step = state.steps[event.path]
-        last = LastChild(event.run_id, event.to, args_digest(step.args), step.rounds)
+        last = LastChild(event.run_id, event.to, hash_args(step.args), step.rounds)
     return following(
         state,
         event,
@@ -32,11 +32,11 @@ def collaboration_started(state: RunState, event: e.CollaborationStarted) -> Run
         last_children=state.last_children.set(event.path, last),
         children=state.children.set(event.path, event.run_id),
         idle=without(state.idle, event.path),
-        timeouts=without_entry(state.timeouts, event.path),
+        timeouts=remove_entry(state.timeouts, event.path),
     )
 
 
-def args_digest(args: str | None) -> str:
+def hash_args(args: str | None) -> str:
     """A digest of a step's arguments (JSON text), by which a Retry knows whether they are the same."""
     return sha256((args or "").encode()).hexdigest()[:32]
 
@@ -63,8 +63,8 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
         **settled,
         children=state.children.delete(event.path),
         idle=without(state.idle, event.path),
-        below=below_without(state, event.path),
-        **cut_below(state, event.path),
+        below=remove_below(state, event.path),
+        **end_messages_below(state, event.path),
     )
 
 
@@ -75,7 +75,7 @@ def child_moved(state: RunState, event: e.ChildMoved) -> RunState:
         expenses = expenses.set(state.children[event.path], expense)
     if event.working:
         return following(state, event, idle=idle, expenses=expenses)
-    return following(state, event, idle=(*idle, event.path), expenses=expenses, **cut_below(state, event.path))
+    return following(state, event, idle=(*idle, event.path), expenses=expenses, **end_messages_below(state, event.path))
 
 
 def child_asked(state: RunState, event: e.ChildAsked) -> RunState:
@@ -134,7 +134,7 @@ def _relay_call(state: RunState, pending: PendingState) -> dict[str, Any]:
 def child_said(state: RunState, event: e.ChildSaid) -> RunState:
     before = state.messages.get(event.message_id)
     if before is None:
-        message = message_of(state, event, content=event.content, aborted=event.aborted, chunks=1)
+        message = build_message(state, event, content=event.content, aborted=event.aborted, chunks=1)
         return following(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
     grown = replace(before, content=event.content, aborted=event.aborted, chunks=before.chunks + 1, open=False)
     opened = state.open_messages.delete(before.id) if before.open else state.open_messages
@@ -146,21 +146,21 @@ def child_stepped(state: RunState, event: e.ChildStepped) -> RunState:
     if event.status == "running":
         return following(state, event, below=below.set(event.path, event.turn))
     below = below.delete(event.path) if event.path in below else below
-    return following(state, event, below=below, **cut_below(state, event.path))
+    return following(state, event, below=below, **end_messages_below(state, event.path))
 
 
 def child_shared(state: RunState, event: e.ChildShared) -> RunState:
     return following(state, event, shared=state.shared.update(event.values))
 
 
-def below_without(state: RunState, path: str) -> Map[str, int]:
+def remove_below(state: RunState, path: str) -> Map[str, int]:
     """The open steps of the runs below, but for those of the child of the step `path`."""
     if not state.below:
         return state.below
     return Map({each: turn for each, turn in state.below.items() if not is_inside(each, path)})
 
 
-def cut_below(state: RunState, path: str) -> dict[str, Any]:
+def end_messages_below(state: RunState, path: str) -> dict[str, Any]:
     """The changes by which messages of the runs below the step `path` end whose rest will not come any more."""
     unfinished = [id for id, owner in state.open_messages.items() if is_inside(owner, path)]
     if not unfinished:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hai_flow.definition import paths
-from hai_flow.definition.paths import is_inside, iteration_around
+from hai_flow.definition.paths import find_iteration_around, is_inside
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import Map, Phase, RunState, StepState, Timer
 from hai_flow.engine.state.transitions import STEP_TRANSITIONS
@@ -31,12 +31,12 @@ def without(items: tuple[str, ...], item: str) -> tuple[str, ...]:
     return () if len(items) == 1 else tuple(each for each in items if each != item)
 
 
-def without_entry(mapping: Map[str, int], path: str) -> Map[str, int]:
+def remove_entry(mapping: Map[str, int], path: str) -> Map[str, int]:
     """`mapping` but for one entry, which need not be there."""
     return mapping.delete(path) if path in mapping else mapping
 
 
-def timers_without(state: RunState, path: str) -> tuple[Timer, ...]:
+def remove_timers(state: RunState, path: str) -> tuple[Timer, ...]:
     """The timers but for those of one step."""
     timers = state.timers
     if not timers or all(timer.path != path for timer in timers):
@@ -44,11 +44,11 @@ def timers_without(state: RunState, path: str) -> tuple[Timer, ...]:
     return tuple(timer for timer in timers if timer.path != path)
 
 
-def timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
+def add_timeout(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
     """The timeouts, with that of the step or attempt that begins."""
     if event.timeout is None:
         return state.timeouts
-    return state.timeouts.set(event.path, state.working_time(event.at) + event.timeout)
+    return state.timeouts.set(event.path, state.compute_working_time(event.at) + event.timeout)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
@@ -59,15 +59,15 @@ def with_step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]
     return state.steps.set(path, replace(state.steps[path], **changes))
 
 
-def inside_with(state: RunState, path: str) -> Map[str, tuple[str, ...]]:
+def add_inside(state: RunState, path: str) -> Map[str, tuple[str, ...]]:
     """The steps that are kept of each iteration, with one that may be new."""
     if path in state.steps or not paths.is_in_loop(path):
         return state.inside
-    around = iteration_around(path)
+    around = find_iteration_around(path)
     return state.inside if around is None else state.inside.set(around, (*state.inside.get(around, ()), path))
 
 
-def phase_after(event: e.Event, step: StepState | None, phase: Phase) -> Phase:
+def derive_phase(event: e.Event, step: StepState | None, phase: Phase) -> Phase:
     """The phase that the event brings a step to, which has no record yet where it is None."""
     before = "new" if step is None else step.phase
     allowed = _ROWS[type(event)].get(before, ())
@@ -78,13 +78,13 @@ def phase_after(event: e.Event, step: StepState | None, phase: Phase) -> Phase:
 def working(state: RunState, event: e.Event, path: str, **changes: Any) -> Map[str, StepState]:
     """The steps, of which the one at `path` goes on with its work."""
     step = state.steps[path]
-    return state.steps.set(path, replace(step, phase=phase_after(event, step, "working"), outcome=None, **changes))
+    return state.steps.set(path, replace(step, phase=derive_phase(event, step, "working"), outcome=None, **changes))
 
 
 def waiting(state: RunState, event: e.Event, path: str, **changes: Any) -> Map[str, StepState]:
     """The steps, of which the one at `path` waits for people, signals or time."""
     step = state.steps[path]
-    return state.steps.set(path, replace(step, phase=phase_after(event, step, "waiting"), outcome=None, **changes))
+    return state.steps.set(path, replace(step, phase=derive_phase(event, step, "waiting"), outcome=None, **changes))
 
 
 def with_handler(step: StepState, handler: str | None) -> tuple[str, ...]:

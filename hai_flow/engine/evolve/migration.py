@@ -10,7 +10,7 @@ from hai_flow.definition import paths
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following
 from hai_flow.engine.evolve.timers import later
-from hai_flow.engine.state.instigators import people_behind
+from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.state import Map, PendingState, RunState
 
 
@@ -88,7 +88,7 @@ def apply_fork(state: RunState, event: e.Forked) -> RunState:
         state,
         event,
         requester=event.by,
-        instigators=people_behind(state.requester, state.instigators),
+        instigators=list_people_behind(state.requester, state.instigators),
         input=state.input if event.input is None else event.input,
         last_children=Map(),  # they are the other run's
         running_since=None if state.running_since is None else state.running_since + passed,

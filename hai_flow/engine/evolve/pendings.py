@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import following, timers_without, waiting, without, without_entry, working
+from hai_flow.engine.evolve.common import following, remove_entry, remove_timers, waiting, without, working
 from hai_flow.engine.state.state import Map, PendingState, RunState
 
 
@@ -15,8 +15,8 @@ def pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
     changes: dict[str, Any] = {}
     if event.kind == "doubt" or event.inquiry is not None:  # the attempt is over, though not the call
-        changes["attempts"] = without_entry(state.attempts, event.path)
-        changes["timeouts"] = without_entry(state.timeouts, event.path)
+        changes["attempts"] = remove_entry(state.attempts, event.path)
+        changes["timeouts"] = remove_entry(state.timeouts, event.path)
     return following(
         state,
         event,
@@ -52,7 +52,7 @@ def pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:
         reminded=0,
         escalations=(*pending.escalations, event),
     )
-    return following(state, event, pendings=escalated, timers=timers_without(state, event.path))
+    return following(state, event, pendings=escalated, timers=remove_timers(state, event.path))
 
 
 def pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
@@ -100,7 +100,7 @@ def _pending_closed(state: RunState, event: e.Event, pending: PendingState, **ch
         event,
         pendings=state.pendings.set(pending.opened.id, pending),
         open_pendings=state.open_pendings.delete(path),
-        timers=timers_without(state, path),
+        timers=remove_timers(state, path),
         subscriptions=state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,
         **changes,
     )

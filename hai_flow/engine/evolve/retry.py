@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import following, phase_after, with_handler, without
-from hai_flow.engine.evolve.run import status_after
+from hai_flow.engine.evolve.common import derive_phase, following, with_handler, without
+from hai_flow.engine.evolve.run import derive_status
 from hai_flow.engine.state.state import Item, LoopState, RunState, StepState
 
 
@@ -17,13 +17,13 @@ def run_retried(state: RunState, event: e.RunRetried) -> RunState:
         assert state.parent is not None, "only a child is awaited"
         parent = replace(state.parent, attempt=awaited.attempt)
         state = replace(state, parent=parent, allowance=awaited.allowance, stop_by="", stop_reason="")
-    after = _reopen_blocks(state, event)
+    after = _open_blocks_again(state, event)
     if awaited is not None and awaited.timeout is not None:
-        after = replace(after, timeouts=after.timeouts.set("", state.working_time(event.at) + awaited.timeout))
+        after = replace(after, timeouts=after.timeouts.set("", state.compute_working_time(event.at) + awaited.timeout))
     return following(
         after,
         event,
-        **status_after(state, event),
+        **derive_status(state, event),
         ready=event.ready,
         ended_at=None,
         error=None,
@@ -39,18 +39,18 @@ def run_retried(state: RunState, event: e.RunRetried) -> RunState:
 
 def step_reopened(state: RunState, event: e.StepReopened) -> RunState:
     ready = (*without(state.ready, event.path), *event.ready)
-    return following(_reopen_blocks(state, event), event, ready=ready)
+    return following(_open_blocks_again(state, event), event, ready=ready)
 
 
-def _reopen_blocks(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState:
+def _open_blocks_again(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState:
     """`state` with the blocks open again that the event names."""
     steps, timeouts = state.steps, state.timeouts
     for path in event.reopened:
         step = steps[path]
-        loop = None if step.loop is None else _reopen_loop(step, step.loop, path, (*event.ready, *event.reopened))
+        loop = None if step.loop is None else _open_loop_again(step, step.loop, path, (*event.ready, *event.reopened))
         changed = replace(
             step,
-            phase=phase_after(event, step, "working"),
+            phase=derive_phase(event, step, "working"),
             outcome=None,
             begun=(),
             replaced=None,
@@ -63,7 +63,7 @@ def _reopen_blocks(state: RunState, event: e.RunRetried | e.StepReopened) -> Run
         )
         steps = steps.set(path, changed)
         if step.timeout is not None:
-            timeouts = timeouts.set(path, state.working_time(event.at) + step.timeout)
+            timeouts = timeouts.set(path, state.compute_working_time(event.at) + step.timeout)
     for path, handler in event.handling.items():
         steps = steps.set(path, _handling(event, steps[path], handler))
     return replace(state, steps=steps, timeouts=timeouts)
@@ -71,7 +71,7 @@ def _reopen_blocks(state: RunState, event: e.RunRetried | e.StepReopened) -> Run
 
 def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
     """The step with a `catch` or its `finally` at work again."""
-    phase = phase_after(event, step, "handling")
+    phase = derive_phase(event, step, "handling")
     if handler == paths.FINALLY:
         outcome = "handled" if step.done is None and step.outcome == "failed" else step.done or step.outcome
         handlers = with_handler(step, handler)
@@ -79,7 +79,7 @@ def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
     return replace(step, phase=phase, outcome="handled", begun=(handler,), ending=None)
 
 
-def _reopen_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
+def _open_loop_again(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
     """The loop as it goes on: unfinished iterations begin again, some of them now (they are `begun_again`). In a loop
     that was over no other iteration begins again: a failure in it is data. An agent that has failed behind
     its last answer goes on with the next one, and has as many more as `max_turns` allows."""
@@ -87,7 +87,7 @@ def _reopen_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple
         behind = step.error is not None and paths.iteration(path, loop.last + 1) in begun_again
         return replace(loop, since=loop.last + 1) if behind else loop
     over = "finished" in (step.outcome, step.done)
-    now = paths.keys_among(begun_again, path)
+    now = paths.collect_keys(begun_again, path)
     results = loop.results.mutate()
     again: list[str] = []
     for key in loop.keys[: loop.begun]:

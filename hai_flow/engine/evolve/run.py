@@ -14,7 +14,7 @@ from hai_flow.engine.state.state import NEAR, Map, RunState, Spent, Status
 from hai_flow.engine.state.transitions import TRANSITIONS
 
 
-def status_after(state: RunState, event: e.Event, to: Status | None = None) -> dict[str, Any]:
+def derive_status(state: RunState, event: e.Event, to: Status | None = None) -> dict[str, Any]:
     """The changes that a transition makes: the status, and the clock of working time."""
     allowed = TRANSITIONS[event.type].get(state.status, ())
     status = to or (allowed[0] if allowed else None)
@@ -24,7 +24,7 @@ def status_after(state: RunState, event: e.Event, to: Status | None = None) -> d
     if working and state.running_since is None:
         changes["running_since"] = event.at
     elif not working and state.running_since is not None:
-        changes["worked"] = state.working_time(event.at)
+        changes["worked"] = state.compute_working_time(event.at)
         changes["running_since"] = None
     return changes
 
@@ -33,7 +33,7 @@ def _end_run(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
     return following(
         state,
         event,
-        **status_after(state, event),
+        **derive_status(state, event),
         ended_at=event.at,
         ready=(),
         timers=(),
@@ -51,7 +51,7 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
     return following(
         state,
         event,
-        **status_after(state, event),
+        **derive_status(state, event),
         workflow=event.workflow,
         version=event.version,
         sha256=event.sha256,
@@ -77,11 +77,11 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
 
 
 def run_queued(state: RunState, event: e.RunQueued) -> RunState:
-    return following(state, event, **status_after(state, event), slot=event.slot)
+    return following(state, event, **derive_status(state, event), slot=event.slot)
 
 
 def run_paused(state: RunState, event: e.RunPaused) -> RunState:
-    return following(state, event, **status_after(state, event), paused_at=event.at)
+    return following(state, event, **derive_status(state, event), paused_at=event.at)
 
 
 def run_resumed(state: RunState, event: e.RunResumed) -> RunState:
@@ -96,7 +96,7 @@ def run_resumed(state: RunState, event: e.RunResumed) -> RunState:
                 pendings = pendings.set(id, replace(pendings[id], opened=opened))
         moved = (replace(t, due=t.due + paused) if t.kind == "halting_deadline" else t for t in timers)
         timers = tuple(sorted(moved))
-    moved_on = status_after(state, event, event.status)  # type: ignore[arg-type]
+    moved_on = derive_status(state, event, event.status)  # type: ignore[arg-type]
     return following(state, event, **moved_on, timers=timers, pendings=pendings, paused_at=None)
 
 
@@ -112,7 +112,7 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
     return following(
         state,
         event,
-        **status_after(state, event),
+        **derive_status(state, event),
         timeouts=Map(timeouts),
         timers=tuple(timer for timer in state.timers if timer.kind != "limit"),
         ready=without(state.ready, ""),
@@ -131,7 +131,7 @@ def work_taken_back(state: RunState, event: e.WorkTakenBack) -> RunState:
     return following(
         state,
         event,
-        **status_after(state, event),
+        **derive_status(state, event),
         inherited=0,
         inherited_steps=(),
         heir=None,
@@ -158,7 +158,7 @@ def run_failed(state: RunState, event: e.RunFailed) -> RunState:
 
 
 def run_needs_attention(state: RunState, event: e.RunNeedsAttention) -> RunState:
-    return following(state, event, **status_after(state, event))
+    return following(state, event, **derive_status(state, event))
 
 
 def state_changed(state: RunState, event: e.StateChanged) -> RunState:

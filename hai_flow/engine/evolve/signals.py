@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.common import following, waiting, with_step, without_entry
+from hai_flow.engine.evolve.common import following, remove_entry, waiting, with_step
 from hai_flow.engine.state.instigators import with_sender
 from hai_flow.engine.state.state import RunState, TakenSignal, is_heard
 
@@ -21,7 +21,7 @@ def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
     after = following(state, event, steps=steps, subscriptions=subscriptions)
     if path not in state.attempts:
         return after
-    return replace(after, attempts=state.attempts.delete(path), timeouts=without_entry(state.timeouts, path))
+    return replace(after, attempts=state.attempts.delete(path), timeouts=remove_entry(state.timeouts, path))
 
 
 def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
@@ -32,11 +32,11 @@ def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         steps=with_step(state, event.path, received=received),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
         senders=with_sender(state.senders, event.by),
-        **remember_signal(state, event),
+        **record_signal(state, event),
     )
 
 
-def remember_signal(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
+def record_signal(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
     """The changes by which the run remembers that it has taken a signal: by its id, or by how far it has heard."""
     signals = state.signals.set(event.id, TakenSignal(event.name, event.own, event.place))
     before = state.heard.get(event.name)

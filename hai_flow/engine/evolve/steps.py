@@ -9,21 +9,21 @@ from msgspec.structs import replace
 from hai_flow.definition import paths
 from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve.children import below_without, cut_below
+from hai_flow.engine.evolve.children import end_messages_below, remove_below
 from hai_flow.engine.evolve.common import (
+    add_inside,
+    add_timeout,
     begin_anew,
+    derive_phase,
     following,
-    inside_with,
-    phase_after,
-    timeouts_with,
-    timers_without,
+    remove_entry,
+    remove_timers,
     with_handler,
     with_step,
     without,
-    without_entry,
     working,
 )
-from hai_flow.engine.evolve.loops import AGENT_CALLS, begin_loop, close_loop, loop_output
+from hai_flow.engine.evolve.loops import AGENT_CALLS, begin_loop, build_loop_output, close_loop
 from hai_flow.engine.state.state import Ending, Phase, RunState, StepState
 
 _End: TypeAlias = e.StepFinished | e.StepSkipped | e.StepFailed | e.StepStopped
@@ -34,7 +34,7 @@ def step_started(state: RunState, event: e.StepStarted) -> RunState:
     path = event.path
     before = state.steps.get(path)
     step = StepState(
-        phase_after(event, before, "working"),
+        derive_phase(event, before, "working"),
         event.at,
         event.verb,
         event.turn,
@@ -56,12 +56,12 @@ def step_started(state: RunState, event: e.StepStarted) -> RunState:
         seq=state.seq + 1,
         at=event.at,
         steps=state.steps.set(path, step),
-        inside=inside_with(state, path),
+        inside=add_inside(state, path),
         begun_steps=state.begun_steps + 1,
         begun_calls=state.begun_calls + (event.verb == "call"),
         redo=state.redo and tuple(each for each in state.redo if each != path and not is_inside(each, path)),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
-        timeouts=state.timeouts if event.timeout is None else timeouts_with(state, event),
+        timeouts=state.timeouts if event.timeout is None else add_timeout(state, event),
         ready=(*without(state.ready, path), *event.ready),
     )
 
@@ -74,8 +74,8 @@ def attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
         at=event.at,
         steps=working(state, event, path, attempt=event.attempt),
         attempts=state.attempts.set(path, event.attempt),
-        timers=timers_without(state, path),
-        timeouts=timeouts_with(state, event),
+        timers=remove_timers(state, path),
+        timeouts=add_timeout(state, event),
         ready=without(state.ready, path),
     )
 
@@ -87,12 +87,14 @@ def step_finished(state: RunState, event: e.StepFinished) -> RunState:
     loop = step_state.loop
     closed = replace(
         step_state,
-        phase=phase_after(event, before, "over" if handler is None else "handling"),
+        phase=derive_phase(event, before, "over" if handler is None else "handling"),
         outcome="finished",
         begun=with_handler(step_state, handler),
         replaced="handled" if step_state.outcome == "handled" else step_state.replaced,  # a document behind its `catch`
         ending=None,
-        output=event.output if loop is None or not loop.keys or step_state.verb == AGENT_CALLS else loop_output(loop),
+        output=event.output
+        if loop is None or not loop.keys or step_state.verb == AGENT_CALLS
+        else build_loop_output(loop),
         approval=step_state.approval if event.approval is None else event.approval,
         lost=0,
     )
@@ -105,7 +107,7 @@ def step_finished(state: RunState, event: e.StepFinished) -> RunState:
 def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
     path, handler = event.path, event.handler
     before = state.steps.get(path)
-    phase = phase_after(event, before, "over" if handler is None else "handling")
+    phase = derive_phase(event, before, "over" if handler is None else "handling")
     if event.by is not None:
         return _skip_by_person(state, event, before, phase)
     if handler is None and event.approval is None:
@@ -114,7 +116,7 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
             seq=state.seq + 1,
             at=event.at,
             steps=state.steps.set(path, StepState(phase, event.at, outcome="skipped")),
-            inside=inside_with(state, path),
+            inside=add_inside(state, path),
             ready=(*without(state.ready, path), *event.ready),
         )
     step_state = StepState("pending", event.at) if before is None else before
@@ -158,12 +160,12 @@ def step_failed(state: RunState, event: e.StepFailed) -> RunState:
     spoiled = step_state.cleaned and (step_state.outcome in ("finished", "skipped") or step_state.handled)
     output, approval = step_state.output, step_state.approval
     if not spoiled and step_state.loop is not None and step_state.loop.keys and step_state.verb != AGENT_CALLS:
-        output = loop_output(step_state.loop)
+        output = build_loop_output(step_state.loop)
     elif event.approval is not None:
         output = event.approval
     closed = replace(
         step_state,
-        phase=phase_after(event, before, "over" if handler is None else "handling"),
+        phase=derive_phase(event, before, "over" if handler is None else "handling"),
         outcome="handled" if handler is not None and paths.is_catch(handler) else "failed",
         begun=with_handler(step_state, handler),
         replaced=step_state.outcome if spoiled else step_state.done,
@@ -184,7 +186,7 @@ def step_stopped(state: RunState, event: e.StepStopped) -> RunState:
     step_state = StepState("pending", event.at) if before is None else before
     closed = replace(
         step_state,
-        phase=phase_after(event, before, "over" if handler is None else "handling"),
+        phase=derive_phase(event, before, "over" if handler is None else "handling"),
         outcome="stopped",
         begun=with_handler(step_state, handler),
         replaced="handled" if step_state.outcome == "handled" else step_state.replaced,
@@ -201,7 +203,7 @@ def _close_step(
     """Shared by every end of a step: no attempt, no timer, no place in the frontier; its successors are ready."""
     path, steps = event.path, state.steps
     if path in state.children:
-        below = {"below": below_without(state, path), **cut_below(state, path)}
+        below = {"below": remove_below(state, path), **end_messages_below(state, path)}
         state = replace(state, children=state.children.delete(path), **below)
     if path in state.last_children and not isinstance(event, e.StepFailed | e.StepStopped):
         state = replace(state, last_children=state.last_children.delete(path))
@@ -212,18 +214,18 @@ def _close_step(
         seq=state.seq + 1,
         at=event.at,
         steps=steps.set(path, closed),
-        inside=inside_with(state, path),
+        inside=add_inside(state, path),
         subscriptions=state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,
-        attempts=without_entry(state.attempts, path),
-        timers=timers_without(state, path),
-        timeouts=without_entry(state.timeouts, path),
+        attempts=remove_entry(state.attempts, path),
+        timers=remove_timers(state, path),
+        timeouts=remove_entry(state.timeouts, path),
         ready=(*without(state.ready, path), *ready),
     )
 
 
 def step_undone(state: RunState, event: e.StepUndone) -> RunState:
     step = state.steps[event.path]
-    phase = phase_after(event, step, step.phase)
+    phase = derive_phase(event, step, step.phase)
     undone = replace(step, phase=phase, outcome="undone", rounds=step.rounds + 1)
     steps, ready = state.steps.set(event.path, undone), (*state.ready, *event.ready)
     return _undo_ended(following(state, event, steps=steps, ready=ready), event.path)
@@ -241,7 +243,7 @@ def step_ending(state: RunState, event: e.StepEnding) -> RunState:
     path, before = event.path, state.steps.get(event.path)
     ending = Ending(event.outcome, event.output, event.error, event.reason)
     if before is None:
-        step = StepState(phase_after(event, None, "working"), event.at, ending=ending)
+        step = StepState(derive_phase(event, None, "working"), event.at, ending=ending)
     else:
         step = replace(before, ending=ending)
     return replace(
@@ -249,8 +251,8 @@ def step_ending(state: RunState, event: e.StepEnding) -> RunState:
         seq=state.seq + 1,
         at=event.at,
         steps=state.steps.set(path, step),
-        inside=inside_with(state, path),
-        timeouts=without_entry(state.timeouts, path),
+        inside=add_inside(state, path),
+        timeouts=remove_entry(state.timeouts, path),
     )
 
 
@@ -263,7 +265,7 @@ def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     before = steps[path]
     step = replace(
         before,
-        phase=phase_after(event, before, "handling"),
+        phase=derive_phase(event, before, "handling"),
         outcome="handled" if paths.is_catch(handler) else before.outcome,
         begun=with_handler(before, handler),
         ending=None,
@@ -286,8 +288,8 @@ def step_retried(state: RunState, event: e.StepRetried) -> RunState:
             lost=step.lost + 1 if event.lost else 0,
             failures=step.failures + (not event.lost),
         ),
-        attempts=without_entry(state.attempts, event.path),
-        timeouts=without_entry(state.timeouts, event.path),
+        attempts=remove_entry(state.attempts, event.path),
+        timeouts=remove_entry(state.timeouts, event.path),
         ready=state.ready if event.due is not None else (*without(state.ready, event.path), event.path),
     )
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, with_step
-from hai_flow.engine.evolve.run import status_after
+from hai_flow.engine.evolve.run import derive_status
 from hai_flow.engine.state.state import Map, MessageState, RunState, ToolCallState, TurnState
 
 
@@ -27,12 +27,12 @@ def turn_started(state: RunState, event: e.TurnStarted) -> RunState:
     )
     slot = None if state.status == "queued" else state.slot  # the run still waits for `slot`
     return following(
-        state, event, **status_after(state, event), turn=turn, last_message=Map(), slot=slot, turn_spent=Map()
+        state, event, **derive_status(state, event), turn=turn, last_message=Map(), slot=slot, turn_spent=Map()
     )
 
 
 def turn_ended(state: RunState, event: e.TurnEnded) -> RunState:
-    changes = status_after(state, event) if event.reason == "waiting" else {}
+    changes = derive_status(state, event) if event.reason == "waiting" else {}
     assert state.turn is not None
     return following(state, event, turn=replace(state.turn, open=False), predicted=Map(), **changes)
 
@@ -57,7 +57,7 @@ def messages_changed(state: RunState, event: e.MessagesChanged) -> RunState:
     return following(state, event, messages=messages, entries=n)
 
 
-def message_of(state: RunState, event: e.MessageStarted | e.ChildSaid, **more: Any) -> MessageState:
+def build_message(state: RunState, event: e.MessageStarted | e.ChildSaid, **more: Any) -> MessageState:
     """The message that begins, or comes whole, with the event."""
     return MessageState(
         state.entries,
@@ -75,7 +75,7 @@ def message_of(state: RunState, event: e.MessageStarted | e.ChildSaid, **more: A
 
 
 def message_started(state: RunState, event: e.MessageStarted) -> RunState:
-    message = message_of(state, event, open=True)
+    message = build_message(state, event, open=True)
     return following(
         state,
         event,

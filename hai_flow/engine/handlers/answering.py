@@ -23,7 +23,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         ]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     draft.posted = command.turn
-    if shared_state.may_write(draft.state, command.by):
+    if shared_state.can_write(draft.state, command.by):
         draft.posted_state = command.state
         shared_state.write(draft, command.state)
     if not draft.state.turn_open:

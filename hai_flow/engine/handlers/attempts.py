@@ -14,7 +14,7 @@ from hai_flow.engine.state.retry_policy import UNDO_RETRY, delay
 from hai_flow.engine.steps.tool_calls import close_message, resolve_call
 
 
-def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | None = None) -> None:
+def fail_attempt(draft: Draft, step: Step, error: e.Error, retry_after: int | None = None) -> None:
     """An attempt of an effect failed: another one after a while, or the step fails."""
     close_message(draft, step.path, aborted=True)
     if is_left_to_the_stop(draft, step.path):

@@ -108,7 +108,7 @@ def _go_on_from_failure(
         redo = retry.to_redo(draft.plan, draft.state)
         frontier = retry.retry_frontier(draft, redo)
         if not isinstance(command, c.RetryChild) and not command.again:
-            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_path_to_skip(draft, command))
+            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_find_path_to_skip(draft, command))
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
@@ -116,7 +116,7 @@ def _go_on_from_failure(
     draft.emit(e.RunRetried, by=command.by, redo=redo, awaited=awaited, **frontier.fields())
 
 
-def _path_to_skip(draft: Draft, command: c.Retry | c.Skip) -> str | None:
+def _find_path_to_skip(draft: Draft, command: c.Retry | c.Skip) -> str | None:
     return draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
 
 
@@ -164,7 +164,7 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
         pins=command.pins,
         who=c.caller(command),
     )
-    for pending in migrate.bound_pendings(draft.state):
+    for pending in migrate.list_bound_pendings(draft.state):
         open.restamp(draft, pending)
     return run_outcome(draft)
 

@@ -8,7 +8,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.completion import stopping
-from hai_flow.engine.completion.cancellation import cut_everything
+from hai_flow.engine.completion.cancellation import stop_everything
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.handlers.replies import demand_active
 from hai_flow.engine.runs import children
@@ -41,9 +41,9 @@ def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
     return None
 
 
-def _need_attention(draft: Draft, command: c.NeedAttention) -> Json:
+def _handle_need_attention(draft: Draft, command: c.NeedAttention) -> Json:
     if draft.state.status == "stopping":  # a stop always ends: steps whose events can't be stored are cut off
-        cut_everything(draft, command.reason)
+        stop_everything(draft, command.reason)
         stopping.end_stop(draft)
         return None
     if draft.state.status not in ("running", "waiting", "paused"):
@@ -59,5 +59,5 @@ RULES: Final = {
     c.ChildMoved: _child_moved,
     c.ChildTold: _child_told,
     c.ChildEnded: _child_ended,
-    c.NeedAttention: _need_attention,
+    c.NeedAttention: _handle_need_attention,
 }

@@ -12,27 +12,27 @@ from hai_flow.engine.advance import go_on
 from hai_flow.engine.completion import loop, stopping
 from hai_flow.engine.completion.open_steps import is_left_to_the_stop
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.handlers.attempts import attempt_failed
+from hai_flow.engine.handlers.attempts import fail_attempt
 from hai_flow.engine.pendings import tool_questions, unknown_outcome
 from hai_flow.engine.state import budget, run_size
 from hai_flow.engine.state.jobs import open_attempts
 from hai_flow.engine.state.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.steps import wait_for_event
-from hai_flow.engine.steps.agents import calls_requested
+from hai_flow.engine.steps.agents import map_calls_requested
 from hai_flow.engine.steps.tool_calls import close_message, end_written, resolve_call, show_part
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
 
-def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
-    step = _outcome_of(draft, command.path, command.attempt)
-    _note_models(draft, command)
+def _handle_step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
+    step = _accept_outcome(draft, command.path, command.attempt)
+    _record_models(draft, command)
     close_message(draft, step.path)
     if draft.state.open_calls and isinstance(step.verb, AgentTurn):
         goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
-        end_written(draft, step.path, calls_requested(draft.state, step.path, command.output) if goes_on else None)
+        end_written(draft, step.path, map_calls_requested(draft.state, step.path, command.output) if goes_on else None)
     if command.parts:
-        _note_parts(draft, step, command)
+        _record_parts(draft, step, command)
     callback = callback_of(step.verb)
     if callback is not None and not is_left_to_the_stop(draft, step.path):
         wait_for_event.await_callback(draft, step, callback, command.output)
@@ -43,7 +43,7 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     return None
 
 
-def _note_parts(draft: Draft, step: Step, command: c.StepSucceeded) -> None:
+def _record_parts(draft: Draft, step: Step, command: c.StepSucceeded) -> None:
     """The answer of a model holds files. They are shown where its text is."""
     agent = loop_of(list_of(step.path)) if isinstance(step.verb, AgentTurn) else None
     draft.emit(e.PartsMade, path=step.path, attempt=command.attempt, parts=command.parts, agent=agent)
@@ -52,19 +52,19 @@ def _note_parts(draft: Draft, step: Step, command: c.StepSucceeded) -> None:
             show_part(draft, step, command.attempt, part)
 
 
-def _note_models(draft: Draft, command: c.StepSucceeded | c.StepFailed | c.StepAsks) -> None:
+def _record_models(draft: Draft, command: c.StepSucceeded | c.StepFailed | c.StepAsks) -> None:
     for use in command.used:
         draft.emit(e.ModelUsed, path=command.path, attempt=command.attempt, use=use)
 
 
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
-    step = _outcome_of(draft, command.path, command.attempt)
+    step = _accept_outcome(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
-    _note_models(draft, command)
+    _record_models(draft, command)
     run_size.keep_trace(draft, step, command.trace)
     if step.path in draft.state.attempts:
-        attempt_failed(draft, step, error, command.retry_after)
+        fail_attempt(draft, step, error, command.retry_after)
     else:  # it was in doubt, and is never tried again by itself
         resolve_call(draft, step, None, error)
         loop.fail(draft, step, error)
@@ -72,17 +72,17 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     return None
 
 
-def _step_asks(draft: Draft, command: c.StepAsks) -> Json:
+def _handle_step_asks(draft: Draft, command: c.StepAsks) -> Json:
     if draft.state.attempts.get(command.path) != command.attempt:
-        raise _attempt_closed(command.path, command.attempt)
+        raise _reject_closed_attempt(command.path, command.attempt)
     step = draft.step(command.path)
-    _note_models(draft, command)
+    _record_models(draft, command)
     if draft.state.status == "stopping" and not is_in_cleanup(step.path):
         close_message(draft, step.path, aborted=True)
         stopping.stop_leaf(draft, step, "it asks a person")
     elif is_in_cleanup(step.path):
         message = f"Its tool asks a person, and what cleans up waits for nobody: {command.message}"
-        attempt_failed(draft, step, draft.error("tool.failed", message, step.path))
+        fail_attempt(draft, step, draft.error("tool.failed", message, step.path))
     else:
         _ask_for_tool(draft, step, command)
     go_on(draft)
@@ -93,7 +93,7 @@ def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
     try:
         run_size.demand_wait(draft, step)
     except Raised as raised:
-        attempt_failed(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        fail_attempt(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
     close_message(draft, step.path)
     tool_questions.open_inquiry(draft, step, command)
@@ -102,8 +102,8 @@ def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
 _GONE: Final = "The process that performed the step is gone."
 
 
-def _step_lost(draft: Draft, command: c.StepLost) -> Json:
-    if unknown_outcome.doubt_of(draft.state, command.path, command.attempt) is not None:  # people are asked already
+def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
+    if unknown_outcome.find_doubt(draft.state, command.path, command.attempt) is not None:  # people are asked already
         draft.already = True
         return None
     step = _attempt(draft, command.path, command.attempt)
@@ -118,7 +118,7 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
         unknown_outcome.open_doubt(draft, step, command.reason)
     elif step.delivery != "at_least_once":  # a step that cleans up does not wait for people
         message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."
-        attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
+        fail_attempt(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", command.reason or _GONE, step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
@@ -132,37 +132,37 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     return None
 
 
-def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
+def _accept_outcome(draft: Draft, path: str, attempt: int) -> Step:
     """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
     whether it happened."""
     if draft.state.attempts.get(path) == attempt:  # an attempt that is open is not asked about
         return draft.step(path)
-    doubt = unknown_outcome.doubt_of(draft.state, path, attempt)
+    doubt = unknown_outcome.find_doubt(draft.state, path, attempt)
     if doubt is None:
         return _attempt(draft, path, attempt)
-    unknown_outcome.settle_doubt(draft, doubt)
+    unknown_outcome.resolve_doubt(draft, doubt)
     return draft.step(path)
 
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
     """The step whose open attempt this is, or was, if its outcome is in doubt. A result of any other attempt
     is refused (docs/design/store.md#lost-attempts)."""
-    doubt = unknown_outcome.doubt_of(draft.state, path, attempt)
+    doubt = unknown_outcome.find_doubt(draft.state, path, attempt)
     if doubt is not None:
-        unknown_outcome.settle_doubt(draft, doubt)
+        unknown_outcome.resolve_doubt(draft, doubt)
     elif draft.state.attempts.get(path) != attempt:
-        raise _attempt_closed(path, attempt)
+        raise _reject_closed_attempt(path, attempt)
     return draft.step(path)
 
 
-def _attempt_closed(path: str, attempt: int) -> Rejected:
+def _reject_closed_attempt(path: str, attempt: int) -> Rejected:
     message = f"attempt {attempt} of step {path} is not open; its result is not recorded."
     return Rejected(409, "attempt_closed", message)
 
 
 RULES: Final = {
-    c.StepSucceeded: _step_succeeded,
+    c.StepSucceeded: _handle_step_succeeded,
     c.StepFailed: _step_failed,
-    c.StepAsks: _step_asks,
-    c.StepLost: _step_lost,
+    c.StepAsks: _handle_step_asks,
+    c.StepLost: _handle_step_lost,
 }

@@ -8,7 +8,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.completion import stopping
-from hai_flow.engine.completion.cancellation import cut_everything
+from hai_flow.engine.completion.cancellation import stop_everything
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.handlers.replies import demand_active, refuse_now, run_outcome
 from hai_flow.engine.runs import children
@@ -49,7 +49,7 @@ def _take_back(draft: Draft, command: c.TakeBack) -> Json:
         return run_outcome(draft)
     if state.ended != command.seized:
         raise refuse_now(draft, "take back the work of")
-    cleanups = stopping.pending_cleanups(draft)
+    cleanups = stopping.list_pending_cleanups(draft)
     draft.emit(e.WorkTakenBack, heir=command.heir, cleanups=cleanups)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
@@ -64,7 +64,7 @@ def _terminate(draft: Draft, command: c.Terminate) -> Json:
     demand_active(draft)
     in_flight = len(draft.state.attempts)
     children.pass_down(draft, "terminate", command.by, command.reason)
-    cut_everything(draft, "the run was terminated")
+    stop_everything(draft, "the run was terminated")
     draft.end_turn("stopped")
     draft.emit(e.RunStopped, by=command.by, reason=command.reason, terminated=True)
     return {**run_outcome(draft), "in_flight": in_flight}

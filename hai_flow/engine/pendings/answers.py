@@ -54,7 +54,7 @@ def digest(workflow_sha256: str, run_id: str, opened: PendingOpened) -> str:
     return sha256(values.dumps([workflow_sha256, run_id, content])).hexdigest()
 
 
-def digest_with(state: RunState, opened: PendingOpened, args: str | None) -> str:
+def compute_digest_with(state: RunState, opened: PendingOpened, args: str | None) -> str:
     """The digest that the pending of this run has with other arguments."""
     return digest(state.sha256, state.run_id, msgspec.structs.replace(opened, args=args))
 
@@ -68,11 +68,11 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     edits: dict[str, Json] | None = None
     if opened.kind == "tool":
         assert tool is not None
-        outcome, value, reason = _tool_answer(opened, tool, answer)
+        outcome, value, reason = _read_tool_answer(opened, tool, answer)
     elif opened.kind == "ask":
         outcome, value, reason = _fill_in(opened, answer)
     elif opened.kind == "doubt":
-        outcome, value, reason = _settlement(opened, answer)
+        outcome, value, reason = _read_settlement(opened, answer)
     else:
         outcome, value, reason, edits = _choice(pending, answer)
     args = None if edits is None else _apply_edits(pending, tool, edits)
@@ -148,7 +148,7 @@ def _check_json(opened: PendingOpened, value: Json) -> Json:
         raise answer_refusal(opened, f"{error}.") from None
 
 
-def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+def _read_tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     if answer.error is not None:
         return "declined", None, _check_json(opened, answer.error)
     if answer.content is not None:
@@ -167,7 +167,7 @@ def _from_text(opened: PendingOpened, tool: FrontendTool, text: str) -> Json:
     try:
         value = foreign.read(text).value
     except values.NotJson:
-        return _valid(opened, schema, text)
+        return _validate(opened, schema, text)
     if schema.fit(value)[1] and not schema.findings(text):
         return text
     return _result_of(opened, tool, value)
@@ -185,7 +185,7 @@ def _result_of(opened: PendingOpened, tool: FrontendTool, result: Json) -> Json:
     return value
 
 
-def _valid(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:
+def _validate(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:
     if schema is None:
         return value
     findings = schema.findings(value)
@@ -208,7 +208,7 @@ def _fill_in(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, s
             return refusal, None, None
         if answer.decision == ACCEPT and answer.values is msgspec.UNSET:
             answer = msgspec.structs.replace(answer, values={})
-    return "answered", _form_values(opened, answer), None
+    return "answered", _read_form_values(opened, answer), None
 
 
 def _refusal(opened: PendingOpened, text: str) -> str | None:
@@ -222,19 +222,19 @@ def _refusal(opened: PendingOpened, text: str) -> str | None:
     return raw if isinstance(raw, str) and raw in opened.options else None
 
 
-def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
+def _read_form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
     schema = form_of(opened)
     assert schema is not None, "an ask has a form"
     if answer.values is not msgspec.UNSET:
         value = _check_json(opened, answer.values)
     elif answer.content is not None:
-        value = _form_in(opened, schema, _object_in(opened, answer.content))
+        value = _parse_form(opened, schema, _parse_object(opened, answer.content))
     else:
         raise answer_refusal(opened, "expected the values of the form: {values}.")
-    return _valid(opened, schema, schema.with_defaults(value))
+    return _validate(opened, schema, schema.with_defaults(value))
 
 
-def _form_in(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> Json:
+def _parse_form(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> Json:
     """The form's values in an answer that a frontend wrote: `{values, digest?}`, or the values themselves. A digest is
     checked, unless the form has a field of that name. Raises Rejected(422), also where the answer says that the
     question was dismissed: a form is filled in, or stays open."""
@@ -250,7 +250,7 @@ def _form_in(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> 
     return posted
 
 
-def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
+def _parse_object(opened: PendingOpened, text: str) -> dict[str, Json]:
     try:
         value = _check_json(opened, values.loads(text))
     except values.NotJson as error:
@@ -265,7 +265,7 @@ _CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "editedArgs", "d
 
 def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
     opened = pending.opened
-    choice = _choice_given(opened, answer)
+    choice = _parse_choice(opened, answer)
     decision, reason = choice.get("decision"), choice.get("reason")
     _demand_members(opened, choice, _CHOICE_KEYS)
     if decision not in opened.options:
@@ -280,9 +280,9 @@ def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, st
         raise answer_refusal(
             opened, "expected the edits as an object: argument name or JSON Pointer, and its new value."
         )
-    if decision in votes.rules_of(pending).reasons and not (reason or "").strip():
+    if decision in votes.derive_rules(pending).reasons and not (reason or "").strip():
         raise answer_refusal(opened, f"{decision} needs a reason: say why in `reason`.")
-    return decision, _values_of_choice(opened, decision, choice.get("values")), reason, edits or None
+    return decision, _read_values_of_choice(opened, decision, choice.get("values")), reason, edits or None
 
 
 def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
@@ -314,7 +314,7 @@ def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
     return changed or None
 
 
-def _values_of_choice(opened: PendingOpened, decision: str, given: Json) -> Json:
+def _read_values_of_choice(opened: PendingOpened, decision: str, given: Json) -> Json:
     """The values that go with a choice. An approval fills in the whole form; with any other option the values given
     must fit, but none must be: a form asks for the needs of an approval."""
     form = form_of(opened)
@@ -323,18 +323,18 @@ def _values_of_choice(opened: PendingOpened, decision: str, given: Json) -> Json
             raise answer_refusal(opened, "values were sent, but this approval has no form.")
         return None
     if decision == votes.APPROVE:
-        chosen = _valid(opened, form, form.with_defaults({} if given is None else given))
+        chosen = _validate(opened, form, form.with_defaults({} if given is None else given))
     elif given is None:
         return None
     else:
         loose = {name: part for name, part in form.raw.items() if name != "required"}
-        chosen = _valid(opened, compile_cached(values.dumps(loose)), given)
+        chosen = _validate(opened, compile_cached(values.dumps(loose)), given)
     if not isinstance(chosen, dict):
         raise answer_refusal(opened, "expected the values of the form as an object.")
     return chosen
 
 
-def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:
+def _parse_choice(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:
     """`{decision, reason?, values?}` from whichever of the accepted spellings was sent (docs/language.md#people)."""
     if answer.decision is not None:
         choice: dict[str, Json] = {"decision": answer.decision}
@@ -353,7 +353,7 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
         raw = _check_json(opened, answer.result)
     else:
         raise answer_refusal(opened, "expected a decision: {decision, reason?, values?, edits?, digest?}.")
-    return _object_of_answer(opened, raw)
+    return _read_object_of_answer(opened, raw)
 
 
 _WORDS: Final = {
@@ -363,7 +363,7 @@ _WORDS: Final = {
 """Answers of frontends that know of `confirmAction` only that something is to be confirmed, in any case."""
 
 
-def _object_of_answer(opened: PendingOpened, raw: Json) -> dict[str, Json]:
+def _read_object_of_answer(opened: PendingOpened, raw: Json) -> dict[str, Json]:
     if raw is True:
         return {"decision": votes.APPROVE}
     if raw is False:
@@ -387,13 +387,13 @@ def _object_of_answer(opened: PendingOpened, raw: Json) -> dict[str, Json]:
 # --- doubts -----------------------------------------------------------------------------------------------------------
 
 
-def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+def _read_settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     """The fate of a call, as an operator tells it: it happened, with this result; do it again; or fail."""
     fields: dict[str, Json] = {"decision": answer.decision, "reason": answer.reason}
     if answer.result is not msgspec.UNSET:
         fields["result"] = answer.result
     if answer.decision is None:
-        raw = _object_in(opened, answer.content) if answer.content is not None else fields.get("result")
+        raw = _parse_object(opened, answer.content) if answer.content is not None else fields.get("result")
         fields = raw if isinstance(raw, dict) else {}
     _check_json(opened, fields)
     _demand_members(opened, fields, ("decision", "reason", "result", "digest"))
@@ -415,23 +415,24 @@ def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[s
     """The arguments with `edits` in them, as JSON text. Raises Rejected(422)."""
     opened = pending.opened
     args = values.loads(opened.args or "{}")
-    allowed = votes.rules_of(pending).edit
+    allowed = votes.derive_rules(pending).edit
     pointers = {_pointer(name): value for name, value in edits.items()}
     for pointer, value in pointers.items():
         if allowed is not True and pointer not in {_pointer(name) for name in allowed or ()}:
             listed = ", ".join(allowed or ()) or "none"
             raise answer_refusal(opened, f"{pointer} may not be edited; what may: {listed}.")
-        before = _value_at(opened, args, pointer)
-        if tool is None and _json_type(before) != _json_type(value):
+        before = _find_value(opened, args, pointer)
+        if tool is None and _describe_json_type(before) != _describe_json_type(value):
             raise answer_refusal(
-                opened, f"{pointer}: expected {_json_type(before)} as before, found {_json_type(value)}."
+                opened,
+                f"{pointer}: expected {_describe_json_type(before)} as before, found {_describe_json_type(value)}.",
             )
         try:
             args = apply_patch(args, [{"op": "replace", "path": pointer, "value": value}])
         except PatchError as error:
             raise answer_refusal(opened, f"{pointer} can't be edited: {error}.") from None
     if tool is not None and tool.parameters is not None:
-        _valid(opened, tool.parameters, args)
+        _validate(opened, tool.parameters, args)
     return values.dumps(args).decode()
 
 
@@ -440,7 +441,7 @@ def _pointer(name: str) -> str:
     return pointer_of(*parse_pointer(name)) if name.startswith("/") else pointer_of(name)
 
 
-def _value_at(opened: PendingOpened, args: Json, pointer: str) -> Json:
+def _find_value(opened: PendingOpened, args: Json, pointer: str) -> Json:
     """The value at `pointer`: an edit replaces, it never adds."""
     node = args
     for part in parse_pointer(pointer):
@@ -453,7 +454,7 @@ def _value_at(opened: PendingOpened, args: Json, pointer: str) -> Json:
     return node
 
 
-def _json_type(value: Json) -> str:
+def _describe_json_type(value: Json) -> str:
     for kind, name in _JSON_TYPES:
         if isinstance(value, kind):
             return name
@@ -463,7 +464,7 @@ def _json_type(value: Json) -> str:
 _JSON_TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 
 
-def edits_by_name(edits: dict[str, Json]) -> dict[str, Json]:
+def map_edits_by_name(edits: dict[str, Json]) -> dict[str, Json]:
     """`edits` as the envelope shows them: an argument by its name, a value deeper inside by its pointer."""
     by_name: dict[str, Json] = {}
     for name, value in edits.items():

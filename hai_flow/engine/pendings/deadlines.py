@@ -16,7 +16,7 @@ from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.decide import close, decide_by, go_on, values_given
-from hai_flow.engine.pendings.votes import Rules, rules_of
+from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
 
 _EXPIRED: Final = "Nobody decided before the deadline."
@@ -29,14 +29,14 @@ def set_clock(draft: Draft, step: Step) -> None:
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
     due = pending.opened.deadline
     if due is not None:
-        halts = rules_of(pending).pause_clock == "stop"
+        halts = derive_rules(pending).pause_clock == "stop"
         draft.emit(e.TimerSet, path=step.path, kind="halting_deadline" if halts else "deadline", due=due)
     _set_reminder(draft, step)
 
 
 def _set_reminder(draft: Draft, step: Step) -> None:
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
-    delays = rules_of(pending).remind
+    delays = derive_rules(pending).remind
     if pending.reminded < len(delays):
         due = max(draft.now, pending.since + delays[pending.reminded])
         draft.emit(e.TimerSet, path=step.path, kind="remind", due=due)
@@ -46,7 +46,7 @@ def remind(draft: Draft, step: Step) -> None:
     """It is time to remind the deciders of the step's pending."""
     id = draft.state.open_pendings[step.path]
     pending = draft.state.pendings[id]
-    notify = rules_of(pending).notify
+    notify = derive_rules(pending).notify
     draft.emit(e.PendingReminded, id=id, path=step.path, n=pending.reminded + 1, notify=notify)
     _set_reminder(draft, step)
 
@@ -54,7 +54,7 @@ def remind(draft: Draft, step: Step) -> None:
 def deadline_passed(draft: Draft, step: Step) -> None:
     """The deadline of the step's pending has passed: the next stage, or the last outcome of `on_deadline`."""
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
-    if rules_of(pending).escalations:
+    if derive_rules(pending).escalations:
         escalate(draft, step, "the deadline has passed")
     else:
         _expire(draft, step, pending)
@@ -65,7 +65,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
     id = draft.state.open_pendings[step.path]
     while True:
         pending = draft.state.pendings[id]
-        stages = rules_of(pending).escalations
+        stages = derive_rules(pending).escalations
         if not stages:
             _end_undecided(draft, step, pending, reason)
             return
@@ -80,7 +80,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
         fault = votes.impossible(rules, pending)
         decision = None if rules.fault else votes.verdict(rules, pending)
         if decision == votes.APPROVE or (decision == votes.REJECT and fault is None):
-            decide_by(draft, step, pending, decision, _deciding(rules, pending, decision))
+            decide_by(draft, step, pending, decision, _find_deciding_vote(rules, pending, decision))
             return
         if fault is None:
             set_clock(draft, step)
@@ -88,7 +88,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
         reason = fault
 
 
-def _deciding(rules: Rules, pending: PendingState, decision: str) -> e.VoteCast:
+def _find_deciding_vote(rules: Rules, pending: PendingState, decision: str) -> e.VoteCast:
     """The newest of the votes that decided."""
     return [
         vote for vote in pending.votes if vote.decision == decision and votes.counts(rules, vote, pending.opened.digest)
@@ -121,7 +121,7 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
     try:
         reason = _EXPIRED if expiry.reason is None else draft.text(expiry.reason, step, **roots)
         value = None if expiry.value is None else draft.render(expiry.value, step, **roots)
-        form_values = values_given(rules_of(pending), pending) if expiry.outcome == "approve" else None
+        form_values = values_given(derive_rules(pending), pending) if expiry.outcome == "approve" else None
     except Raised as raised:
         draft.emit(e.PendingDecided, id=id, outcome="expired", reason=raised.message, via="deadline")
         loop.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))

@@ -12,10 +12,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, digest_with, edits_by_name
+from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, compute_digest_with, map_edits_by_name
 from hai_flow.engine.pendings.deciders import world_of
-from hai_flow.engine.pendings.selectors import excluding_selectors, matching_selectors
-from hai_flow.engine.pendings.votes import Rules, rules_of
+from hai_flow.engine.pendings.selectors import list_excluding_selectors, list_matching_selectors
+from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.engine.steps.agents import RESPONDED
 from hai_flow.engine.steps.tool_calls import resolve_call
@@ -52,7 +52,7 @@ def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.
     if again:
         return  # the next attempt brings the answer to the tool
     if opened.kind == "doubt":
-        _settle_by_person(draft, step, reading, by.id)
+        _resolve_by_person(draft, step, reading, by.id)
     elif reading.outcome == "declined":
         message = f"The frontend reported an error: {reading.reason}"
         loop.fail(draft, step, draft.error("tool.declined", message, step.path))
@@ -64,7 +64,7 @@ def _content(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
-def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
+def _resolve_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
     step_state = draft.state.steps[step.path]
     if reading.outcome == HAPPENED:
         resolve_call(draft, step, reading.value, None)
@@ -84,11 +84,11 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
     world = world_of(draft.plan, draft.state)
     opened = draft.state.pendings[id].opened
     if reading.args is not None:
-        bound = digest_with(draft.state, opened, reading.args)
-        edits = {**(draft.state.pendings[id].edits or {}), **edits_by_name(reading.edits or {})}
+        bound = compute_digest_with(draft.state, opened, reading.args)
+        edits = {**(draft.state.pendings[id].edits or {}), **map_edits_by_name(reading.edits or {})}
         draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound)
     pending = draft.state.pendings[id]
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     draft.emit(
         e.VoteCast,
         id=id,
@@ -102,8 +102,8 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
         values=reading.value,
         via=via,
         digest=pending.opened.digest,
-        matched=matching_selectors(rules.selectors(), by, world),
-        barred=excluding_selectors(rules.exclusions(), by, world),
+        matched=list_matching_selectors(rules.selectors(), by, world),
+        barred=list_excluding_selectors(rules.exclusions(), by, world),
         edited=reading.args is not None,
         answer_sha=reading.sha,
     )
@@ -118,7 +118,7 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
 
 def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
     """`vote` has decided."""
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     turned = decision == votes.REJECT and vote.decision != votes.REJECT
     form_values = values_given(rules, pending) if decision == votes.APPROVE else None if turned else vote.values
     result = votes.envelope(pending, decision, vote.reason, form_values)
@@ -139,7 +139,7 @@ def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vo
 
 def values_given(rules: Rules, pending: PendingState) -> Json:
     forms = [vote.values or {} for vote in votes.approvals(rules, pending)]
-    return votes.combine_values(rules, pending.opened.schema, forms)
+    return votes.merge_values(rules, pending.opened.schema, forms)
 
 
 def close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:

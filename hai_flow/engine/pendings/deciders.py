@@ -14,12 +14,12 @@ from hai_flow.engine.pendings.selectors import (
     CAUSED,
     REQUESTER,
     World,
-    excluding_selectors,
     ids_of,
     is_agent,
-    matching_selectors,
+    list_excluding_selectors,
+    list_matching_selectors,
 )
-from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
@@ -53,21 +53,21 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
 
 def ineligible(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
     """Why the principal is not among the deciders, or None."""
-    rules = rules_of(pending)
-    kept_out = excluding_selectors(rules.exclude, principal, world)
+    rules = derive_rules(pending)
+    kept_out = list_excluding_selectors(rules.exclude, principal, world)
     if REQUESTER in kept_out:
-        return _requester_obstacle(principal, world)
+        return _find_requester_obstacle(principal, world)
     if kept_out:
         return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
     if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
         reason = f"{principal.id} is an agent, and agents decide only where `from` names them"
         return Obstacle(OF_AN_AGENT, reason)
-    if not matching_selectors(rules.from_, principal, world):
+    if not list_matching_selectors(rules.from_, principal, world):
         return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
     return None
 
 
-def _requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
+def _find_requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
     """Why the requester may not decide, nor anybody behind the run."""
     if world.requester in ids_of(principal):
         return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
@@ -76,10 +76,10 @@ def _requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
 
 
 def world_of(plan: Plan, state: RunState) -> World:
-    return World(state.requester, plan.roles, state.all_instigators, _cause_of(state))
+    return World(state.requester, plan.roles, state.all_instigators, _describe_cause(state))
 
 
-def _cause_of(state: RunState) -> str:
+def _describe_cause(state: RunState) -> str:
     """The part of the people behind the run, as a clause."""
     if state.senders:
         return "sent an event that this run took, or caused the run"

@@ -12,7 +12,7 @@ from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, ope
 from hai_flow.engine.pendings.policies import milliseconds
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules
-from hai_flow.engine.state.ids import display_call_id
+from hai_flow.engine.state.ids import derive_display_call_id
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.steps.tool_calls import SHOWN, foretell, model_call, show_call
 
@@ -26,10 +26,10 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
     if not tool.answered:
-        return _only_show(draft, step, tool, args)
+        return _show_only(draft, step, tool, args)
     rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
-        draft.note_start(step, args=args)
+        draft.record_start(step, args=args)
     if call_shown_before(draft, step) is None:
         foretell(draft, step, tool)
         show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
@@ -38,14 +38,14 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     return None
 
 
-def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
+def _show_only(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
-    draft.note_start(step, args=args)
+    draft.record_start(step, args=args)
     if (call := model_call(draft.state, step.path)) is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
         return Finish(step)
-    id = display_call_id(draft.state.run_id, step.path, draft.state.entries)
+    id = derive_display_call_id(draft.state.run_id, step.path, draft.state.entries)
     foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
     draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)

@@ -6,16 +6,16 @@ from hai_flow import values
 from hai_flow.definition.plan import Approval, Step
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.answers import digest_with
-from hai_flow.engine.pendings.open import effect_name, form_of, open_pending
-from hai_flow.engine.pendings.policies import rules_for
-from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.pendings.answers import compute_digest_with
+from hai_flow.engine.pendings.open import describe_effect, form_of, open_pending
+from hai_flow.engine.pendings.policies import fill_rules
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState
 
 
-def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
+def is_gate_needed(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
     """Whether people must approve a call with these arguments. Raises `Raised`: an error in `when` never skips it."""
     return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))
 
@@ -24,8 +24,8 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
     """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
     demand_wait(draft, step)
     roots = {"args": values.loads(args)}
-    rules = rules_for(draft, step, gate.policy, roots)
-    name = effect_name(step, roots["args"])
+    rules = fill_rules(draft, step, gate.policy, roots)
+    name = describe_effect(step, roots["args"])
     step_state = draft.state.steps[step.path]
     title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
     open_pending(
@@ -47,13 +47,13 @@ def check_gate(draft: Draft, step: Step) -> str:
     """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
     (approval.digest) if the call about to begin is not the approved one."""
     state = draft.state
-    approved, args = last_approved_gate(state, step), state.steps[step.path].args
+    approved, args = find_last_approved_gate(state, step), state.steps[step.path].args
     fault = None
     if approved is None:
         fault = "nobody approved this call"
-    elif digest_with(draft.state, approved.opened, args) != approved.opened.digest:
+    elif compute_digest_with(draft.state, approved.opened, args) != approved.opened.digest:
         fault = "its arguments, or the workflow, are not those that were shown"
-    elif approved.status == votes.APPROVE and not votes.approvals(rules_of(approved), approved):
+    elif approved.status == votes.APPROVE and not votes.approvals(derive_rules(approved), approved):
         fault = "no approval of these arguments is on record"
     if fault is not None or args is None:
         raise Raised("approval.digest", f"{step.path} was not performed: {fault}. Start the run again.")
@@ -63,11 +63,11 @@ def check_gate(draft: Draft, step: Step) -> str:
 def is_approved(state: RunState, step: Step, args: str) -> bool:
     """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
     a rejection leaves one too.)"""
-    passed = last_approved_gate(state, step)
+    passed = find_last_approved_gate(state, step)
     return passed is not None and passed.opened.args == args
 
 
-def last_approved_gate(state: RunState, step: Step) -> PendingState | None:
+def find_last_approved_gate(state: RunState, step: Step) -> PendingState | None:
     """The gate of the step that was passed last."""
     step_state = state.steps.get(step.path)
     for n in range(step_state.asked if step_state else 0, 0, -1):

@@ -14,7 +14,7 @@ from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import digest
 from hai_flow.engine.pendings.deadlines import escalate, set_clock
 from hai_flow.engine.pendings.votes import Rules
-from hai_flow.engine.pendings.withdrawing import demand_wanted, event_of
+from hai_flow.engine.pendings.withdrawing import demand_wanted, find_event
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.engine.state.state import PendingState, ToolCallState
 from hai_flow.engine.steps import wait_for_event
@@ -49,7 +49,7 @@ def open_pending(
     opened = e.PendingOpened(at=draft.now, digest="", **fields)
     draft.pure_steps += 1
     draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
-    event = event_of(step) if kind in _ASKED else None
+    event = find_event(step) if kind in _ASKED else None
     if event is not None:
         wait_for_event.await_withdrawal(draft, step, event)
     if faults[0] is None:
@@ -80,13 +80,13 @@ def form_of(draft: Draft, step: Step, form: Template | None, roots: dict[str, Js
     raw = draft.render(form, step, **roots)
     text = values.dumps(raw)
     draft.take(len(text))
-    if (fault := _form_fault(text)) is not None:
+    if (fault := _check_form(text)) is not None:
         raise Raised("expression.error", f"{step.path}: its form, with the holes filled, is wrong: {fault}.")
     return raw
 
 
 @lru_cache(maxsize=1024)
-def _form_fault(text: bytes) -> str | None:
+def _check_form(text: bytes) -> str | None:
     """The first fault of a form that is written in JSON. Most forms are the same for all runs of a workflow."""
     faults: list[str] = []
     compile_schema(
@@ -95,7 +95,7 @@ def _form_fault(text: bytes) -> str | None:
     return faults[0] if faults else None
 
 
-def effect_name(step: Step, args: Json) -> str:
+def describe_effect(step: Step, args: Json) -> str:
     """The effect of the step, in the words of the document."""
     match step.verb:
         case Call(tool, function):

@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
+from hai_flow.definition.checks.asking import Asks, asks, collect_asks, collect_runs, find_policy
 from hai_flow.definition.checks.guarding import (
-    guards_of,
+    collect_guards,
+    find_questions_that_read,
+    find_unguarded_step,
+    is_guarded_by_arguments,
     question_behind,
-    questions_that_read,
-    reads_its_arguments,
-    step_without_guard,
 )
 from hai_flow.definition.diff import to_plain
 from hai_flow.definition.paths import is_inside, plan_path, rename_path
@@ -42,10 +42,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deciders import Obstacle, ids_of, ineligible, obstacle, world_of
-from hai_flow.engine.pendings.gates import last_approved_gate
-from hai_flow.engine.pendings.policies import rules_for
-from hai_flow.engine.pendings.selectors import REQUESTER, World, excluding_selectors, matching_selectors
-from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.pendings.gates import find_last_approved_gate
+from hai_flow.engine.pendings.policies import fill_rules
+from hai_flow.engine.pendings.selectors import REQUESTER, World, list_excluding_selectors, list_matching_selectors
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
@@ -60,19 +60,19 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
     _demand_no_say_in_what_is_asked(draft, step, who, command.below)
     if isinstance(step.verb, (Run, *BLOCKS)):
         _demand_nothing_asked_inside(draft, step, command)
-    pending = _last_of(draft.state, step.path)
+    pending = _find_last(draft.state, step.path)
     if pending is None:
         pending = _before_it_is_asked(draft, step)
     if pending is None or pending.opened.kind == "doubt" or pending.opened.inquiry is not None:
         return
-    if last_approved_gate(draft.state, step) is not None:
+    if find_last_approved_gate(draft.state, step) is not None:
         return  # the people said yes; what failed is the call
     said_no = refusers(pending)
     if said_no is not None:
         detail = f"{said_no} has said no at {step.path}; what was rejected is not skipped. {_ANEW}"
         raise Rejected(409, "skip.rejected", detail, winner={"seq": draft.state.seq})
     world = world_of(draft.plan, draft.state)
-    fault = _obstacle_to_sole_approval(pending, who, world)
+    fault = _find_obstacle_to_sole_approval(pending, who, world)
     if fault is None or (command.output is None and _is_for_requester_alone(pending)):
         return
     detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_describe_deciders(pending)}"
@@ -106,7 +106,7 @@ def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], 
     ]
     for path, pending in refused:
         _demand_anew(path, pending, who, world, "retry.forbidden", "retry the run")
-    if not refused and _ends_with_a_no(draft.state.error) and _is_of_the_request(who, world):
+    if not refused and _has_rejecting_end(draft.state.error) and _is_of_the_request(who, world):
         detail = f"a run below was rejected, and {who.id} can't have it asked anew: {world.requester} started this run"
         raise Rejected(403, "retry.forbidden", f"{detail}, or is behind it; somebody else must retry it.")
 
@@ -114,7 +114,7 @@ def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], 
 def demand_unspent(draft: Draft, command: c.Retry | c.Skip) -> None:
     """Raises `Rejected` 409 where another run has acted on an approval on which this one would go on."""
     if command.acted and not command.again:
-        place = approval_at(draft.state) or "a step before"
+        place = find_approval(draft.state) or "a step before"
         detail = (
             f"run {draft.state.run_id} was approved at {place}, and {', '.join(command.acted)} was begun on that "
             "approval in a fork of it, or in a run that it was forked from; what people approve they approve for one "
@@ -123,7 +123,7 @@ def demand_unspent(draft: Draft, command: c.Retry | c.Skip) -> None:
         raise Rejected(409, "retry_approved", detail, winner={"seq": draft.state.seq})
 
 
-def _ends_with_a_no(error: e.Error | None) -> bool:
+def _has_rejecting_end(error: e.Error | None) -> bool:
     while error is not None and error.cause is not None:
         error = error.cause
     return error is not None and error.code == "approval.rejected"
@@ -167,7 +167,7 @@ def _demand_no_value_in_what_is_asked(
     plan: Plan, there: RunState, who: c.Principal, values: frozenset[str], below: tuple[str, ...] | None
 ) -> None:
     """Raises `Rejected` 403 where a question that is yet to come depends on one of these values."""
-    for question in questions_that_read(plan, values, below):
+    for question in find_questions_that_read(plan, values, below):
         if not _is_past(there, question):
             detail = (
                 f"the {' and the '.join(sorted(values))} of the run decide whether people are asked at {question}, and "
@@ -196,10 +196,10 @@ def _demand_anew(path: str, pending: PendingState, who: c.Principal, world: Worl
 def find_rejected(state: RunState) -> list[tuple[str, PendingState]]:
     """The questions of the run and of the runs below it that were last answered with no, or have a vote that says no,
     with the paths at which the run asks them (again)."""
-    return last_rejected((*state.pendings.values(), *(each.pending for each in state.relayed.values())))
+    return list_last_rejected((*state.pendings.values(), *(each.pending for each in state.relayed.values())))
 
 
-def last_rejected(pendings: Iterable[PendingState]) -> list[tuple[str, PendingState]]:
+def list_last_rejected(pendings: Iterable[PendingState]) -> list[tuple[str, PendingState]]:
     """Of these questions those which were the last at their path, and have a no."""
     last: dict[str, PendingState] = {}
     for pending in pendings:
@@ -213,7 +213,7 @@ SKIPPED: Final = "it was skipped"
 """Why a question is void whose step a person has skipped."""
 
 
-def approval_at(state: RunState) -> str | None:
+def find_approval(state: RunState) -> str | None:
     """The step at which the run was let go on by an `approve`: one of its own that was approved or skipped, also in an
     iteration that is over, or one of a run below that has finished. None: there is none."""
     for path, step in sorted(state.steps.items()):
@@ -245,7 +245,7 @@ def refusers(pending: PendingState) -> str | None:
     return pending.by if pending.status == votes.REJECT else None
 
 
-def obstacles_to_move(
+def list_obstacles_to_move(
     old: Plan, new: Plan, state: RunState, who: c.Principal, paths: dict[str, str]
 ) -> Iterable[tuple[str, str]]:
     """The steps that ask people in the old version, and that the requester, or who is behind the run, can't have asked
@@ -254,29 +254,29 @@ def obstacles_to_move(
     if not _is_of_the_request(who, world):
         return
     for step in old.steps.values():
-        if asks(step) is not Asks.DECIDERS and not _waits_below(step):
+        if asks(step) is not Asks.DECIDERS and not _is_waiting_below(step):
             continue
         moved = new.steps.get(rename_path(step.path, paths))
         what = None
         if moved is None:
             what = "is not there"
-        elif _way_of_asking(new, moved) != _way_of_asking(old, step):
+        elif _describe_way_of_asking(new, moved) != _describe_way_of_asking(old, step):
             what = "asks otherwise there"
-        elif (without := step_without_guard(old, step, new, moved, paths)) is not None:
+        elif (without := find_unguarded_step(old, step, new, moved, paths)) is not None:
             what = f"is not asked there in front of {without}"
         if what is not None:
             yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
 
 
-def _waits_below(step: Step) -> bool:
+def _is_waiting_below(step: Step) -> bool:
     """Whether it waits for a run, in which people may decide."""
     return isinstance(step.verb, Run) and not step.verb.detach
 
 
-def _way_of_asking(plan: Plan, step: Step) -> object:
+def _describe_way_of_asking(plan: Plan, step: Step) -> object:
     when = None if step.approval is None else step.approval.when
-    arguments = to_plain(step.verb) if isinstance(step.verb, Run) or reads_its_arguments(step) else None
-    return asks(step), to_plain(policy_of(step)), to_plain(when), arguments, guards_of(plan, step)
+    arguments = to_plain(step.verb) if isinstance(step.verb, Run) or is_guarded_by_arguments(step) else None
+    return asks(step), to_plain(find_policy(step)), to_plain(when), arguments, collect_guards(plan, step)
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------
@@ -286,15 +286,15 @@ def _demand_nothing_asked_inside(draft: Draft, step: Step, command: c.Skip) -> N
     """A block, or a run below, in which people decide is not skipped as a whole: nobody can tell what they would be
     asked. Raises `Rejected` 403."""
     place = plan_path(step.path)
-    inside = asks_inside(draft.plan, place)
-    below = command.asks_below and bool(runs_inside(draft.plan, place))
+    inside = collect_asks(draft.plan, place)
+    below = command.asks_below and bool(collect_runs(draft.plan, place))
     if inside is Asks.DECIDERS or below or (inside is Asks.REQUESTER and command.output is not None):
         where = "the run below it" if isinstance(step.verb, Run) else "a run below it" if below else "it"
         detail = f"{step.path} is not skipped as a whole, for people decide in {where}"
         raise Rejected(403, "skip.forbidden", f"{detail}; they decide when they are asked, or you stop the run.")
 
 
-def _last_of(state: RunState, path: str) -> PendingState | None:
+def _find_last(state: RunState, path: str) -> PendingState | None:
     """The question that the step has open, or had open last."""
     if path in state.open_pendings:
         return state.pendings[state.open_pendings[path]]
@@ -304,12 +304,12 @@ def _last_of(state: RunState, path: str) -> PendingState | None:
 
 def _before_it_is_asked(draft: Draft, step: Step) -> PendingState | None:
     """The question that the step would ask, as far as its rules go; None: it asks nobody."""
-    policy = policy_of(step)
+    policy = find_policy(step)
     if policy is None:
         return None
     kind = "approve" if isinstance(step.verb, Approve) else "ask" if isinstance(step.verb, Ask) else "gate"
     try:
-        rules = rules_for(draft, step, policy, {"args": {}} if kind == "gate" else {}, may_exclude=kind != "ask")
+        rules = fill_rules(draft, step, policy, {"args": {}} if kind == "gate" else {}, may_exclude=kind != "ask")
     except Raised as raised:
         detail = f"{step.path} asks people, and can't be skipped before it does: {raised.message}"
         raise Rejected(403, "skip.forbidden", detail) from None
@@ -317,12 +317,12 @@ def _before_it_is_asked(draft: Draft, step: Step) -> PendingState | None:
     return PendingState(opened)
 
 
-def _obstacle_to_sole_approval(pending: PendingState, who: c.Principal, world: World) -> Obstacle | None:
+def _find_obstacle_to_sole_approval(pending: PendingState, who: c.Principal, world: World) -> Obstacle | None:
     """Why an approval by this person would not decide the question, or None."""
     fault = obstacle(pending, who, world)
     if fault is not None or pending.opened.kind not in _VOTED_ON:
         return fault
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     vote = e.VoteCast(
         at=pending.opened.at,
         id=pending.opened.id,
@@ -330,8 +330,8 @@ def _obstacle_to_sole_approval(pending: PendingState, who: c.Principal, world: W
         on_behalf_of=who.on_behalf_of,
         decision=votes.APPROVE,
         digest=pending.opened.digest,
-        matched=matching_selectors(rules.selectors(), who, world),
-        barred=excluding_selectors(rules.exclusions(), who, world),
+        matched=list_matching_selectors(rules.selectors(), who, world),
+        barred=list_excluding_selectors(rules.exclusions(), who, world),
     )
     after = PendingState(pending.opened, votes=(*pending.votes, vote))
     if votes.verdict(rules, after) == votes.APPROVE:
@@ -341,7 +341,7 @@ def _obstacle_to_sole_approval(pending: PendingState, who: c.Principal, world: W
 
 def _is_for_requester_alone(pending: PendingState) -> bool:
     """Whether it asks the requester and nobody else, and nothing but an answer of theirs goes on behind it."""
-    return pending.opened.kind != "approve" and rules_of(pending).from_ == (REQUESTER,)
+    return pending.opened.kind != "approve" and derive_rules(pending).from_ == (REQUESTER,)
 
 
 def _is_of_the_request(who: c.Principal, world: World) -> bool:
@@ -349,6 +349,6 @@ def _is_of_the_request(who: c.Principal, world: World) -> bool:
 
 
 def _describe_deciders(pending: PendingState) -> str:
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     out = f", but not {', '.join(rules.exclude)}" if rules.exclude else ""
     return f"Those who may decide it: {', '.join(rules.from_)}{out}."

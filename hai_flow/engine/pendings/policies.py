@@ -21,19 +21,19 @@ from hai_flow.engine.pendings.selectors import (
     REQUESTER,
     NotASelector,
     World,
-    could_match,
-    people_of,
+    can_match,
+    is_sure_match,
+    is_surely_barred,
+    list_people,
     selectors_of,
-    surely_barred,
-    surely_matches,
 )
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.values import Json
 
 
-def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
+def fill_rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
     """The policy with the holes of all its stages filled: the question must not change meanwhile."""
-    first = _first_stage(draft, step, policy, roots, may_exclude=may_exclude)
+    first = _fill_first_stage(draft, step, policy, roots, may_exclude=may_exclude)
     stages = [first]
     for change in policy.escalations:
         stages.append(_next_stage(draft, step, stages[-1], change, roots))
@@ -44,11 +44,11 @@ def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], 
     return rules
 
 
-def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
-    from_, fault = _deciders(draft, step, policy.from_, roots)
+def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
+    from_, fault = _fill_deciders(draft, step, policy.from_, roots)
     exclude: tuple[str, ...] = ()
     if may_exclude and policy.exclude is not None:
-        exclude = _exclusion(draft, step, policy.exclude, roots)
+        exclude = _fill_exclusion(draft, step, policy.exclude, roots)
     elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
         exclude = (REQUESTER,)
     return Rules(
@@ -61,10 +61,10 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
         edit=policy.edit,
         combine=dict(policy.combine),
         reasons=tuple(sorted(policy.reasons)),
-        veto=() if policy.veto is None else _exclusion(draft, step, policy.veto, roots),
+        veto=() if policy.veto is None else _fill_exclusion(draft, step, policy.veto, roots),
         confirm=policy.confirm,
         notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
-        remind=_delays(draft, step, policy.remind, roots),
+        remind=_fill_delays(draft, step, policy.remind, roots),
         pause_clock=policy.pause_clock,
     )
 
@@ -73,32 +73,32 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
     """The stage before with the replacements of `change`."""
     changes: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
     if change.from_ is not None:
-        changes["from_"], changes["fault"] = _deciders(draft, step, change.from_, roots)
+        changes["from_"], changes["fault"] = _fill_deciders(draft, step, change.from_, roots)
     if change.exclude is not None:
-        changes["exclude"] = _exclusion(draft, step, change.exclude, roots)
+        changes["exclude"] = _fill_exclusion(draft, step, change.exclude, roots)
     if change.quorum is not None:
         changes["quorum"] = _quorum(draft, step, change.quorum, roots)
     if change.notify is not None:
         changes["notify"] = _texts(draft, step, change.notify, roots)
     if change.remind is not None:
-        changes["remind"] = _delays(draft, step, change.remind, roots)
+        changes["remind"] = _fill_delays(draft, step, change.remind, roots)
     return msgspec.structs.replace(before, **changes)
 
 
 def _with_people(stage: Rules, world: World) -> Rules:
     """The stage with its voters, where they can be listed."""
-    is_decider = any(surely_matches(each, world.requester, world) for each in stage.from_)
-    kept_out = surely_barred(stage.exclude, world.requester, world)
+    is_decider = any(is_sure_match(each, world.requester, world) for each in stage.from_)
+    kept_out = is_surely_barred(stage.exclude, world.requester, world)
     stage = msgspec.structs.replace(stage, asks_requester=is_decider and not kept_out)
-    listed = people_of(stage.from_, world)
+    listed = list_people(stage.from_, world)
     if listed is None:
         fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
         return msgspec.structs.replace(stage, people=None, everyone=(), fault=stage.fault or fault)
     counted = stage.selectors()
     people = {
-        id: tuple(each for each in counted if could_match(each, id, world))
+        id: tuple(each for each in counted if can_match(each, id, world))
         for id in listed
-        if not surely_barred(stage.exclude, id, world)
+        if not is_surely_barred(stage.exclude, id, world)
     }
     return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
 
@@ -116,7 +116,7 @@ def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> An
     raise Raised("expression.error", f"{step.path}: `quorum`: expected a number from 1, or `all`, found {text}.")
 
 
-def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
+def _fill_deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
     """The people that `from` names, and why it names none ("" if it does): then this stage can't be decided."""
     value = draft.render(from_, step, **roots)
     try:
@@ -126,7 +126,7 @@ def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json])
     return selectors, "" if selectors else "`from` names nobody"
 
 
-def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
+def _fill_exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
     """The people that `exclude` names. Raises `Raised`: an unreadable one must not be let in."""
     value = draft.render(exclude, step, **roots)
     try:
@@ -145,7 +145,7 @@ def milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, 
         raise Raised("expression.error", f"{step.path}: {error}.") from None
 
 
-def _delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
+def _fill_delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
     return tuple(sorted(milliseconds(draft, step, each, roots) for each in remind))
 
 

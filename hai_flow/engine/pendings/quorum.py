@@ -38,13 +38,13 @@ def missing(quorum: Quorum, approvers: People, everyone: Collection[str] = ()) -
         return Missing(len(names) if everyone else 1, {}, names)
     seats = {selector: count for selector, count in quorum.items() if selector != ANY}
     needed = quorum.get(ANY, sum(seats.values()))
-    return Missing(max(0, needed - len(approvers)), free_seats(seats, approvers), ())
+    return Missing(max(0, needed - len(approvers)), find_free_seats(seats, approvers), ())
 
 
 _NOTHING = Missing(0, {}, ())
 
 
-def free_seats(seats: Mapping[str, int], people: People) -> dict[str, int]:
+def find_free_seats(seats: Mapping[str, int], people: People) -> dict[str, int]:
     """The seats that stay free in the best seating, by selector: a maximum bipartite matching of people to seats.
 
     People sit down one after the other; where all of a person's seats are taken, somebody there moves on to another

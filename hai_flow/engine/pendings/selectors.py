@@ -99,7 +99,7 @@ def ids_of(principal: Principal) -> tuple[str, ...]:
     return (principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)
 
 
-def matching_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+def list_matching_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
     person = voting_person(principal)
     if principal.issuer is not None:
@@ -109,13 +109,13 @@ def matching_selectors(selectors: Iterable[str], principal: Principal, world: Wo
     return tuple(each for each in selectors if _matches(each, person, world))
 
 
-def excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
     people = (principal, voting_person(principal))
     return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
 
 
-def surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
+def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
     """Whether an exclusion keeps out a person known only by id, whatever roles and groups they have."""
     return any(_excludes(each, Principal(id), world) for each in selectors)
 
@@ -169,7 +169,7 @@ def principal_selectors(principal: Principal) -> tuple[str, ...]:
     return (person.id, *person.aliases, *roles, *groups, ANYONE)
 
 
-def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
+def list_people(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
     """Everyone in the selectors, by id; None if they can't be listed."""
     people: dict[str, None] = {}
     for selector in selectors:
@@ -185,15 +185,15 @@ def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
     return tuple(people)
 
 
-def could_match(selector: str, id: str, world: World) -> bool:
+def can_match(selector: str, id: str, world: World) -> bool:
     """Whether a person known only by id may match: true where that is unknown before they vote."""
     if selector == ANYONE:
         return True
-    if people_of([selector], world) is not None:
-        return surely_matches(selector, id, world)
+    if list_people([selector], world) is not None:
+        return is_sure_match(selector, id, world)
     return True
 
 
-def surely_matches(selector: str, id: str, world: World) -> bool:
+def is_sure_match(selector: str, id: str, world: World) -> bool:
     """Whether a person known only by id matches whatever roles and groups they have."""
     return selector == ANYONE or _matches(selector, Principal(id), world)

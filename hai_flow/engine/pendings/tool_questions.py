@@ -10,7 +10,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.answers import INQUIRY_OPTIONS
-from hai_flow.engine.pendings.open import effect_name, open_pending
+from hai_flow.engine.pendings.open import describe_effect, open_pending
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.unknown_outcome import OPERATORS
 from hai_flow.engine.pendings.votes import Rules
@@ -25,7 +25,7 @@ INQUIRY_ENDS: Final = ("answered", *INQUIRY_OPTIONS)
 def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
     """A tool asks a person in the middle of its call. The attempt is over; its words are shown as those of the tool."""
     step_state = draft.state.steps[step.path]
-    name = effect_name(step, values.loads(step_state.args or "{}"))
+    name = describe_effect(step, values.loads(step_state.args or "{}"))
     rules = Rules(from_=(REQUESTER, *OPERATORS), deadline=INQUIRY_MS)
     open_pending(
         draft,
@@ -41,7 +41,7 @@ def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
     )
 
 
-def inquiry_to_answer(state: RunState, step: Step, attempt: int) -> PendingState | None:
+def find_inquiry_to_answer(state: RunState, step: Step, attempt: int) -> PendingState | None:
     """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
 
     A later attempt of a tool that may change something asks anew: the tool may have used the answer already.

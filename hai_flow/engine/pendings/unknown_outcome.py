@@ -10,7 +10,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.answers import DOUBT_OPTIONS
-from hai_flow.engine.pendings.open import effect_name, open_pending
+from hai_flow.engine.pendings.open import describe_effect, open_pending
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.engine.state.state import PendingState, RunState
 
@@ -26,7 +26,7 @@ def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
         return
     step_state = draft.state.steps[step.path]
     args = values.loads(step_state.args or "{}")
-    name = effect_name(step, args)
+    name = describe_effect(step, args)
     what = reason or "The process that performed it is gone, and its outcome with it."
     once = step.delivery == "at_most_once"
     why = "It is performed at most once" if once else "It may have happened, so it is not simply done again"
@@ -44,7 +44,7 @@ def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
     )
 
 
-def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
+def find_doubt(state: RunState, path: str, attempt: int) -> PendingState | None:
     """The open doubt about this very attempt, whose late result may settle it before a person does
     (docs/design/store.md#lost-attempts)."""
     id = state.open_pendings.get(path)
@@ -54,6 +54,6 @@ def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
     return doubt
 
 
-def settle_doubt(draft: Draft, pending: PendingState) -> None:
+def resolve_doubt(draft: Draft, pending: PendingState) -> None:
     """The outcome came after all; its consequences for the step are up to the caller."""
     draft.emit(e.PendingVoided, id=pending.opened.id, reason="the outcome of the call arrived")

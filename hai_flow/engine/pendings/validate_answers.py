@@ -9,7 +9,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import Reading, answer_refusal, read_answer
 from hai_flow.engine.pendings.deciders import OF_AN_AGENT, ineligible, world_of
-from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -46,7 +46,7 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     pending = draft.state.pendings.get(answer.id)
     if pending is None:
         raise Rejected(404, "pending_unknown", f"there is no pending {answer.id}.")
-    reading = _understood(draft, pending, answer)
+    reading = _read_answer(draft, pending, answer)
     if isinstance(reading, Reading) and _is_known(pending, reading, by):
         return pending, reading, True
     _demand_open(draft, pending)
@@ -54,11 +54,11 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     if isinstance(reading, Rejected):
         raise reading
     if reading.outcome == votes.APPROVE and reading.value is not None:
-        _combine_with(pending, reading)
+        _merge_with(pending, reading)
     return pending, reading, False
 
 
-def _understood(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
+def _read_answer(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
     """The answer, or why it can't be read: that comes last, after every other obstacle to it."""
     verb = draft.step(pending.opened.path).verb
     tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
@@ -79,13 +79,15 @@ def _is_known(pending: PendingState, reading: Reading, by: c.Principal) -> bool:
 def _demand_open(draft: Draft, pending: PendingState) -> None:
     id = pending.opened.id
     if pending.status == "expired" or _is_overdue(draft, pending):
-        raise Rejected(410, "pending_expired", f"{id} expired; its deadline has passed.", winner=_winner(pending))
+        raise Rejected(
+            410, "pending_expired", f"{id} expired; its deadline has passed.", winner=_describe_winner(pending)
+        )
     if pending.status == "voided":
         detail = f"{id} needs no answer any more: {pending.reason}."
-        raise Rejected(409, "pending_voided", detail, winner=_winner(pending))
+        raise Rejected(409, "pending_voided", detail, winner=_describe_winner(pending))
     if pending.status != "open":
         detail = f"{id} was answered already, and differently; the first answer stands."
-        raise Rejected(409, "pending_decided", detail, winner=_winner(pending))
+        raise Rejected(409, "pending_decided", detail, winner=_describe_winner(pending))
 
 
 def _is_overdue(draft: Draft, pending: PendingState) -> bool:
@@ -111,12 +113,12 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
         )
 
 
-def _combine_with(pending: PendingState, reading: Reading) -> Json:
+def _merge_with(pending: PendingState, reading: Reading) -> Json:
     """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     before = [] if reading.args is not None else votes.values_given(pending)  # an edit begins anew
     try:
-        return votes.combine_values(rules, pending.opened.schema, [*before, reading.value])
+        return votes.merge_values(rules, pending.opened.schema, [*before, reading.value])
     except votes.Differs as differs:
         raise answer_refusal(pending.opened, f"{differs}.") from None
 
@@ -129,7 +131,7 @@ def answer_outcome(
     return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}
 
 
-def _winner(pending: PendingState) -> dict[str, Json]:
+def _describe_winner(pending: PendingState) -> dict[str, Json]:
     """The answer that stands instead of a late or different one."""
     return {
         "id": pending.opened.id,

@@ -18,12 +18,12 @@ from hai_flow.engine.pendings import quorum
 from hai_flow.engine.pendings.selectors import (
     EDITOR,
     World,
-    excluding_selectors,
     ids_of,
-    matching_selectors,
+    list_excluding_selectors,
+    list_matching_selectors,
     voting_person,
 )
-from hai_flow.engine.state.patch import same_json
+from hai_flow.engine.state.patch import is_same_json
 from hai_flow.engine.state.state import PendingState
 from hai_flow.values import Json
 
@@ -78,7 +78,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return tuple(unique)
 
 
-def rules_of(pending: PendingState) -> Rules:
+def derive_rules(pending: PendingState) -> Rules:
     """The rules that hold for the pending now."""
     return msgspec.convert(pending.opened.policy or {}, Rules)
 
@@ -90,9 +90,11 @@ def asks(policy: Json, other: Principal) -> bool:
     if rules.people is not None:
         person = voting_person(other)
         mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]
-        return bool(matching_selectors(mine, other, World(person.id, {})) if other.issuer else mine)
+        return bool(list_matching_selectors(mine, other, World(person.id, {})) if other.issuer else mine)
     world = World("", {})
-    return bool(matching_selectors(rules.from_, other, world)) and not excluding_selectors(rules.exclude, other, world)
+    return bool(list_matching_selectors(rules.from_, other, world)) and not list_excluding_selectors(
+        rules.exclude, other, world
+    )
 
 
 def to_json(rules: Rules) -> Json:
@@ -127,14 +129,14 @@ def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
     return not set(rules.from_).isdisjoint(vote.matched) and set(rules.exclude).isdisjoint(vote.barred)
 
 
-def _votes_that_count(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
+def _list_votes_that_count(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
     digest = pending.opened.digest
     return [vote for vote in pending.votes if vote.decision == decision and counts(rules, vote, digest)]
 
 
 def approvals(rules: Rules, pending: PendingState) -> list[VoteCast]:
     """The approvals that count, in the order in which they were cast."""
-    return _votes_that_count(rules, pending, APPROVE)
+    return _list_votes_that_count(rules, pending, APPROVE)
 
 
 def values_given(pending: PendingState) -> list[Json]:
@@ -143,11 +145,11 @@ def values_given(pending: PendingState) -> list[Json]:
     return [vote.values or {} for vote in pending.votes if vote.decision == APPROVE and vote.digest == digest]
 
 
-def _approvers(rules: Rules, pending: PendingState) -> dict[str, tuple[str, ...]]:
+def _collect_approvers(rules: Rules, pending: PendingState) -> dict[str, tuple[str, ...]]:
     return {voter(vote): vote.matched for vote in approvals(rules, pending)}
 
 
-def _everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
+def _list_everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
     """The people of `quorum: all`, each by the id under which they approved, if they have."""
     one = {}
     for vote in approvals(rules, pending):
@@ -158,10 +160,10 @@ def _everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
 
 def verdict(rules: Rules, pending: PendingState) -> str | None:
     """approve, reject, or None: still open. (An option of the author's own decides by itself.)"""
-    approvers = _approvers(rules, pending)
-    if quorum.is_met(_quorum(rules), approvers, _everyone(rules, pending)):
+    approvers = _collect_approvers(rules, pending)
+    if quorum.is_met(_quorum(rules), approvers, _list_everyone(rules, pending)):
         return APPROVE
-    rejections = _votes_that_count(rules, pending, REJECT)
+    rejections = _list_votes_that_count(rules, pending, REJECT)
     if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):
         return REJECT
     rejecters = {voter(vote) for vote in rejections}
@@ -175,10 +177,10 @@ def impossible(rules: Rules, pending: PendingState) -> str | None:
     """Why this stage can't be decided for good, or None."""
     if rules.fault:
         return rules.fault
-    if not _is_unreachable(rules, pending, _approvers(rules, pending)):
+    if not _is_unreachable(rules, pending, _collect_approvers(rules, pending)):
         return None
     able = ", ".join(rules.people or ()) or "nobody"
-    return f"the quorum of {_quorum_text(rules)} can't be reached: those who may decide are {able}"
+    return f"the quorum of {_describe_quorum(rules)} can't be reached: those who may decide are {able}"
 
 
 def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str, tuple[str, ...]]) -> bool:
@@ -187,7 +189,7 @@ def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str,
         return False
     spent = voters(pending.votes)
     possible = {**{id: matched for id, matched in rules.people.items() if id not in spent}, **approvers}
-    return not quorum.is_met(_quorum(rules), possible, _everyone(rules, pending))
+    return not quorum.is_met(_quorum(rules), possible, _list_everyone(rules, pending))
 
 
 def _quorum(rules: Rules) -> quorum.Quorum:
@@ -198,7 +200,7 @@ def _quorum(rules: Rules) -> quorum.Quorum:
     return needed
 
 
-def _quorum_text(rules: Rules) -> str:
+def _describe_quorum(rules: Rules) -> str:
     needed = rules.quorum
     return (
         str(needed) if not isinstance(needed, dict) else ", ".join(f"{name}: {count}" for name, count in needed.items())
@@ -212,13 +214,13 @@ def envelope(
     pending: PendingState, decision: str, reason: str | None, given: Json = None, *, expired: bool = False
 ) -> dict[str, Json]:
     """The frozen result of an approval, as authors read it in `steps.X.approval`. `given` are the combined values."""
-    rules = rules_of(pending)
+    rules = derive_rules(pending)
     return {
         "decision": decision,
         "reason": reason,
         "values": given,
         "edits": pending.edits,
-        "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
+        "votes": [_show_vote(rules, vote, pending.opened.digest) for vote in pending.votes],
         "expired": expired,
         "escalations": [
             {"at": instants.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
@@ -227,7 +229,7 @@ def envelope(
     }
 
 
-def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
+def _show_vote(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
     return {
         "by": vote.by,
         "on_behalf_of": vote.on_behalf_of,
@@ -242,10 +244,10 @@ def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
     }
 
 
-def decision_needs(pending: PendingState) -> dict[str, Json]:
+def describe_needs(pending: PendingState) -> dict[str, Json]:
     """The deciders of the pending now, their votes so far, and the votes missing to an approval."""
-    rules = rules_of(pending)
-    lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), _everyone(rules, pending))
+    rules = derive_rules(pending)
+    lacking = quorum.missing(_quorum(rules), _collect_approvers(rules, pending), _list_everyone(rules, pending))
     spent = voters(pending.votes)
     return {
         "from": list(rules.from_),
@@ -256,7 +258,7 @@ def decision_needs(pending: PendingState) -> dict[str, Json]:
         **({"veto": list(rules.veto)} if rules.veto else {}),
         **({"confirm": True} if rules.confirm else {}),
         "people": None if rules.people is None else [id for id in rules.people if id not in spent],
-        "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
+        "votes": [_show_vote(rules, vote, pending.opened.digest) for vote in pending.votes],
         "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},
         "escalations": {"passed": len(pending.escalations), "left": len(rules.escalations)},
     }
@@ -264,9 +266,9 @@ def decision_needs(pending: PendingState) -> dict[str, Json]:
 
 def expire_votes(before: PendingState, after: PendingState) -> list[Json]:
     """The votes that counted before and don't count afterwards: an edit made the question another one."""
-    old, new = rules_of(before), rules_of(after)
+    old, new = derive_rules(before), derive_rules(after)
     return [
-        _vote_shown(new, vote, after.opened.digest)
+        _show_vote(new, vote, after.opened.digest)
         for vote in before.votes
         if counts(old, vote, before.opened.digest) and not counts(new, vote, after.opened.digest)
     ]
@@ -279,22 +281,22 @@ class Differs(ValueError):
     """A value that must be the `same` in every approval is not. The message names both."""
 
 
-def combine_values(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
+def merge_values(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
     """The values of several approvals as one, each property by its rule. None if there is no form. Raises `Differs`."""
     if form is None:
         return None
     result: dict[str, Json] = {}
     for name in dict.fromkeys(name for each in given for name in each):
         inputs = [each[name] for each in given if name in each]
-        result[name] = _combine(rules.combine.get(name, "same"), name, inputs)
+        result[name] = _merge_property(rules.combine.get(name, "same"), name, inputs)
     return result
 
 
-def _combine(rule: str, name: str, found: list[Json]) -> Json:
+def _merge_property(rule: str, name: str, found: list[Json]) -> Json:
     match rule:
         case "same":
             for each in found[1:]:
-                if not same_json(each, found[0]):
+                if not is_same_json(each, found[0]):
                     stands = values.dumps(found[0]).decode()
                     raise Differs(f"{name} must be the same in every approval; {stands} stands, so approve with that")
             return found[0]
@@ -309,10 +311,10 @@ def _combine(rule: str, name: str, found: list[Json]) -> Json:
         case "all":
             return all(found)
         case _:
-            return _extreme(min if rule == "min" else max, rule, name, found)
+            return _find_extreme(min if rule == "min" else max, rule, name, found)
 
 
-def _extreme(choose: Any, rule: str, name: str, found: list[Json]) -> Json:
+def _find_extreme(choose: Any, rule: str, name: str, found: list[Json]) -> Json:
     try:
         return choose(found)
     except TypeError:

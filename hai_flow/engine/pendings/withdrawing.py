@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.checks.asking import policy_of
+from hai_flow.definition.checks.asking import find_policy
 from hai_flow.definition.plan import Expression, Step, Subscription
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -25,17 +25,17 @@ _CODE: Final = "approval.withdrawn"
 _ASKED: Final = ("ask", "approve", "gate")
 
 
-def event_of(step: Step) -> Subscription | None:
+def find_event(step: Step) -> Subscription | None:
     """The event that takes the question of the step back."""
-    policy = policy_of(step)
+    policy = find_policy(step)
     return policy.withdraw_when if policy is not None and isinstance(policy.withdraw_when, Subscription) else None
 
 
 def demand_wanted(draft: Draft, step: Step, kind: str, roots: dict[str, Json]) -> None:
     """Raises `Raised` where the answer is not wanted from the start."""
-    condition = _condition_of(step)
+    condition = _find_condition(step)
     if condition is not None and draft.truth(condition, step, **roots):
-        raise Raised(_CODES.get(kind, _CODE), f"{step.path} was not asked: {_condition_text(condition)}.")
+        raise Raised(_CODES.get(kind, _CODE), f"{step.path} was not asked: {_describe_condition(condition)}.")
 
 
 def withdraw(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
@@ -52,7 +52,7 @@ def withdraw_unwanted(draft: Draft) -> None:
     draft.looked_at = state.state
     for path, id in sorted(state.open_pendings.items()):
         step, pending = draft.step(path), state.pendings[id]
-        condition = _condition_of(step)
+        condition = _find_condition(step)
         if condition is None or pending.opened.kind not in _ASKED or draft.state.open_pendings.get(path) != id:
             continue
         roots = {"args": values.loads(pending.opened.args)} if pending.opened.args is not None else {}
@@ -63,7 +63,7 @@ def withdraw_unwanted(draft: Draft) -> None:
             error = draft.error(raised.code, f"`withdraw_when` of {path}: {raised.message}", path, raised.data)
             _end(draft, step, pending, error.message, error)
             continue
-        withdraw(draft, step, pending, f"{path} was taken back: {_condition_text(condition)}.")
+        withdraw(draft, step, pending, f"{path} was taken back: {_describe_condition(condition)}.")
 
 
 def _end(draft: Draft, step: Step, pending: PendingState, reason: str, error: e.Error) -> None:
@@ -75,11 +75,11 @@ def _end(draft: Draft, step: Step, pending: PendingState, reason: str, error: e.
     loop.fail(draft, step, error, result)
 
 
-def _condition_of(step: Step) -> Expression | None:
-    policy = policy_of(step)
+def _find_condition(step: Step) -> Expression | None:
+    policy = find_policy(step)
     condition = None if policy is None else policy.withdraw_when
     return None if condition is None or isinstance(condition, Subscription) else condition
 
 
-def _condition_text(condition: Expression) -> str:
+def _describe_condition(condition: Expression) -> str:
     return f"`{condition.source}` is so"

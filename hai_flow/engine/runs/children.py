@@ -47,13 +47,13 @@ from hai_flow.engine.completion import loop
 from hai_flow.engine.completion.cancellation import tell_child
 from hai_flow.engine.decision import Message
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.evolve.children import args_digest
-from hai_flow.engine.handlers.attempts import attempt_failed
+from hai_flow.engine.evolve.children import hash_args
+from hai_flow.engine.handlers.attempts import fail_attempt
 from hai_flow.engine.state import budget, shared_state
-from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.engine.state.run_size import demand_wait, used
 from hai_flow.engine.state.state import Expense, LastChild, RunState, StepState
-from hai_flow.engine.state.tracing import attempt_place
+from hai_flow.engine.state.tracing import derive_attempt_place
 from hai_flow.engine.steps.tool_calls import resolve_call
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -77,7 +77,7 @@ News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared
 _QUIET: Final = (e.ChildStepped, e.ChildShared)  # these open no turn of a run that is held
 
 
-def command_of(kind: str, target: str, body: Json) -> c.Command | None:
+def build_command(kind: str, target: str, body: Json) -> c.Command | None:
     """The command that a message between parent and child is; None for a kind that is none of theirs.
 
     Raises `msgspec.ValidationError` for a body that no release wrote.
@@ -184,7 +184,7 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     the one that it had. Raises `Raised`."""
     state = draft.state
     last = None if verb.detach else _to_go_on_with(state, step, verb, args)
-    child = child_run_id(state.run_id, step.path, state.attempts[step.path]) if last is None else last.run_id
+    child = derive_child_run_id(state.run_id, step.path, state.attempts[step.path]) if last is None else last.run_id
     reference = reference_of(verb)
     pin = state.pins.get(reference)
     body = {
@@ -197,13 +197,13 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     body |= _start_detached(draft, step) if verb.detach else _start_awaited(draft, step)
     if state.all_instigators:
         body["instigators"] = list(state.all_instigators)
-    allowance = None if verb.detach else budget.allowance_of(draft, step)
+    allowance = None if verb.detach else budget.compute_allowance(draft, step)
     if allowance is not None:
         body["allowance"] = msgspec.to_builtins(allowance if last is None else budget.raise_allowance(allowance, last))
-    trace = attempt_place(state, step.path, state.attempts[step.path])
+    trace = derive_attempt_place(state, step.path, state.attempts[step.path])
     if trace is not None:
         body["trace"] = str(trace)
-    draft.emit(e.CollaborationStarted, **_task_fields(draft, step, verb), run_id=child, allowance=allowance)
+    draft.emit(e.CollaborationStarted, **_build_task_fields(draft, step, verb), run_id=child, allowance=allowance)
     if last is not None:
         draft.send(RETRY, child, {**body, "by": state.retried_by})
         return
@@ -214,7 +214,7 @@ def _to_go_on_with(state: RunState, step: Step, verb: Run, args: str) -> LastChi
     """The child that the step had before a Retry; None: it starts another one, for it had none, or it has other
     arguments now."""
     last = state.last_children.get(step.path)
-    if last is None or last.workflow != verb.workflow or last.args != args_digest(args):
+    if last is None or last.workflow != verb.workflow or last.args != hash_args(args):
         return None
     return last if last.rounds == state.steps[step.path].rounds else None
 
@@ -234,7 +234,7 @@ def _start_awaited(draft: Draft, step: Step) -> dict[str, Json]:
         "message": state.message,
         "parent": {"run_id": state.run_id, **place, "depth": depth, **root},
         "pins": msgspec.to_builtins(state.pins),
-        "timeout": None if timeout is None else max(0, timeout - state.working_time(draft.now)),
+        "timeout": None if timeout is None else max(0, timeout - state.compute_working_time(draft.now)),
         **({} if state.origin is None else {"origin": msgspec.to_builtins(state.origin)}),
     }
 
@@ -263,18 +263,18 @@ def reference_of(verb: Run) -> str:
 def child_ended(draft: Draft, command: c.ChildEnded) -> None:
     """The child has ended: its step finishes with its output, fails with its error, or was stopped with it. A step that
     has given the child up still notes the tokens that it took."""
-    given_up = _abandoned_child(draft, command)
+    given_up = _find_abandoned_child(draft, command)
     step = draft.step(command.path) if given_up else _demand_awaited(draft, command.path, command.attempt)
     verb = step.verb
     assert isinstance(verb, Run)
     for each in () if given_up else command.told:
-        _note_quietly(draft, each, step.path)
+        _record_quietly(draft, each, step.path)
     child = given_up or draft.state.children[step.path]
     last = draft.state.last_children.get(step.path)
     counted = last if last is not None and last.run_id == child else None
-    for use in command.used if counted is None else budget.use_to_report(command.used, counted):
+    for use in command.used if counted is None else budget.compute_use_to_report(command.used, counted):
         draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
-    between = _task_fields(draft, step, verb)
+    between = _build_task_fields(draft, step, verb)
     calls = command.tool_calls - (0 if counted is None else counted.calls)
     draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls))
     if given_up:
@@ -293,14 +293,14 @@ def child_ended(draft: Draft, command: c.ChildEnded) -> None:
     else:
         message = f"The run of {reference_of(verb)} was stopped{': ' + command.reason if command.reason else ''}."
         error = draft.error("run.stopped", message, step.path)
-    attempt_failed(draft, step, error)
+    fail_attempt(draft, step, error)
 
 
-def _abandoned_child(draft: Draft, command: c.ChildEnded) -> str | None:
+def _find_abandoned_child(draft: Draft, command: c.ChildEnded) -> str | None:
     """The id of the child that has ended, if its step does not wait for it any more and something is reserved for it
     still; else None."""
     state = draft.state
-    child = command.run_id or child_run_id(state.run_id, command.path, command.attempt)
+    child = command.run_id or derive_child_run_id(state.run_id, command.path, command.attempt)
     return child if child in state.granted and state.children.get(command.path) != child and not state.ended else None
 
 
@@ -309,15 +309,15 @@ def child_moved(draft: Draft, command: c.ChildMoved) -> None:
     step = _demand_awaited(draft, command.path, command.attempt)
     if command.working and step.path in draft.state.idle and draft.state.status == "waiting":
         draft.open_turn(c.Turn())
-    draft.already = not _note_move(draft, step, command)
+    draft.already = not _record_move(draft, step, command)
 
 
-def _note_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
+def _record_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
     """Record that the child waits, or works again, and what it has taken of its allowance; False: all that is known."""
     child = draft.state.children[step.path]
     expense, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
     if last is not None and last.run_id == child and (last.spent or last.calls):  # it goes on behind a Retry
-        rest, calls = budget.use_to_report(command.used, last), max(0, command.tool_calls - last.calls)
+        rest, calls = budget.compute_use_to_report(command.used, last), max(0, command.tool_calls - last.calls)
         command = msgspec.structs.replace(command, used=tuple(rest), tool_calls=calls)
     works = step.path not in draft.state.idle
     moves = command.working is not None and command.working != works
@@ -353,29 +353,29 @@ def apply_child_news(draft: Draft, command: c.ChildTold) -> None:
     for event in news:
         path = inside(step.path, event.path)
         if isinstance(event, e.ChildStepped | e.ChildShared):
-            _note_quietly(draft, event, step.path)
+            _record_quietly(draft, event, step.path)
             continue
         if isinstance(event, e.ChildSaid):
-            _note_message(draft, event, path)
+            _record_message(draft, event, path)
             continue
         opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
         is_relayed, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=is_relayed)
     for call in command.calls:
-        _note_call(draft, call, inside(step.path, call.path))
+        _record_call(draft, call, inside(step.path, call.path))
     for message in command.growing:
-        _note_growth(draft, message, inside(step.path, message.path))
-    _note_move(draft, step, command)
+        _record_growth(draft, message, inside(step.path, message.path))
+    _record_move(draft, step, command)
 
 
-def _note_message(draft: Draft, event: e.ChildSaid, path: str) -> None:
+def _record_message(draft: Draft, event: e.ChildSaid, path: str) -> None:
     """A message of a run below is over."""
     before = draft.state.messages.get(event.message_id)
     if before is None or before.open or before.content != event.content:
         _emit(draft, event, path=path)
 
 
-def _note_growth(draft: Draft, message: e.ChildSaid, path: str) -> None:
+def _record_growth(draft: Draft, message: e.ChildSaid, path: str) -> None:
     """A message of a run below has grown to this text. No turn is opened for it, and once the log is half full it is
     not recorded any more (nor are steps); the pieces that are left out come with the message's end."""
     state = draft.state
@@ -391,8 +391,8 @@ def _note_growth(draft: Draft, message: e.ChildSaid, path: str) -> None:
     draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
 
 
-def _note_call(draft: Draft, call: c.ShownCall, path: str) -> None:
-    """A call that a run below shows has grown to this text. The rules are those of `_note_growth`."""
+def _record_call(draft: Draft, call: c.ShownCall, path: str) -> None:
+    """A call that a run below shows has grown to this text. The rules are those of `_record_growth`."""
     state = draft.state
     before = state.tool_calls.get(call.id)
     full = used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL
@@ -411,10 +411,10 @@ def _note_call(draft: Draft, call: c.ShownCall, path: str) -> None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=call.result, error=call.error)
 
 
-def _note_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
+def _record_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
     path = inside(step, event.path) if event.path else step
     if isinstance(event, e.ChildStepped):
-        _note_step(draft, event, path)
+        _record_step(draft, event, path)
         return
     own = draft.state.state or {}  # a run's own variables hide those of the runs below it
     visible = {name: value for name, value in event.values.items() if name not in own}
@@ -422,7 +422,7 @@ def _note_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str
         _emit(draft, event, path=path, values=visible)
 
 
-def _note_step(draft: Draft, event: e.ChildStepped, path: str) -> None:
+def _record_step(draft: Draft, event: e.ChildStepped, path: str) -> None:
     """Record the beginning or the end of a step of a run below. An end is recorded only if the beginning was."""
     begins, state = event.status == "running", draft.state
     if begins == (path in state.below):
@@ -449,14 +449,14 @@ def start_anew(draft: Draft) -> None:
         if draft.state.children.get(expense.path) != child:
             step = draft.step(expense.path)
             assert isinstance(step.verb, Run)
-            between = _task_fields(draft, step, step.verb)
+            between = _build_task_fields(draft, step, step.verb)
             draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=expense.tool_calls)
     for path, child in sorted(draft.state.children.items()):
         step = draft.step(path)
         assert isinstance(step.verb, Run)
         attempt = draft.state.attempts[path]
         calls = expenses[child].tool_calls if child in expenses else 0
-        draft.emit(e.CollaborationEnded, **_task_fields(draft, step, step.verb), run_id=child, tool_calls=calls)
+        draft.emit(e.CollaborationEnded, **_build_task_fields(draft, step, step.verb), run_id=child, tool_calls=calls)
         error = draft.error("run.forked", "The child is that of the run that this one was forked from.", path)
         draft.emit(e.StepRetried, path=path, attempt=attempt, error=error, lost=True)
 
@@ -477,7 +477,7 @@ def _demand_awaited(draft: Draft, path: str, attempt: int) -> Step:
     return draft.step(path)
 
 
-def _task_fields(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
+def _build_task_fields(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
     name = step.id if step.title is None else draft.text(step.title, step)
     task = {"id": step.path, "name": name}
     return {"path": step.path, "from_": draft.state.workflow, "to": verb.workflow, "task": task}
@@ -496,9 +496,9 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     was, works = _works(before), _works(state)
     news = _news(draft, before)
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
-    streamed = [_message_news(state, each, "") for each in ends if each.message_id in before.open_messages]
-    grown, calls = _growing(state, draft.events), _calls(state, draft.events)
-    usage = _usage_report(before, state)
+    streamed = [_build_message_news(state, each, "") for each in ends if each.message_id in before.open_messages]
+    grown, calls = _list_growing(state, draft.events), _calls(state, draft.events)
+    usage = _report_usage(before, state)
     last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown or calls) and not last:
         # For its parent a run that has ended still works: the parent's reaction belongs to the same turn.
@@ -524,18 +524,18 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         draft.send(MOVED, parent.run_id, {**place, "working": works, **usage})
 
 
-def _usage_report(before: RunState, state: RunState) -> dict[str, Json]:
+def _report_usage(before: RunState, state: RunState) -> dict[str, Json]:
     """What the run has taken in all, for the run above whose limits it counts for; nothing, where that is as it was."""
     if state.allowance is None or state.ended:
         return {}
-    was, now = _total_usage(before), _total_usage(state)
+    was, now = _sum_usage(before), _sum_usage(state)
     return {} if was == now else {"used": msgspec.to_builtins(now[0]), "tool_calls": now[1]}
 
 
-def _total_usage(state: RunState) -> tuple[list[e.ModelUse], int]:
+def _sum_usage(state: RunState) -> tuple[list[e.ModelUse], int]:
     """The models that the run and those below it have asked, and how many tools they have called."""
     below = [expense for _, expense in sorted(state.expenses.items())]
-    used = [*budget.total_use(state), *(use for expense in below for use in expense.used)]
+    used = [*budget.sum_use(state), *(use for expense in below for use in expense.used)]
     return used, state.begun_calls + sum(expense.tool_calls for expense in below)
 
 
@@ -545,7 +545,7 @@ def outcome_of(state: RunState) -> dict[str, Json]:
     reason = "" if state.stop_reason is None else state.stop_reason
     ended = {"status": state.status, "output": state.output, "error": error, "reason": reason, "run_id": state.run_id}
     if state.spent_on:
-        ended["used"] = msgspec.to_builtins(budget.total_use(state))
+        ended["used"] = msgspec.to_builtins(budget.sum_use(state))
     if state.begun_calls:
         ended["tool_calls"] = state.begun_calls
     return ended
@@ -556,7 +556,7 @@ def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:
     attempt. It names the messages and the calls that grow; all others are reported when they are over."""
     if state.parent is None:
         return None
-    growth = {"growing": _growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
+    growth = {"growing": _list_growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
     if not any(growth.values()):
         return None
     return Message(TOLD, state.parent.run_id, {**_place(state.parent), **msgspec.to_builtins(growth)})
@@ -571,10 +571,10 @@ def _works(state: RunState) -> bool:
     return state.status in _MOVING or (state.turn_open and not state.ended)
 
 
-def _growing(state: RunState, events: Sequence[e.Event]) -> list[e.ChildSaid]:
+def _list_growing(state: RunState, events: Sequence[e.Event]) -> list[e.ChildSaid]:
     """The messages to which the events have added something, and that are still open; without their text."""
     pieces = [each for each in events if isinstance(each, e.MessageChunk) and each.message_id in state.open_messages]
-    return [_message_news(state, each, "") for each in {each.message_id: each for each in pieces}.values()]
+    return [_build_message_news(state, each, "") for each in {each.message_id: each for each in pieces}.values()]
 
 
 def _news(draft: Draft, before: RunState) -> list[News]:
@@ -585,7 +585,7 @@ def _news(draft: Draft, before: RunState) -> list[News]:
     started: set[str] = set()  # the steps that began in this decision, and can be watched
     for number, event in enumerate(draft.events):
         if isinstance(event, _OF_PENDINGS):
-            news[event.id] = _question_news(draft.state, event.id)
+            news[event.id] = _build_question_news(draft.state, event.id)
         elif isinstance(event, e.ChildAsked):
             news[event.opened.id] = event
         elif isinstance(event, e.ChildSaid):
@@ -595,28 +595,28 @@ def _news(draft: Draft, before: RunState) -> list[News]:
         elif isinstance(event, e.StepStarted):
             if event.path and event.verb not in SILENT_VERBS:
                 started.add(event.path)
-                news[number] = _stepping(event, "running")
+                news[number] = _build_stepping(event, "running")
         elif isinstance(event, e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped):
-            if event.path in started or _was_seen(before.steps.get(event.path)):
+            if event.path in started or _is_seen(before.steps.get(event.path)):
                 started.discard(event.path)
-                news[number] = _stepping(event, _ENDS_OF_STEPS[type(event)])
+                news[number] = _build_stepping(event, _ENDS_OF_STEPS[type(event)])
         elif isinstance(event, e.MessageStarted):
             growing[event.message_id] = []
         elif isinstance(event, e.MessageChunk) and event.message_id in growing:
             growing[event.message_id].append(event.content)
         elif isinstance(event, e.MessageEnded) and event.message_id in growing:
-            news[event.message_id] = _message_news(draft.state, event, "".join(growing[event.message_id]))
-    changes = shared_state.visible_changes(draft.plan, before.state, draft.state.state or {})
+            news[event.message_id] = _build_message_news(draft.state, event, "".join(growing[event.message_id]))
+    changes = shared_state.filter_visible_changes(draft.plan, before.state, draft.state.state or {})
     if changes:
         news["state"] = e.ChildShared(at=draft.state.at, turn=0, path="", values=changes)
     return list(news.values())
 
 
-def _was_seen(step: StepState | None) -> bool:
+def _is_seen(step: StepState | None) -> bool:
     return step is not None and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
 
 
-def _stepping(event: _OfStep, status: e.StatusBelow) -> e.ChildStepped:
+def _build_stepping(event: _OfStep, status: e.StatusBelow) -> e.ChildStepped:
     return e.ChildStepped(at=event.at, turn=event.turn, path=event.path, status=status)
 
 
@@ -651,7 +651,7 @@ _OF_PENDINGS: Final = (
 )
 
 
-def _question_news(state: RunState, id: str) -> e.ChildAsked:
+def _build_question_news(state: RunState, id: str) -> e.ChildAsked:
     pending = state.pendings[id]
     return e.ChildAsked(
         at=state.at,
@@ -668,7 +668,7 @@ def _question_news(state: RunState, id: str) -> e.ChildAsked:
     )
 
 
-def _message_news(state: RunState, event: e.MessageEnded | e.MessageChunk, content: str) -> e.ChildSaid:
+def _build_message_news(state: RunState, event: e.MessageEnded | e.MessageChunk, content: str) -> e.ChildSaid:
     message = state.messages[event.message_id]
     return e.ChildSaid(
         at=event.at,

@@ -32,7 +32,7 @@ from hai_flow.engine.pendings import gates, open, passing
 from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.ids import call_prefix
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.jobs import next_ready, open_attempts
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import wait_for_event
@@ -52,7 +52,7 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     if refused is not None:
         raise refused
     _demand_people_are_heard(draft, plan, command)
-    input = None if edits is None else _checked_input(draft.plan, edits)
+    input = None if edits is None else _check_input(draft.plan, edits)
     draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
     draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
     if edits is not None and edits.state is not msgspec.UNSET:
@@ -71,17 +71,17 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
         who,
         command.rejected,
         edited=edits is not None,
-        values=_changed_values(draft.plan, draft.state, edits),
+        values=_find_changed_values(draft.plan, draft.state, edits),
         to=draft.plan,
         below=command.below,
     )
     if edits is not None and edits.was is not None:
-        less = migrate.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
+        less = migrate.find_less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
         if less:
-            raise migrate.migration_refusal(draft.plan, less)
+            raise migrate.refuse_migration(draft.plan, less)
 
 
-def _changed_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozenset[str]:
+def _find_changed_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozenset[str]:
     """Of `input` and `state` those that the fork begins with otherwise than the run was `there`."""
     if edits is None:
         return frozenset()
@@ -94,7 +94,7 @@ def _changed_values(plan: Plan, there: RunState, edits: c.Edits | None) -> froze
     return frozenset(edited)
 
 
-def _checked_input(plan: Plan, edits: c.Edits) -> Json:
+def _check_input(plan: Plan, edits: c.Edits) -> Json:
     """The other input, as an event has it; None: it is as it was. Raises `Rejected` 422 if it does not fit."""
     if edits.input is msgspec.UNSET:
         return None
@@ -115,14 +115,14 @@ def make_own(draft: Draft) -> None:
     children.start_anew(draft)
 
 
-def undone_in(state: RunState) -> tuple[str, ...]:
+def list_undone(state: RunState) -> tuple[str, ...]:
     """The steps that a run has undone, or is about to, since its last Retry."""
     undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
     undone = {undone_by(path) for path in undoing}
     return tuple(sorted({*state.undone, *state.undo_failed, *undone}))
 
 
-def first_effects(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
+def find_first_effects(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
     """The steps that the events of a run of `plan` (each with its seq) began to perform and that change the world, each
     with the last seq at which they did. What a run cleans up when it is left to its heir is none of them."""
     first_seqs, handed_over = dict[str, int](), False
@@ -155,7 +155,7 @@ def demand_left(now: RunState, run_id: str, inherited: e.Inherited | None) -> No
         raise refuse_overtaken(now)
 
 
-def steps_finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
+def list_steps_finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
     """The steps that had finished within the first `seq` events."""
     return {each.path for each in events[:seq] if isinstance(each, e.StepFinished)}
 
@@ -210,9 +210,9 @@ def obstacle(
     is its id; `edited`: the fork would begin with something else than the run had there; `acted` as in the command."""
     of = of or state.run_id
     for code, detail in (
-        _unrest(state, following),
-        _spent(plan, state, edited=edited, acted=acted),
-        _elsewhere_promised(state),
+        _explain_unrest(state, following),
+        _explain_spent(plan, state, edited=edited, acted=acted),
+        _explain_promised_elsewhere(state),
         _undone(state, undone),
     ):
         if code:
@@ -244,7 +244,7 @@ def begins(state: RunState, following: e.Event) -> str | None:
     return path
 
 
-def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
+def _explain_unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     if state.parent is not None:
         return "fork_of_child", f" is the child of run {state.parent.run_id}: only that one can be forked."
     if state.status not in _FORKABLE:
@@ -259,10 +259,10 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     return _FREE
 
 
-def _spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -> tuple[str, str]:
+def _explain_spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -> tuple[str, str]:
     """The obstacle where an approval would count for the fork as well, if there is one."""
     waited = state.status == "waiting" and not state.turn_open
-    place = passing.approval_at(state)
+    place = passing.find_approval(state)
     if place is not None and (edited or not waited):
         return (
             "fork_approved",
@@ -281,14 +281,14 @@ def _spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -
             continue
         if step_state.status not in ("running", "waiting"):
             continue
-        step = standing_at(plan, path)
-        if step.approval is not None and gates.last_approved_gate(state, step) is not None:
+        step = resolve_step(plan, path)
+        if step.approval is not None and gates.find_last_approved_gate(state, step) is not None:
             detail = f": {path} was approved and not finished; what people approve they approve for one run."
             return "fork_approved", detail
     return _FREE
 
 
-def _elsewhere_promised(state: RunState) -> tuple[str, str]:
+def _explain_promised_elsewhere(state: RunState) -> tuple[str, str]:
     for path, types in sorted(state.subscriptions.items()):
         if any(type.startswith(wait_for_event.CALLBACK) for type in types):
             return "fork_callback", f" waited for a callback at {path}, which comes to that run alone."

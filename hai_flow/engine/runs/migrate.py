@@ -37,7 +37,7 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.pendings import passing, votes
-from hai_flow.engine.pendings.withdrawing import event_of
+from hai_flow.engine.pendings.withdrawing import find_event
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
@@ -84,15 +84,15 @@ def examine(
     paths, unknown = _paths(old, new, mapping)
     obstacles += unknown
     if not unknown:
-        obstacles += _steps_obstacles(old, new, state, paths)
+        obstacles += _find_steps_obstacles(old, new, state, paths)
     if not unknown and who is not None:
-        obstacles += less_asked(old, new, state, who, paths)
+        obstacles += find_less_asked(old, new, state, who, paths)
     input, state_now = _fill_defaults(new, state)
-    obstacles += _value_obstacles(new, input, state_now)
+    obstacles += _find_value_obstacles(new, input, state_now)
     if obstacles:
         return Move(tuple(obstacles))
     move = Move((), paths, None if input == state.input else input, None if state_now == state.state else state_now)
-    obstacles += _question_obstacles(old, new, state, _apply_move(new, state, move, now), paths, now)
+    obstacles += _find_question_obstacles(old, new, state, _apply_move(new, state, move, now), paths, now)
     if obstacles:
         return Move(tuple(obstacles))
     return move
@@ -114,7 +114,7 @@ def move(
     plan, state = to or draft.plan, draft.state
     migration = examine(was, plan, state, paths, draft.now, who)
     if migration.obstacles:
-        raise migration_refusal(plan, migration.obstacles)
+        raise refuse_migration(plan, migration.obstacles)
     draft.emit(
         e.Migrated,
         by=by,
@@ -128,14 +128,15 @@ def move(
     )
 
 
-def less_asked(old: Plan, new: Plan, state: RunState, who: Principal, paths: Mapping[str, str]) -> list[Obstacle]:
+def find_less_asked(old: Plan, new: Plan, state: RunState, who: Principal, paths: Mapping[str, str]) -> list[Obstacle]:
     """The obstacles to who is behind the run: people that the new version would not ask, or by other rules."""
     return [
-        Obstacle("question.changed", *each) for each in passing.obstacles_to_move(old, new, state, who, dict(paths))
+        Obstacle("question.changed", *each)
+        for each in passing.list_obstacles_to_move(old, new, state, who, dict(paths))
     ]
 
 
-def migration_refusal(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
+def refuse_migration(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
     """The refusal of a move to the version, with all its obstacles."""
     return Rejected(
         409,
@@ -183,7 +184,7 @@ def _fill_defaults(new: Plan, state: RunState) -> tuple[Json, Json]:
     return input, {**state.state, **added}
 
 
-def _value_obstacles(new: Plan, input: Json, state: Json) -> Iterator[Obstacle]:
+def _find_value_obstacles(new: Plan, input: Json, state: Json) -> Iterator[Obstacle]:
     for fault in new.input.fit(input)[1]:
         yield Obstacle(
             "input.invalid", "", f"the run's input does not fit: {fault['path'] or '/'}: {fault['message']}."
@@ -212,7 +213,7 @@ def _paths(old: Plan, new: Plan, mapping: Mapping[str, str]) -> tuple[dict[str, 
     return paths, unknown
 
 
-def _steps_obstacles(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
+def _find_steps_obstacles(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
     instances: dict[str, list[tuple[str, StepState | None]]] = {}  # by path of the plan: its instances
     for path, step in sorted(state.steps.items(), key=lambda entry: entry[0]):
         if path:
@@ -231,10 +232,10 @@ def _steps_obstacles(old: Plan, new: Plan, state: RunState, paths: dict[str, str
             continue
         if old_paths.setdefault(now, path) != path:
             yield Obstacle("map.twice", path, f"{path} and {old_paths[now]} would both be {now}.")
-        yield from _step_obstacles(old.steps[path], new.steps[now], state, instances[path], paths)
+        yield from _find_step_obstacles(old.steps[path], new.steps[now], state, instances[path], paths)
 
 
-def _step_obstacles(
+def _find_step_obstacles(
     was: Step, now: Step, state: RunState, instances: list[tuple[str, StepState | None]], paths: dict[str, str]
 ) -> Iterator[Obstacle]:
     path = was.path
@@ -247,18 +248,18 @@ def _step_obstacles(
         yield Obstacle("step.verb", path, f"{path} is {article(was.verb_name)} and would be {article(now.verb_name)}.")
         return
     opened = [(at, step) for at, step in started if step.status in _OPEN]
-    if now.path != path and (why := _keeps_its_path(was, state, started)):
+    if now.path != path and (why := _explain_kept_path(was, state, started)):
         yield Obstacle("step.bound", path, f"{path} can't be renamed to {now.path}: {why}.")
     if any(at in state.undoables for at, _ in started) and now.undo is None:
         yield Obstacle("step.undo", path, f"{path} is done and can be undone; there it has no `undo`.")
-    if opened and _performs(was) != _performs(now):
+    if opened and _describe_performed(was) != _describe_performed(now):
         yield Obstacle("step.effect", path, f"{path} has begun and would do something else: {_call(was, now)}.")
     why = block_of(was).may_move(was, now) if opened and isinstance(was.verb, BLOCKS) else None
     if why is not None:
         yield Obstacle(f"step.{why.code}", path, why.message)
 
 
-def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, StepState]]) -> str:
+def _explain_kept_path(step: Step, state: RunState, begun: Iterable[tuple[str, StepState]]) -> str:
     """Why the step must keep its path: somebody out there knows it by that. "" = it need not."""
     for at, step_state in begun:
         if at in state.open_pendings or (step_state.status in _OPEN and step_state.asked):
@@ -270,7 +271,7 @@ def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, Step
     return ""
 
 
-def _performs(step: Step) -> Json:
+def _describe_performed(step: Step) -> Json:
     """The effect of a step, apart from its arguments: those were fixed when it began."""
     return [step.verb.function, to_plain(step.verb.tool)] if isinstance(step.verb, Call) else None
 
@@ -283,7 +284,7 @@ def _call(was: Step, now: Step) -> str:
 # --- what people were shown -------------------------------------------------------------------------------------------
 
 
-def bound_pendings(state: RunState) -> list[PendingState]:
+def list_bound_pendings(state: RunState) -> list[PendingState]:
     """The pendings whose digest will be looked at again: open ones, and passed gates whose effect has not begun."""
     return [pending for pending in state.pendings.values() if pending.status == "open" or _is_unused(state, pending)]
 
@@ -294,11 +295,11 @@ def _is_unused(state: RunState, pending: PendingState) -> bool:
     return passed and step is not None and step.status == "running" and not step.attempt
 
 
-def _question_obstacles(
+def _find_question_obstacles(
     old: Plan, new: Plan, state: RunState, moved: RunState, paths: dict[str, str], now: int
 ) -> Iterator[Obstacle]:
     draft = Draft(new, moved, max(now, state.at), DEFAULT_BOUNDS)
-    for pending in bound_pendings(state):
+    for pending in list_bound_pendings(state):
         path = pending.opened.path
         was, target = old.steps[plan_path(path)], draft.step(rename_path(path, paths))
         if pending.opened.kind == "gate" and target.approval is None:
@@ -333,7 +334,7 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
         yield "options", same("options", opened.options)
         yield "evidence", same("evidence", None if opened.evidence is None else msgspec.json.decode(opened.evidence))
     if opened.kind in ("ask", "approve", "gate"):
-        yield "withdraw_when", _type_of(event_of(now)) == _type_of(event_of(was))
+        yield "withdraw_when", _type_of(find_event(now)) == _type_of(find_event(was))
     if opened.kind == "tool":
         yield "result", same("result", opened.schema)
     if opened.args is not None:

@@ -24,7 +24,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.answers import HAPPENED
-from hai_flow.engine.pendings.unknown_outcome import doubt_of
+from hai_flow.engine.pendings.unknown_outcome import find_doubt
 from hai_flow.engine.runs.children import TIMED_OUT
 from hai_flow.engine.state import budget
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
@@ -63,9 +63,9 @@ def decide_again(
     done = 0
     while done < len(events):
         rest, matched = events[done:], 0
-        for command in _commands_of(state, rest):
+        for command in _guess_commands(state, rest):
             for at in dict.fromkeys((state.at, least)):
-                matched = matched or _matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+                matched = matched or _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
             if matched:
                 names.append(type(command).__name__)
                 break
@@ -85,7 +85,7 @@ def _as_of(state: RunState, at: int) -> RunState:
     return state if at == state.at else msgspec.structs.replace(state, at=at)
 
 
-def _matching(
+def _count_matching(
     plan: Plan, state: RunState, command: c.Command, events: Sequence[e.Event], log_bytes: int, limits: Bounds
 ) -> int:
     """How many of the events the command gives, if it gives nothing else."""
@@ -108,7 +108,7 @@ def _with_run_time(event: e.Event, least: int) -> e.Event:
 # --- reading commands off events --------------------------------------------------------------------------------------
 
 
-def _commands_of(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Command]:
+def _guess_commands(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Command]:
     """The commands that may have led to the first of these events. Time may have passed before it: timers fire without
     a command of their own."""
     for number, event in enumerate(events):
@@ -152,27 +152,27 @@ def _turn(event: e.TurnStarted | None) -> c.Turn:
     return c.Turn(event.wire_run_id, event.dialect, event.profile, event.client_tools, event.body_sha)
 
 
-def _admit_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_admit_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     if state.status == "queued":
         yield c.Admit()
 
 
-def _attempt_of(state: RunState, path: str) -> int | None:
+def _find_attempt(state: RunState, path: str) -> int | None:
     """The step's attempt whose outcome would be taken: it is open, or people are asked whether it happened."""
     if path in state.attempts or path not in state.steps:
         return state.attempts.get(path)
     attempt = state.steps[path].attempt
-    return None if doubt_of(state, path, attempt) is None else attempt
+    return None if find_doubt(state, path, attempt) is None else attempt
 
 
-def _success_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_success_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
-    attempt = _attempt_of(state, event.path)
+    attempt = _find_attempt(state, event.path)
     if attempt is not None and event.path not in state.children:
-        yield from _succeeding(state, c.StepSucceeded(path=event.path, attempt=attempt, output=event.output))
+        yield from _guess_succeeding(state, c.StepSucceeded(path=event.path, attempt=attempt, output=event.output))
 
 
-def _succeeding(state: RunState, command: c.StepSucceeded) -> Iterator[c.Command]:
+def _guess_succeeding(state: RunState, command: c.StepSucceeded) -> Iterator[c.Command]:
     """No event says when an attempt ended, so the command is made for three cases: it came at once; it came late, and
     the timers that were due meanwhile fired before it ended; it came late, and they fired behind it."""
     for ended_at in (None, state.at, 0):
@@ -192,16 +192,16 @@ def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             continue
         if isinstance(event, e.StepFinished | e.SignalsAwaited):
             succeeded = c.StepSucceeded(path=path, attempt=attempt, output=event.output, used=used, parts=parts)
-            yield from _succeeding(state, succeeded)
+            yield from _guess_succeeding(state, succeeded)
         elif isinstance(event, e.StepRetried | e.StepFailed | e.PendingOpened):
             for command in _READERS[type(event)](state, events[number:]):
                 if isinstance(command, c.StepFailed | c.StepAsks):
                     yield msgspec.structs.replace(command, used=used)
 
 
-def _failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
-    attempt, error = _attempt_of(state, event.path), event.error
+    attempt, error = _find_attempt(state, event.path), event.error
     if attempt is None or event.path in state.children:
         return
     if getattr(event, "lost", False):
@@ -216,7 +216,7 @@ def _failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comm
         yield c.StepFailed(**common, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
 
 
-def _question_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_question_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     attempt = state.attempts.get(event.path)
     if event.inquiry is not None and attempt is not None:
@@ -255,7 +255,7 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
             who = who or event
             if event.by != who.by:
                 break
-            by_id[event.id] = _plain_answer(event, pending.opened.kind)
+            by_id[event.id] = _build_plain_answer(event, pending.opened.kind)
     if who is None:
         return
     turn = next((each for each in events if isinstance(each, e.TurnStarted)), None)
@@ -277,11 +277,11 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
             via=who.via,
             messages=posted,
             turn=_turn(turn) if state.parent is None else c.Turn(),
-            state=_state_of_post(events),
+            state=_build_state_of_post(events),
         )
 
 
-def _plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
+def _build_plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
     if event.outcome == "declined":
         return c.PendingAnswer(id=event.id, error=event.reason)
     if kind == "tool":
@@ -293,7 +293,7 @@ def _plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
     return c.PendingAnswer(id=event.id, values=event.value)
 
 
-def _state_of_post(events: Sequence[e.Event]) -> dict[str, Any]:
+def _build_state_of_post(events: Sequence[e.Event]) -> dict[str, Any]:
     posted: dict[str, Any] = {}
     for event in events:
         if isinstance(event, e.StateChanged) and event.path == "":
@@ -301,14 +301,14 @@ def _state_of_post(events: Sequence[e.Event]) -> dict[str, Any]:
     return posted
 
 
-def _turn_answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield from _admit_commands(state, events)
+def _guess_turn_answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield from _guess_admit_commands(state, events)
     yield from _answer_commands(state, events)
     if state.children:
         yield from _child_told(state, events)
 
 
-def _signal_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_signal_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     yield c.Signal(
         id=event.id,
@@ -335,8 +335,8 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         "path": path,
         "attempt": state.attempts.get(path, state.steps[path].attempt if path in state.steps else 0),
         "tool_calls": counted.calls + end.tool_calls,
-        "used": tuple(budget.usage_report(each, counted) for each in used),
-        "told": tuple(_news_of_child(path, before)),
+        "used": tuple(budget.build_usage_report(each, counted) for each in used),
+        "told": tuple(_guess_news_of_child(path, before)),
         "run_id": end.run_id,
     }
     for event in behind:
@@ -356,7 +356,7 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     yield c.ChildEnded(**common, status="stopped")
 
 
-def _news_of_child(path: str, events: Sequence[Any]) -> Iterator[Any]:
+def _guess_news_of_child(path: str, events: Sequence[Any]) -> Iterator[Any]:
     """News of the run below the step, with its own paths."""
     for event in events:
         if isinstance(event, e.ChildAsked):
@@ -372,7 +372,7 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     for path, attempt in state.attempts.items():
         if path not in state.children:
             continue
-        news = tuple(_news_of_child(path, events))
+        news = tuple(_guess_news_of_child(path, events))
         moved = next((each for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
         if news:
             yield c.ChildTold(
@@ -381,7 +381,7 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
                 told=news,
                 working=None if moved is None else moved.working,
                 turn=_turn(turn),
-                state=_state_of_post(events),
+                state=_build_state_of_post(events),
                 used=() if moved is None else moved.used,
                 tool_calls=0 if moved is None else moved.tool_calls,
             )
@@ -405,7 +405,7 @@ def _stop_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command
         yield c.Terminate(by=event.by, reason=event.reason)
 
 
-def _stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     yield c.Stop(by=event.by, reason=event.reason, inherited=event.inherited, heir=event.heir)
 
@@ -436,19 +436,19 @@ def _retry_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comman
         yield c.RetryChild(by=event.by, awaited=event.awaited)
 
 
-def _jump_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_jump_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     ms = sum(each.ms for each in events if isinstance(each, e.TimeJumped))
     yield c.Jump(by=events[0].by, ms=ms)
 
 
-def _attention(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+def _guess_attention(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     if events[0].path == "":
         yield c.NeedAttention(reason=events[0].reason)
 
 
 _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.RunStarted: _start_commands,
-    e.TurnStarted: _turn_answer_commands,
+    e.TurnStarted: _guess_turn_answer_commands,
     e.VoteCast: _answer_commands,
     e.PendingEdited: _answer_commands,
     e.PendingDecided: _answer_commands,
@@ -458,22 +458,22 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.PartsMade: _used,
     e.CollaborationEnded: _child_ended,
     **dict.fromkeys((e.ChildAsked, e.ChildSaid, e.ChildStepped, e.ChildShared), _child_told),
-    e.StepFinished: _success_commands,
-    e.SignalsAwaited: _success_commands,
-    e.StepFailed: _failure_commands,
-    e.StepRetried: _failure_commands,
-    e.PendingOpened: _question_commands,
-    e.SignalReceived: _signal_commands,
+    e.StepFinished: _guess_success_commands,
+    e.SignalsAwaited: _guess_success_commands,
+    e.StepFailed: _guess_failure_commands,
+    e.StepRetried: _guess_failure_commands,
+    e.PendingOpened: _guess_question_commands,
+    e.SignalReceived: _guess_signal_commands,
     e.ChildMoved: _child_moved,
     e.RunPaused: _pause_commands,
     e.RunResumed: _resume_commands,
-    e.RunStopping: _stopping,
+    e.RunStopping: _guess_stopping,
     e.RunStopped: _stop_commands,
     e.RunRetried: _retry_commands,
     e.WorkTakenBack: _take_back_commands,
     e.StepSkipped: _skip_commands,
-    e.TimeJumped: _jump_commands,
-    e.RunNeedsAttention: _attention,
+    e.TimeJumped: _guess_jump_commands,
+    e.RunNeedsAttention: _guess_attention,
 }
 STREAMED: Final = (
     e.MessageStarted | e.MessageChunk | e.MessageEnded | e.ToolCallStarted | e.ToolCallArgsChunk | e.CustomEmitted

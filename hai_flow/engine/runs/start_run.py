@@ -15,7 +15,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state.shared_state import first_state
+from hai_flow.engine.state.shared_state import build_first_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 
@@ -39,7 +39,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         requester=command.requester,
         instigators=command.instigators,
         input=input,
-        state=first_state(plan, command.kept, command.state),
+        state=build_first_state(plan, command.kept, command.state),
         message=command.message,
         trigger=command.trigger,
         scheduled_at=command.scheduled_at,
@@ -55,7 +55,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
     )
 
 
-def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
+def compute_key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
     """As `key_of`, for a fork: by the input and the version that it begins with."""
     first, edits = command.events[0], command.edits or c.Edits()
     assert isinstance(first, e.RunStarted), "a log begins with run_started"
@@ -76,7 +76,7 @@ def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
     return key_of(plan, start, now)
 
 
-def key_of_move(plan: Plan, state: RunState, now: int) -> str | None:
+def compute_key_of_move(plan: Plan, state: RunState, now: int) -> str | None:
     """As `key_of`, for a run that is to go on with `plan`."""
     start = c.Start(
         run_id=UUID(state.run_id),

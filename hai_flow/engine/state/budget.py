@@ -49,7 +49,7 @@ def demand(draft: Draft, step: Step, args: str) -> None:
     if (limits.tokens is None and limits.cost_usd is None) or is_in_cleanup(step.path):
         return
     spent = draft.state.spent
-    others = _reserve(draft)
+    others = _sum_reserved(draft)
     own = _least(verb, _prompt(draft, step, verb, args))
     used, cost = spent.input + spent.output, spent.cost or 0.0
     if limits.tokens is not None and used + others.tokens + own.tokens > limits.tokens:
@@ -69,7 +69,7 @@ def demand(draft: Draft, step: Step, args: str) -> None:
 
 def demand_call(draft: Draft, limit: int) -> None:
     """Raises `Raised` where the run has no room for one more call of a tool."""
-    count, reserved = draft.state.begun_calls, _calls_granted(draft.state)
+    count, reserved = draft.state.begun_calls, _sum_calls_granted(draft.state)
     if count + reserved >= limit:
         below = f", and {reserved} are reserved for runs below" if reserved else ""
         message = f"The run has made {count} tool calls{below}; {_limit(draft, 'tool_calls').lower()} {limit}."
@@ -99,28 +99,28 @@ def _limit(draft: Draft, name: str) -> str:
     return "Its limit is" if allowed is None or (own is not None and own <= allowed) else "The run above leaves it"
 
 
-def allowance_of(draft: Draft, step: Step) -> e.Allowance | None:
+def compute_allowance(draft: Draft, step: Step) -> e.Allowance | None:
     """The allowance of the child run that the step, whose attempt has begun, starts; None: nothing limits it."""
     limits, state = limits_of(draft), draft.state
     if (limits.tokens, limits.cost_usd, limits.tool_calls) == (None, None, None) or is_in_cleanup(step.path):
         return None
-    shares, reserved = 1 + _others_without(draft, step.path), _reserve(draft)
+    shares, reserved = 1 + _count_others_without(draft, step.path), _sum_reserved(draft)
     tokens, cost, calls = limits.tokens, limits.cost_usd, limits.tool_calls
     if tokens is not None:
         tokens = max(0, tokens - state.spent.input - state.spent.output - reserved.tokens) // shares
     if cost is not None:
         cost = max(0.0, cost - (state.spent.cost or 0.0) - reserved.cost) / shares
     if calls is not None:
-        calls = max(0, calls - state.begun_calls - _calls_granted(state)) // shares
+        calls = max(0, calls - state.begun_calls - _sum_calls_granted(state)) // shares
     return e.Allowance(tokens, cost, calls)
 
 
-def _calls_granted(state: RunState) -> int:
+def _sum_calls_granted(state: RunState) -> int:
     """How many calls of tools are reserved for the runs below."""
     return sum(each.tool_calls or 0 for each in state.granted.values())
 
 
-def _others_without(draft: Draft, own: str) -> int:
+def _count_others_without(draft: Draft, own: str) -> int:
     """How many other steps are open or ready for which nothing is reserved."""
     state = draft.state
     open = [path for path in state.attempts if not isinstance(draft.step(path).verb, Asks | Run)]
@@ -151,7 +151,7 @@ def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
     draft.emit(e.ModelUsed, path=step.path, attempt=attempt, use=use)
 
 
-def total_use(state: RunState) -> list[e.ModelUse]:
+def sum_use(state: RunState) -> list[e.ModelUse]:
     """The tokens and the money that the run has taken in all, by model. Its parent is charged for them."""
     return [_use_of_label(label, spent) for label, spent in sorted(state.spent_on.items())]
 
@@ -167,7 +167,7 @@ def raise_allowance(share: e.Allowance, last: LastChild) -> e.Allowance:
     )
 
 
-def use_to_report(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
+def compute_use_to_report(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
     """What a child has taken since it reported the last time, of all that it took since it was born."""
     uses: list[e.ModelUse] = []
     for each in used:
@@ -190,8 +190,8 @@ def use_to_report(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUs
     return uses
 
 
-def usage_report(use: e.ModelUse, last: LastChild) -> e.ModelUse:
-    """The report of a child of which `use_to_report` has made `use`."""
+def build_usage_report(use: e.ModelUse, last: LastChild) -> e.ModelUse:
+    """The report of a child of which `compute_use_to_report` has made `use`."""
     label = f"{use.provider}/{use.served}"
     before = last.spent.get(label)
     return use if before is None else _use_of_label(label, before.plus(use))
@@ -204,7 +204,7 @@ def _use_of_label(label: str, spent: Spent) -> e.ModelUse:
     )
 
 
-def _reserve(draft: Draft) -> _Expected:
+def _sum_reserved(draft: Draft) -> _Expected:
     """The estimates of all models that are being asked, and the allowances of the runs below."""
     tokens, cost = 0, 0.0
     for path in draft.state.attempts:

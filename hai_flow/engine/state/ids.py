@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHORT: Final = 12
 
 
-def _base32(data: bytes) -> str:
+def _encode_base32(data: bytes) -> str:
     return base64.b32encode(data).decode().rstrip("=").lower()
 
 
@@ -41,10 +41,10 @@ def message_id(run_id: str, path: str, attempt: int, n: int) -> str:
 def pending_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run. 58 characters:
     some makers of models refuse ids of calls that are longer than 64."""
-    return call_prefix(run_id) + _base32(bytes.fromhex(_digest(path, n))[:16])
+    return call_prefix(run_id) + _encode_base32(bytes.fromhex(_digest(path, n))[:16])
 
 
-def short_pending_id(run_id: str, path: str, n: int) -> str:
+def derive_short_pending_id(run_id: str, path: str, n: int) -> str:
     """The pending's id as older releases made it, with 48 bits: for runs that were open at the upgrade."""
     return f"{call_prefix(run_id)}{_digest(path, n)[:_SHORT]}"
 
@@ -52,8 +52,8 @@ def short_pending_id(run_id: str, path: str, n: int) -> str:
 def pending_of(state: RunState, path: str, n: int) -> PendingState | None:
     """The n-th pending of the step `path` (from 0), whichever release has opened it."""
     pending = state.pendings.get(pending_id(state.run_id, path, n))
-    pending = pending or state.pendings.get(short_pending_id(state.run_id, path, n))
-    if pending is None and n == 0 and (id := id_as_written(state, path)) is not None:
+    pending = pending or state.pendings.get(derive_short_pending_id(state.run_id, path, n))
+    if pending is None and n == 0 and (id := find_id_as_written(state, path)) is not None:
         return state.pendings.get(id)
     return pending
 
@@ -66,7 +66,7 @@ def is_short(id: str) -> bool:
 @lru_cache(maxsize=4096)
 def call_prefix(run_id: str) -> str:
     """How the ids of a run's pendings and tool calls begin. The rest is the same in every run."""
-    return f"call_{_base32(UUID(run_id).bytes)}_"
+    return f"call_{_encode_base32(UUID(run_id).bytes)}_"
 
 
 def run_of_pending(id: str) -> UUID | None:
@@ -80,7 +80,7 @@ def run_of_pending(id: str) -> UUID | None:
         return None
 
 
-def child_run_id(run_id: str, path: str, attempt: int) -> str:
+def derive_child_run_id(run_id: str, path: str, attempt: int) -> str:
     """The id of the child run that attempt `attempt` of the step `path` starts: the same, however often it starts."""
     bits = int(_digest(run_id, path, attempt)[:32], 16)
     return str(beside(uuids.uuid_of(bits, version=8), UUID(run_id)))  # version 8 (RFC 9562): our own making
@@ -102,29 +102,29 @@ def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -
 
     `behind`: the id of the gate that guards the call. A client has seen the call by then, under an id of that form.
     """
-    make = short_pending_id if behind is not None and is_short(behind) else pending_id
+    make = derive_short_pending_id if behind is not None and is_short(behind) else pending_id
     return make(run_id, path + "\x00call", n)
 
 
-def display_call_id(run_id: str, path: str, n: int) -> str:
+def derive_display_call_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th call that the step `path` only shows a frontend: of the form of a pending's, but never one."""
     return pending_id(run_id, path + "\x00shown", n)
 
 
-def model_call_id(run_id: str, call: str, attempt: int) -> str:
+def derive_model_call_id(run_id: str, call: str, attempt: int) -> str:
     """The id of the call `call` (`research[0]/call[mail.send-1]`), as the attempt `attempt` of its answer writes it: of
     the form of a pending's. A frontend answers its call by it."""
     return pending_id(run_id, call + "\x00written", attempt)
 
 
-def id_as_written(state: RunState, path: str) -> str | None:
+def find_id_as_written(state: RunState, path: str) -> str | None:
     """The id that the call of the step `path` has if its model has shown it; None if no model writes this step's
     calls."""
     call = list_of(path)
     if not call.endswith("]"):
         return None
     answer = state.steps.get(f"{list_of(call)}/model")
-    return None if answer is None else model_call_id(state.run_id, call, answer.attempt)
+    return None if answer is None else derive_model_call_id(state.run_id, call, answer.attempt)
 
 
 def jitter(run_id: str, path: str, attempt: int) -> float:

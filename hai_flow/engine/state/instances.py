@@ -15,7 +15,7 @@ from hai_flow.definition.paths import function_of_key, is_in_loop, keys_of, plan
 from hai_flow.definition.plan import ANY_FUNCTION, BLOCKS, Call, CatchClause, Plan, Step, Try, Verb
 
 
-def standing_at(plan: Plan, path: str) -> Step:
+def resolve_step(plan: Plan, path: str) -> Step:
     """The step of the plan that stands at `path`, with all its paths as they are there.
 
     A path that lies deeper, in the iterations of its own loops, keeps its empty brackets.
@@ -28,7 +28,7 @@ def standing_at(plan: Plan, path: str) -> Step:
         "path": path,
         "next": with_keys_or_none(step.next, keys),
         "parent": with_keys_or_none(step.parent, keys),
-        "verb": _verb_at(step.verb, keys),
+        "verb": _resolve_verb(step.verb, keys),
     }
     if step.catch:
         changes["catch"] = tuple(CatchClause(clause.errors, with_keys(clause.first, keys)) for clause in step.catch)
@@ -41,7 +41,7 @@ def standing_at(plan: Plan, path: str) -> Step:
     return msgspec.structs.replace(step, **changes)
 
 
-def _verb_at(verb: Any, keys: tuple[str, ...]) -> Verb:
+def _resolve_verb(verb: Any, keys: tuple[str, ...]) -> Verb:
     if isinstance(verb, BLOCKS):
         return verb.at(keys)
     if isinstance(verb, Call) and verb.function == ANY_FUNCTION:

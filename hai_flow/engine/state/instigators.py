@@ -19,7 +19,7 @@ SENDERS_MAX: Final = 128
 """A run knows so many that have sent it signals since, the last ones."""
 
 
-def people_behind(requester: str, *others: Iterable[str]) -> tuple[str, ...]:
+def list_people_behind(requester: str, *others: Iterable[str]) -> tuple[str, ...]:
     """The instigators of a run which a run, an event or a fork of these people causes: each once, the nearest first."""
     people = dict.fromkeys((requester, *(id for group in others for id in group)))
     people.pop(SYSTEM, None)

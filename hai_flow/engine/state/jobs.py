@@ -53,10 +53,10 @@ def order_of(state: RunState, path: str) -> tuple[int, list[int]]:
     """Sorts open attempts into the order in which their steps were begun: calls of one answer as the model made them,
     items of a list as they stand in it. The maps of a state have an order of chance."""
     iterations = [path[: at + 1] for at, sign in enumerate(path) if sign == "]"]
-    return state.steps[path].started_at, [_number_of(state, each) for each in iterations]
+    return state.steps[path].started_at, [_parse_number(state, each) for each in iterations]
 
 
-def _number_of(state: RunState, iteration: str) -> int:
+def _parse_number(state: RunState, iteration: str) -> int:
     iteration_state, loop = state.steps.get(iteration), state.steps[loop_of(iteration)].loop
     if iteration_state is not None:
         return iteration_state.index
@@ -119,7 +119,7 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     timer = next_timer(state)
     first = None if timer is None else Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:
-        path = _first_timeout(state, attempts)
+        path = _find_first_timeout(state, attempts)
         if path is not None:
             at = state.running_since + state.timeouts[path] - state.worked
             if first is None or at < first.at:
@@ -139,7 +139,7 @@ def is_due(state: RunState, until: int, *, attempts: bool = True) -> bool:
     return any(due <= worked for path, due in state.timeouts.items() if path not in state.attempts)
 
 
-def _first_timeout(state: RunState, attempts: bool) -> str | None:
+def _find_first_timeout(state: RunState, attempts: bool) -> str | None:
     """The step whose time-out comes first; of several at once the outermost."""
     first, least = None, 0
     for path, due in state.timeouts.items():

@@ -42,7 +42,7 @@ def _apply(document: Json, operation: Mapping[str, Json]) -> Json:
     if op == "remove":
         return _remove(document, path)
     if op == "test":
-        if not same_json(_get(document, path), operation["value"]):
+        if not is_same_json(_get(document, path), operation["value"]):
             raise PatchError(f"test failed at {operation['path'] or 'the root'}")
         return document
     if op in ("move", "copy"):
@@ -56,14 +56,14 @@ def _apply(document: Json, operation: Mapping[str, Json]) -> Json:
     raise PatchError(f"expected op add, remove, replace, move, copy or test, found {op!r}")
 
 
-def same_json(left: Json, right: Json) -> bool:
+def is_same_json(left: Json, right: Json) -> bool:
     """Whether two JSON values are the same: true is not 1, but 1 is 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(is_same_json(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
+        return len(left) == len(right) and all(map(is_same_json, left, right))
     return left == right and (type(left) is type(right) or _both_numbers(left, right))
 
 
@@ -154,5 +154,5 @@ def _differ(before: Json, after: Json, at: str, operations: list[dict[str, Json]
         for index, value in enumerate(before):
             _differ(value, after[index], at + pointer_of(index), operations)
         operations += [{"op": "add", "path": at + "/-", "value": value} for value in after[len(before) :]]
-    elif not same_json(before, after) or type(before) is not type(after):
+    elif not is_same_json(before, after) or type(before) is not type(after):
         operations.append({"op": "replace", "path": at, "value": after})

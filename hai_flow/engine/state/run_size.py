@@ -16,12 +16,12 @@ from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Turn
 from hai_flow.engine.completion import loop
-from hai_flow.engine.completion.cancellation import cut_everything
+from hai_flow.engine.completion.cancellation import stop_everything
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.retry_policy import LOG_FULL
 from hai_flow.engine.state.state import NEAR, Ending, RunState
-from hai_flow.engine.state.undo_scopes import undo_error
+from hai_flow.engine.state.undo_scopes import build_undo_error
 
 TOO_MANY_WAITS: Final = "limit.waits"
 TRACE: Final = "tool.trace"
@@ -100,9 +100,9 @@ def _is_over(state: RunState) -> bool:
 
 
 def _cut(draft: Draft) -> None:
-    cut_everything(draft, "the run's log is full")
+    stop_everything(draft, "the run's log is full")
     draft.end_turn("failed")
     error = draft.error(LOG_FULL, f"{_length(draft)} What cleans up was cut off, too.", "")
     if draft.state.undo_failed:
-        error = undo_error(draft, "", error)
+        error = build_undo_error(draft, "", error)
     draft.emit(e.RunFailed, error=error)

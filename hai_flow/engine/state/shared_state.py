@@ -16,7 +16,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.selectors import ids_of
-from hai_flow.engine.state.patch import OPERATIONS_MAX, same_json
+from hai_flow.engine.state.patch import OPERATIONS_MAX, is_same_json
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.json_pointers import pointer_of
@@ -25,25 +25,25 @@ from hai_flow.values import Json
 STATE_BYTES_MAX: Final = 1024 * 1024
 
 
-def keeps_state(plan: Plan) -> bool:
+def has_kept_state(plan: Plan) -> bool:
     """Whether a run of it goes on with anything that the one before it in its thread has left."""
     return any(variable.kept for variable in plan.state.values())
 
 
-def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
+def build_first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
     """The state that a run begins with: the defaults, those of its thread (`kept`), and over them those of the client
     (`posted`).
 
-    A value kept by another version that does not fit this one is left. Raises `Rejected` 422 as `client_changes`.
+    A value kept by another version that does not fit this one is left. Raises `Rejected` 422 as `take_client_changes`.
     """
     state = {name: variable.default for name, variable in plan.state.items()}
     for name, variable in plan.state.items():
         if variable.kept and name in kept and not _faults(variable, kept[name]):
             state[name] = kept[name]
-    return {**state, **client_changes(plan, state, posted)}
+    return {**state, **take_client_changes(plan, state, posted)}
 
 
-def may_write(state: RunState, by: c.Principal) -> bool:
+def can_write(state: RunState, by: c.Principal) -> bool:
     """Whether the state that this client posts counts: it is the requester, or acts on the requester's behalf. An
     answerer decides the question, and nothing else."""
     return state.requester in ids_of(by)
@@ -52,7 +52,7 @@ def may_write(state: RunState, by: c.Principal) -> bool:
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     """Take over the state that the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected`
     422."""
-    _change(draft, client_changes(draft.plan, draft.state.state, posted))
+    _change(draft, take_client_changes(draft.plan, draft.state.state, posted))
 
 
 def _change(draft: Draft, changes: Mapping[str, Json]) -> None:
@@ -96,21 +96,21 @@ def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
     draft.posted_state = posted
 
 
-def visible_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
+def filter_visible_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
     """The state that a child run newly shows: all of it that is shown, if there was none `before`."""
     return {
         name: now[name]
         for name, variable in plan.state.items()
-        if variable.shown and name in now and (before is None or not same_json(before.get(name), now[name]))
+        if variable.shown and name in now and (before is None or not is_same_json(before.get(name), now[name]))
     }
 
 
-def client_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
+def take_client_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
     """The posted variables that the client may write, and that differ from `state`. Raises `Rejected` 422."""
     changes = {
         name: posted[name]
         for name, variable in plan.state.items()
-        if variable.client and name in posted and not same_json(posted[name], state.get(name))
+        if variable.client and name in posted and not is_same_json(posted[name], state.get(name))
     }
     _demand_fit(plan, state, changes)
     return changes

@@ -364,7 +364,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     steps: Map[str, StepState] = Map()
     attempts: Map[str, int] = Map()  # open attempts: path -> number
     timers: tuple[Timer, ...] = ()  # sorted by due
-    timeouts: Map[str, int] = Map()  # path -> the working time (`working_time`) at which the step is too late
+    timeouts: Map[str, int] = Map()  # path -> the working time (`compute_working_time`) at which the step is too late
     pendings: Map[str, PendingState] = Map()
     open_pendings: Map[str, str] = Map()  # path -> pending id
     messages: Map[str, MessageState] = Map()
@@ -452,7 +452,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     def turn_open(self) -> bool:
         return self.turn is not None and self.turn.open
 
-    def working_time(self, now: int) -> int:
+    def compute_working_time(self, now: int) -> int:
         """Milliseconds that the run has spent in status running, as of `now`: the clock of `timeout`."""
         return self.worked if self.running_since is None else self.worked + max(0, now - self.running_since)
 

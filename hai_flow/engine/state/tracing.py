@@ -52,7 +52,7 @@ def is_traced(state: RunState) -> bool:
     return place is not None and place.sampled
 
 
-def turn_place(state: RunState, turn: int) -> Place | None:
+def derive_turn_place(state: RunState, turn: int) -> Place | None:
     """The span of a turn. None: the run was started without a trace."""
     start = place_of(state.trace)
     if start is None:
@@ -61,19 +61,19 @@ def turn_place(state: RunState, turn: int) -> Place | None:
     return Place(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), start.sampled)
 
 
-def step_place(state: RunState, path: str, turn: int) -> Place | None:
+def derive_step_place(state: RunState, path: str, turn: int) -> Place | None:
     """The span of a step, as far as the turn has it."""
-    of = turn_place(state, turn)
+    of = derive_turn_place(state, turn)
     return None if of is None else of._replace(span_id=_digits(16, "step", state.run_id, path, str(turn)))
 
 
-def attempt_place(state: RunState, path: str, attempt: int) -> Place | None:
+def derive_attempt_place(state: RunState, path: str, attempt: int) -> Place | None:
     """The span of an attempt, in the turn that goes on."""
-    of = turn_place(state, current_turn(state))
+    of = derive_turn_place(state, find_current_turn(state))
     return None if of is None else of._replace(span_id=_digits(16, "attempt", state.run_id, path, str(attempt)))
 
 
-def current_turn(state: RunState) -> int:
+def find_current_turn(state: RunState) -> int:
     """The number of the newest turn; 1 before there is one."""
     return 1 if state.turn is None else state.turn.n
 

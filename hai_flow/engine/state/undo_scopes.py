@@ -30,7 +30,7 @@ def next_undo(draft: Draft, scope: str) -> str | None:
 
 def following_undo(draft: Draft, owner: Step) -> str | None:
     """The path of the `undo` whose turn comes behind that of `owner`."""
-    scope = undoing_scope(draft, owner)
+    scope = find_undoing_scope(draft, owner)
     others = (path for path in draft.state.undoables if path != owner.path)
     return None if scope is None else _newest(draft, scope.path, others)
 
@@ -48,7 +48,7 @@ def _is_undone_by(path: str, scope: str) -> bool:
     return path == scope or (is_inside(path, scope) and not is_in_cleanup(path, scope))
 
 
-def undoing_scope(draft: Draft, owner: Step) -> Step | None:
+def find_undoing_scope(draft: Draft, owner: Step) -> Step | None:
     """The step whose undo goes on: `owner` itself if its own `finally` failed, else the innermost around it; an outer
     one waits for that."""
     step = owner
@@ -61,7 +61,7 @@ def undoing_scope(draft: Draft, owner: Step) -> Step | None:
         step = draft.step(step.parent)
 
 
-def undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
+def build_undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
     """The error of a run in which something could not be undone (docs/language.md#failing)."""
     failed, undone = draft.state.undo_failed, draft.state.undone
     message = f"Could not undo {', '.join(failed)}."

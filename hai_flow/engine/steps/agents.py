@@ -19,8 +19,8 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
-from hai_flow.engine.state.ids import model_call_id
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.ids import derive_model_call_id
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
 
@@ -78,7 +78,7 @@ def is_summary(answer: Json) -> bool:
     return "summary" in answer
 
 
-def answers_so_far(state: RunState, agent: str, loop: LoopState, *, since: int = 0) -> int:
+def count_answers(state: RunState, agent: str, loop: LoopState, *, since: int = 0) -> int:
     """How often the model has answered, from the iteration `since` on."""
     numbers = range(max(loop.begun, since), loop.last + 1)
     return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)
@@ -89,16 +89,16 @@ def calls_of(answer: Json) -> list[Any]:
     return answer.get("calls", [])
 
 
-def was_in_vain(state: RunState, iteration: str) -> bool:
+def is_in_vain(state: RunState, iteration: str) -> bool:
     """Whether an answer that others follow should have been the last, but was not the object that `output` asks for: it
     has no calls, or none of them was made."""
     answer, calls = answer_in(state, iteration), state.steps.get(f"{iteration}/call")
     if not calls_of(answer):
         return True
-    return not was_wrong(answer) and calls is not None and calls.loop is not None and not calls.loop.keys
+    return not is_wrong(answer) and calls is not None and calls.loop is not None and not calls.loop.keys
 
 
-def was_wrong(answer: Json) -> bool:
+def is_wrong(answer: Json) -> bool:
     """Whether a call of the answer can't be made as the model wrote it: then none is."""
     return any(call.get("fault") for call in calls_of(answer))
 
@@ -113,20 +113,20 @@ def keys_of(answer: Json) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def calls_requested(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
+def map_calls_requested(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
     """The calls that the answer at this path asks for, by the ids under which it has shown them: the arguments, and why
     the call is not made, or None."""
-    calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, was_wrong(answer)
+    calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, is_wrong(answer)
     requests: dict[str, tuple[str, str | None]] = {}
     for key, call in zip(keys_of(answer), calls_of(answer), strict=True):
         refusal = (call.get("fault") or NOT_PERFORMED) if wrong else None
-        requests[model_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
+        requests[derive_model_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
     return requests
 
 
 def call_path(plan: Plan, iteration: str, key: str) -> str:
     """The step that performs the call with this key in an iteration of an agent."""
-    body = standing_at(plan, paths.iteration(f"{iteration}/call", key)).verb
+    body = resolve_step(plan, paths.iteration(f"{iteration}/call", key)).verb
     assert isinstance(body, Iteration)
     return body.first
 
@@ -155,7 +155,7 @@ def call_records(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     return records
 
 
-def agent_in_charge(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
+def find_agent_in_charge(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
     """The agent that has answered in place of the one which called it, of those that may; None: none has."""
     answer = answer_in(state, iteration)
     for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
@@ -176,12 +176,12 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     for number, each in answers.items():
         if is_summary(each):
             first, summary, summarised = each["through"], each["summary"], number
-    words = _messages_since(state, step_state.loop.entries)
+    words = _list_messages_since(state, step_state.loop.entries)
     before = {number: _take_until(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
     posted = {
         number
         for number, each in answers.items()
-        if number >= first and not is_summary(each) and not was_in_vain(state, paths.iteration(agent, number))
+        if number >= first and not is_summary(each) and not is_in_vain(state, paths.iteration(agent, number))
     }
     exchanges, unanswered = [], ()
     for number in numbers:
@@ -189,19 +189,19 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
         if number in posted:
             exchanges.append(replace(_exchange(plan, state, agent, number), before=unanswered))
             unanswered = ()
-    opening = tuple(_messages_before(state, step_state.loop.entries))
+    opening = tuple(_iter_messages_before(state, step_state.loop.entries))
     latest = (*unanswered, *(each for _, each in words))
     return Talk(
         step_state.args or "{}", tuple(exchanges), opening, summary, step_state.loop.closing, latest, summarised
     )
 
 
-def _messages_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
+def _list_messages_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
     """The messages that people have posted behind the first `entries` of the run, in their order, each with its
     turn."""
     messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
     posted = (each for each in messages if each.path is None and each.role == "user")
-    return [(each.turn, message) for each in posted if (message := model_message(each)) is not None]
+    return [(each.turn, message) for each in posted if (message := build_model_message(each)) is not None]
 
 
 def _take_until(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
@@ -213,13 +213,13 @@ def _take_until(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
     return messages
 
 
-def _messages_before(state: RunState, entries: int) -> Iterator[Said]:
+def _iter_messages_before(state: RunState, entries: int) -> Iterator[Said]:
     """The messages of the run among its first `entries`, in their order."""
     messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
-    yield from (message for each in messages if (message := model_message(each)) is not None)
+    yield from (message for each in messages if (message := build_model_message(each)) is not None)
 
 
-def model_message(message: MessageState) -> Said | None:
+def build_model_message(message: MessageState) -> Said | None:
     """A message of the thread as a model sees it; None for a thought, for data, and for a message that broke off."""
     if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
         return None
@@ -231,7 +231,7 @@ def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
     answer = answer_in(state, iteration)
     results = []
     for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
-        if was_wrong(answer):
+        if is_wrong(answer):
             text = _json({"error": call.get("fault") or NOT_PERFORMED})
         else:
             text = _result(call, step_state)
@@ -242,7 +242,7 @@ def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
     """The step of each call of the answer."""
     answer = answer_in(state, iteration)
-    if was_wrong(answer):
+    if is_wrong(answer):
         yield from (None for _ in calls_of(answer))
         return
     for key in keys_of(answer):
@@ -266,7 +266,7 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
         return _json({"changed": changed, **failure} if changed else failure)
     if changed:
         return _json({"changed": changed, "result": known.output})
-    return _shorten_result(known.output if isinstance(known.output, str) else _text(known.output))
+    return _limit_result(known.output if isinstance(known.output, str) else _text(known.output))
 
 
 def _describe_changes(asked: Json, performed: Json) -> str:
@@ -279,14 +279,14 @@ def _describe_changes(asked: Json, performed: Json) -> str:
 
 
 def _json(value: Json) -> str:
-    return _shorten_result(_text(value))
+    return _limit_result(_text(value))
 
 
 def _text(value: Json) -> str:
     return values.dumps(value).decode()
 
 
-def _shorten_result(text: str) -> str:
+def _limit_result(text: str) -> str:
     if len(text) <= RESULT_CHARS_MAX:
         return text
     return f"{text[:RESULT_CHARS_MAX]}… [cut: {len(text)} characters, {RESULT_CHARS_MAX} of them shown]"

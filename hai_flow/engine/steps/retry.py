@@ -16,7 +16,7 @@ from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.blocks.parallel import is_decided, winners
 from hai_flow.engine.draft import RUN_END, Draft
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState, StepState
 
 
@@ -59,7 +59,7 @@ def retry_frontier(draft: Draft, redo: tuple[str, ...]) -> Frontier:
 
 def inside(draft: Draft, step: Step) -> Frontier:
     """Where a Retry goes on in a step that was over, or in an iteration; nothing is ready if all in it is done."""
-    return _Walk(draft, draft.state.redo).frontier_in(step, draft.state.steps[step.path])
+    return _Walk(draft, draft.state.redo).find_frontier(step, draft.state.steps[step.path])
 
 
 def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
     if state.steps[path].status != "undone" or is_in_cleanup(path):
         return True
     while path:
-        step = standing_at(plan, path)
+        step = resolve_step(plan, path)
         path = step.parent
         around = state.steps.get(path)
         if around is None or paths.is_catch(step.body):  # a `catch` stands around a list of decisions, too
@@ -91,7 +91,7 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
 
 def _has_lost(plan: Plan, path: str, known: StepState, branch: str) -> bool:
     """Whether the step at `path` is a race that other branches have won."""
-    won = winners(standing_at(plan, path), known)
+    won = winners(resolve_step(plan, path), known)
     return bool(won) and branch not in won
 
 
@@ -105,20 +105,20 @@ class _Walk:
         path: str | None = first
         while path is not None:
             step = self.draft.step(path)
-            if not self._step_done(step, frontier):
+            if not self._is_step_done(step, frontier):
                 return False
             path = step.next
         return True
 
-    def _step_done(self, step: Step, frontier: Frontier) -> bool:
+    def _is_step_done(self, step: Step, frontier: Frontier) -> bool:
         step_state = self.draft.state.steps.get(step.path)
         if step_state is None or step_state.status == "pending":
             frontier.ready.append(step.path)
             return False
         over = step_state.status in ("finished", "skipped")
-        if over and step_state.phase == "over" and not self._undone_inside(step.path):
+        if over and step_state.phase == "over" and not self._has_undone_inside(step.path):
             return True
-        inner = self.frontier_in(step, step_state)
+        inner = self.find_frontier(step, step_state)
         if inner.ready:
             frontier.take(inner)
             return False
@@ -127,16 +127,16 @@ class _Walk:
         frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
         return False
 
-    def frontier_in(self, step: Step, known: StepState) -> Frontier:
+    def find_frontier(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
-        if not known.done or self._undone_inside(step.path):
+        if not known.done or self._has_undone_inside(step.path):
             return self.inside(step, known)
         assert step.finally_ is not None, "nothing else fails what is done"
         frontier = Frontier(handling={step.path: paths.FINALLY})
         self.list_done(step.finally_, frontier)
         return frontier
 
-    def _undone_inside(self, path: str) -> bool:
+    def _has_undone_inside(self, path: str) -> bool:
         return any(is_inside(each, path) for each in self.redo)
 
     def inside(self, step: Step, known: StepState) -> Frontier:
@@ -175,7 +175,7 @@ class _Walk:
         for path, done in resumption.iterations:
             before = self.draft.state.steps.get(path)
             done = done or (before is not None and before.outcome == "finished")
-            if not done or self._undone_inside(path):
+            if not done or self._has_undone_inside(path):
                 iteration, inner = self.draft.step(path), Frontier([path])
                 assert isinstance(iteration.verb, Iteration)
                 if before is None or not before.verb or self.list_done(iteration.verb.first, inner):

@@ -37,14 +37,14 @@ def examine(draft: Draft, command: c.Skip) -> Step:
     """The step that the command means. Raises `Rejected`: 422 where that step can't be skipped now, with those that
     can; 409 where it is being performed; 422 where the output is none for it."""
     path = draft.plan.ids.get(command.path, command.path)
-    standing = [each for each in open_leaves(draft) if _obstacle(draft, draft.step(each)) is None]
+    standing = [each for each in open_leaves(draft) if _find_obstacle(draft, draft.step(each)) is None]
     if path not in open_leaves(draft):
         raise _refuse_elsewhere(draft, f"{command.path!r} is not where the run stands", standing)
     step = draft.step(path)
     if path in open_attempts(draft.state):
         message = f"{path} is being performed; it can be skipped when that has ended. Or stop the run."
         raise Rejected(409, "step_in_flight", message, winner={"status": draft.state.status, "seq": draft.state.seq})
-    why = _obstacle(draft, step)
+    why = _find_obstacle(draft, step)
     if why is not None:
         raise _refuse_elsewhere(draft, why, standing)
     if not command.again:
@@ -64,7 +64,7 @@ def _refuse_elsewhere(draft: Draft, what: str, standing: list[str]) -> Rejected:
     return Rejected(422, "skip.not_there", f"{what}. {remedy}", findings=findings, winner={"seq": draft.state.seq})
 
 
-def _obstacle(draft: Draft, step: Step) -> str | None:
+def _find_obstacle(draft: Draft, step: Step) -> str | None:
     step_state = draft.state.steps.get(step.path)
     if step.path == RUN_END or step.is_iteration or step.of_agent:
         return f"{step.path!r} is no step that an author has written"

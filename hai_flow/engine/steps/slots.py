@@ -36,7 +36,7 @@ def wait(draft: Draft, *, cancels: bool = False) -> None:
     draft.send(AWAIT, draft.state.run_id, body)
 
 
-def _key_of_its_version(draft: Draft) -> str | None:
+def _compute_key_of_its_version(draft: Draft) -> str | None:
     """The key under which the run counts since it was moved to another version of its workflow."""
     plan, key = draft.plan, draft.state.key
     is_own = key is None or key.startswith(f"{plan.name}:")
@@ -53,7 +53,7 @@ def tell_freed(draft: Draft, before: RunState) -> None:
     state = draft.state
     if not state.ended or before.ended:
         return
-    for key in dict.fromkeys((state.key, _key_of_its_version(draft))):
+    for key in dict.fromkeys((state.key, _compute_key_of_its_version(draft))):
         if key is not None:
             draft.send(FREED, state.run_id, {"key": key})
     if draft.plan.on_message == "enqueue" and state.parent is None:

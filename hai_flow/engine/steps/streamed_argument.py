@@ -13,11 +13,11 @@ from hai_flow.definition.plan import Growing
 GROWN_BEHIND: Final = '"}'
 
 
-def grown_before(growing: Growing) -> str:
+def encode_grown_start(growing: Growing) -> str:
     """The arguments up to where the text begins."""
     return values.dumps({growing.argument: ""}).decode().removesuffix(GROWN_BEHIND)
 
 
-def grown_piece(text: str) -> str:
+def encode_grown_piece(text: str) -> str:
     """A piece of the text, as it stands between the two."""
     return values.dumps(text).decode()[1:-1]

@@ -15,9 +15,15 @@ from hai_flow.definition.paths import list_of
 from hai_flow.definition.plan import Call, FrontendTool, Growing, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.state.ids import display_call_id, id_as_written, message_id, short_pending_id, tool_call_id
+from hai_flow.engine.state.ids import (
+    derive_display_call_id,
+    derive_short_pending_id,
+    find_id_as_written,
+    message_id,
+    tool_call_id,
+)
 from hai_flow.engine.state.state import RunState, ToolCallState
-from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, grown_before
+from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, encode_grown_start
 from hai_flow.values import Json
 
 SHOWN_OUTPUT: Final = "hai.output"
@@ -61,7 +67,7 @@ def display_name(step: Step) -> str:
 
 def model_call(state: RunState, path: str) -> ToolCallState | None:
     """The call of the step as its model has shown it; None if the step has yet to show its call by itself."""
-    id = id_as_written(state, path)
+    id = find_id_as_written(state, path)
     call = None if id is None else state.tool_calls.get(id)
     return None if call is None or call.error == ABORTED else call
 
@@ -69,19 +75,19 @@ def model_call(state: RunState, path: str) -> ToolCallState | None:
 def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
     """Show the frontend a call whose argument grows from now on, by the yields of the step's attempt."""
     tool = growing.tool
-    id = display_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
+    id = derive_display_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
     foretell(draft, step, tool)
     _begin(draft, step, id, tool.name, "frontend")
-    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=grown_before(growing))
+    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=encode_grown_start(growing))
 
 
 def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
     """Tell the frontend which state it may take from the arguments of the call that follows."""
-    if (prediction := prediction_of(tool)) is not None:
+    if (prediction := build_prediction(tool)) is not None:
         draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=prediction)
 
 
-def prediction_of(tool: FrontendTool) -> Json:
+def build_prediction(tool: FrontendTool) -> Json:
     """Which state the frontend may take from the arguments of a call of the tool; None: none."""
     predictions = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
     return predictions or None
@@ -107,7 +113,7 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
             report = {"path": step.path, "arguments": arguments, "output": output}
             draft.emit(e.CustomEmitted, path=step.path, name=SHOWN_OUTPUT, value=report)
         return
-    call = _last_call_shown(draft, step.path, step_state.asked)
+    call = _find_last_call_shown(draft, step.path, step_state.asked)
     if call is None:
         return
     id = call.id
@@ -118,20 +124,20 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=content)
 
 
-def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | None:
+def _find_last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | None:
     """The last call that the step has shown, whichever release did. Each question that it has asked has a number, too:
     the one of a call in doubt comes behind the call."""
     run_id, calls = draft.state.run_id, draft.state.tool_calls
     for n in reversed(range(asked)):
         call = calls.get(tool_call_id(run_id, path, n)) or calls.get(
-            tool_call_id(run_id, path, n, behind=short_pending_id(run_id, path, n))
+            tool_call_id(run_id, path, n, behind=derive_short_pending_id(run_id, path, n))
         )
         if call is not None:
             return call
     return model_call(draft.state, path)
 
 
-def settle_written(draft: Draft, path: str, error: e.Error | None) -> None:
+def finish_written(draft: Draft, path: str, error: e.Error | None) -> None:
     """The step that makes a call of an agent is over: the call that its model has shown has a result, too, if no
     person was asked for it."""
     call = model_call(draft.state, path)
@@ -174,7 +180,7 @@ def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
 
 def _close_growing_call(draft: Draft, path: str, aborted: bool) -> None:
     step_state = draft.state.steps.get(path)
-    id = display_call_id(draft.state.run_id, path, step_state.attempt if step_state is not None else 0)
+    id = derive_display_call_id(draft.state.run_id, path, step_state.attempt if step_state is not None else 0)
     call = draft.state.tool_calls.get(id)
     if call is None or not call.open:
         return

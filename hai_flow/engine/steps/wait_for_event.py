@@ -27,7 +27,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.pendings.withdrawing import event_of, withdraw
+from hai_flow.engine.pendings.withdrawing import find_event, withdraw
 from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState, StepState, is_heard
@@ -47,7 +47,7 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     """The step waits from here on, until its deadline. Raises `Raised` if that can't be rendered."""
     demand_wait(draft, step)
     due = draft.now + draft.milliseconds(verb.deadline, step)
-    draft.note_start(step)
+    draft.record_start(step)
     types = tuple(dict.fromkeys(subscription.event for subscription in verb.subscriptions))
     draft.emit(e.SignalsAwaited, path=step.path, types=types)
     kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
@@ -61,7 +61,7 @@ def await_withdrawal(draft: Draft, step: Step, event: Subscription) -> None:
     _subscribe(draft, step.path, (event.event,))
 
 
-def callback_type(path: str, known: StepState) -> str:
+def derive_callback_type(path: str, known: StepState) -> str:
     """The type of the signal that the callback of the step at `path` becomes. No other request can send signals of it.
 
     It is the same for all attempts with the same arguments and the same key: a service that heard an earlier one, whose
@@ -81,20 +81,20 @@ def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -
     except Raised as raised:
         _fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
-    types = (callback_type(step.path, draft.state.steps[step.path]),)
+    types = (derive_callback_type(step.path, draft.state.steps[step.path]),)
     draft.emit(e.SignalsAwaited, path=step.path, types=types, output=output)
     draft.emit(e.TimerSet, path=step.path, kind="deadline", due=due)
     _subscribe(draft, step.path, types)
 
 
-def awaits_callback(state: RunState, path: str, type: str) -> bool:
+def is_awaiting_callback(state: RunState, path: str, type: str) -> bool:
     """Whether a callback of this type would come in time: the step at `path` waits for it, or may yet. It may while a
     request is under way, and also while a lost one is about to be sent again, or a person decides whether it
     happened."""
     step_state = state.steps.get(path)
     if step_state is None or not step_state.is_open or not step_state.attempt:
         return False
-    return callback_type(path, step_state) == type and not step_state.received
+    return derive_callback_type(path, step_state) == type and not step_state.received
 
 
 def subscribe_again(draft: Draft) -> None:
@@ -133,7 +133,7 @@ def is_taken(state: RunState, signal: c.Signal) -> bool:
     return heard is not None and is_heard(heard, signal) and signal.id not in heard.left
 
 
-def _progress_of(state: RunState, signal: c.Signal) -> e.Heard | None:
+def _find_progress(state: RunState, signal: c.Signal) -> e.Heard | None:
     """How far the run has heard the signal's type, if that is further than it knew."""
     offered = signal.offered
     if offered is None:
@@ -189,7 +189,7 @@ def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
     verb = step.verb
     assert isinstance(verb, WaitFor | Http | Call)
     met = {signal.subscription for signal in draft.state.steps[step.path].received}
-    for number, subscription in enumerate(_subscriptions(draft, step)):
+    for number, subscription in enumerate(_list_subscriptions(draft, step)):
         if number not in met and _matches(draft, step, subscription, command):
             _take(draft, step, verb, number, met | {number}, command)
             return True
@@ -197,7 +197,7 @@ def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
 
 
 def _offer_to_withdraw(draft: Draft, step: Step, pending: PendingState, command: c.Signal) -> bool:
-    event = event_of(step)
+    event = find_event(step)
     args = pending.opened.args
     roots = {} if args is None else {"args": values.loads(args)}
     if event is None or not _matches(draft, step, event, command, roots):
@@ -223,7 +223,7 @@ def _matches(
         return False
 
 
-def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
+def _list_subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
     if isinstance(step.verb, WaitFor):
         return step.verb.subscriptions
     return tuple(Subscription(type) for type in draft.state.subscriptions[step.path])
@@ -231,7 +231,7 @@ def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
 
 def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, met: set[int], command: c.Signal) -> None:
     """The step takes the signal for its subscription `number`; `met` are the subscriptions that have a signal now."""
-    open_events = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
+    open_events = [each.event for other, each in enumerate(_list_subscriptions(draft, step)) if other not in met]
     awaits = tuple(dict.fromkeys(open_events)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
     _receive(draft, step, number, awaits, command)
     if not awaits:
@@ -255,7 +255,7 @@ def _receive(draft: Draft, step: Step, number: int, awaits: tuple[str, ...], com
         awaits=awaits,
         place=command.place,
         own=command.own,
-        heard=_progress_of(draft.state, command),
+        heard=_find_progress(draft.state, command),
         by=command.by,
     )
 

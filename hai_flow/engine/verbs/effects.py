@@ -33,13 +33,13 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     gate = step.approval
     if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
-    if gate is not None and gates.needs_gate(draft, step, gate, args):
-        draft.note_start(step, timed=False, args=args, key=_idempotency_key(draft, step))
+    if gate is not None and gates.is_gate_needed(draft, step, gate, args):
+        draft.record_start(step, timed=False, args=args, key=_derive_idempotency_key(draft, step))
         gates.open_gate(draft, step, gate, args)
         return None
     attempt = step_state.next_attempt if step_state else 1
     budget.demand(draft, step, args)
-    draft.note_start(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
+    draft.record_start(step, args=args, key=_derive_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
     return None
 
@@ -52,7 +52,7 @@ def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | AgentTurn | R
     return draft.json_text(draft.render(verb.arguments, step))
 
 
-def _idempotency_key(draft: Draft, step: Step) -> str | None:
+def _derive_idempotency_key(draft: Draft, step: Step) -> str | None:
     """The key by which the world knows the effect, so that it happens once; None for the default, `run.id/path`."""
     owner = draft.state.steps.get(step.parent if step.body == UNDO else step.path)
     again = 0 if owner is None else owner.rounds
@@ -91,7 +91,7 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
     ):
         if model_call(draft.state, step.path) is not None:
             return
-        gate = gates.last_approved_gate(draft.state, step)
+        gate = gates.find_last_approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, step_state.asked, behind=behind)
         show_call(draft, step, id, display_name(step), args, "server")
@@ -100,7 +100,10 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
 def _is_answered(draft: Draft, step: Step) -> bool:
     """Whether the attempt goes on with a call that has asked a person."""
     step_state = draft.state.steps[step.path]
-    return step_state.asked > 0 and tool_questions.inquiry_to_answer(draft.state, step, step_state.attempt) is not None
+    return (
+        step_state.asked > 0
+        and tool_questions.find_inquiry_to_answer(draft.state, step, step_state.attempt) is not None
+    )
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

@@ -16,7 +16,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     assert isinstance(verb, Emit)
     content = draft.render(verb.content, step)
     draft.take(len(values.dumps(content)))
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     if verb.kind == "custom":
         draft.emit(e.CustomEmitted, path=step.path, name=content["name"], value=content.get("value"))

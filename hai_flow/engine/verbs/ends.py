@@ -8,7 +8,7 @@ from hai_flow.definition.plan import Break, Continue, Fail, Return, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import consequences
 from hai_flow.engine.completion.consequences import Consequence, End
-from hai_flow.engine.completion.open_steps import iteration_around
+from hai_flow.engine.completion.open_steps import find_iteration_around
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.state import Ending
 
@@ -22,17 +22,19 @@ def begin_return(draft: Draft, step: Step) -> Consequence:
 
 def begin_break(draft: Draft, step: Step) -> Consequence:
     _over(draft, step)
-    return End(iteration_around(draft, step), Ending("left", reason="the loop was left"), of=step)
+    return End(find_iteration_around(draft, step), Ending("left", reason="the loop was left"), of=step)
 
 
 def begin_continue(draft: Draft, step: Step) -> Consequence:
     _over(draft, step)
-    return End(iteration_around(draft, step), Ending("next", reason="the rest of the iteration is skipped"), of=step)
+    return End(
+        find_iteration_around(draft, step), Ending("next", reason="the rest of the iteration is skipped"), of=step
+    )
 
 
 def _over(draft: Draft, step: Step) -> None:
     """The step itself has finished: nothing follows on that but the end of the steps around it."""
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     draft.emit(e.StepFinished, path=step.path)
 
@@ -42,7 +44,7 @@ def begin_fail(draft: Draft, step: Step) -> Consequence:
     assert isinstance(verb, Fail)
     message = draft.text(verb.message, step)
     data = None if verb.data is None else draft.render(verb.data, step)
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     return consequences.Fail(step, draft.error(verb.code, message, step.path, data))
 

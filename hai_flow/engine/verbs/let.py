@@ -13,7 +13,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     assert isinstance(step.verb, Let)
     output = draft.render(step.verb.values, step)
     draft.json_text(output)  # counts against the bound of a value
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     return Finish(step, output)
 

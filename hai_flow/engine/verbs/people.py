@@ -7,7 +7,7 @@ from typing import Any, Final
 from hai_flow.definition.plan import Approve, Ask, Step, Template
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.open import form_of, open_pending
-from hai_flow.engine.pendings.policies import rules_for
+from hai_flow.engine.pendings.policies import fill_rules
 from hai_flow.engine.state.run_size import demand_wait
 
 
@@ -17,10 +17,10 @@ def begin_ask(draft: Draft, step: Step) -> None:
     assert isinstance(verb, Ask)
     draft.pure_steps += 1
     demand_wait(draft, step)
-    rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
+    rules = fill_rules(draft, step, verb.policy, {}, may_exclude=False)
     question = _question(draft, step, verb.title, verb.message)
     question["schema"] = form_of(draft, step, verb.policy.form, {})
-    draft.note_start(step)
+    draft.record_start(step)
     open_pending(draft, step, "ask", rules, **question)
 
 
@@ -30,12 +30,12 @@ def begin_approve(draft: Draft, step: Step) -> None:
     assert isinstance(verb, Approve)
     draft.pure_steps += 1
     demand_wait(draft, step)
-    rules = rules_for(draft, step, verb.policy, {})
+    rules = fill_rules(draft, step, verb.policy, {})
     question = _question(draft, step, verb.title, verb.message)
     if verb.evidence is not None:
         question["evidence"] = draft.json_text(draft.render(verb.evidence, step))
     question["schema"] = form_of(draft, step, verb.policy.form, {})
-    draft.note_start(step)
+    draft.record_start(step)
     open_pending(draft, step, "approve", rules, options=verb.policy.options, **question)
 
 

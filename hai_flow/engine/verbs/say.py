@@ -29,7 +29,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     else:
         text = draft.json_text({"type": verb.kind, "data": content})
         kind = "data"
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     id = message_id(draft.state.run_id, step.path, 1, draft.state.entries)
     draft.emit(

@@ -27,7 +27,7 @@ _OF_NUMBERS: Final[dict[str, tuple[str, Callable[[Json, Json], Json]]]] = {
 def begin(draft: Draft, step: Step) -> Consequence | None:
     verb = step.verb
     assert isinstance(verb, Set)
-    ops = _operations(draft, step, verb)
+    ops = _build_operations(draft, step, verb)
     try:
         after = apply_patch(draft.state.state, ops)
     except PatchError as error:
@@ -39,21 +39,21 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         raise Raised("state.invalid", f"The state would not fit its types: {faults}.", data)
     if len(values.dumps(after)) > STATE_BYTES_MAX:
         raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
-    draft.note_start(step)
+    draft.record_start(step)
     draft.pure_steps += 1
     draft.rendered_bytes += len(values.dumps(ops))
     draft.emit(e.StateChanged, path=step.path, ops=tuple(ops))
     return Finish(step)
 
 
-def _operations(draft: Draft, step: Step, verb: Set) -> list[dict[str, Json]]:
+def _build_operations(draft: Draft, step: Step, verb: Set) -> list[dict[str, Json]]:
     if verb.ops is not None:
         return draft.render(verb.ops, step)
     document, ops = draft.state.state, []
     for key, template in verb.assign:
         value = draft.render(template, step)
-        op = _pointer_operation(document, key, value) if key.startswith("/") else None
-        ops.append(op or _variable_operation(draft, document, key, value))
+        op = _build_pointer_operation(document, key, value) if key.startswith("/") else None
+        ops.append(op or _build_variable_operation(draft, document, key, value))
         try:
             document = apply_patch(document, ops[-1:])
         except PatchError as error:
@@ -61,7 +61,7 @@ def _operations(draft: Draft, step: Step, verb: Set) -> list[dict[str, Json]]:
     return ops
 
 
-def _pointer_operation(document: Json, pointer: str, value: Json) -> dict[str, Json]:
+def _build_pointer_operation(document: Json, pointer: str, value: Json) -> dict[str, Json]:
     try:
         parts = parse_pointer(pointer)
         apply_patch(document, [{"op": "replace", "path": pointer, "value": value}])
@@ -70,7 +70,7 @@ def _pointer_operation(document: Json, pointer: str, value: Json) -> dict[str, J
     return {"op": "replace", "path": pointer_of(*parts), "value": value}
 
 
-def _variable_operation(draft: Draft, document: Json, name: str, value: Json) -> dict[str, Json]:
+def _build_variable_operation(draft: Draft, document: Json, name: str, value: Json) -> dict[str, Json]:
     reduce, before = draft.plan.state[name].reduce, document.get(name)
     path = pointer_of(name)
     if reduce == "append":

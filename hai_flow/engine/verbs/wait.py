@@ -19,7 +19,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     if due > draft.now:
         demand_wait(draft, step)
     draft.pure_steps += 1
-    draft.note_start(step)
+    draft.record_start(step)
     if due <= draft.now:
         return Finish(step)
     draft.emit(e.TimerSet, path=step.path, kind="wait", due=due)

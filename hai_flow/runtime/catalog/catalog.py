@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.definition.checks import asking
-from hai_flow.definition.checks.guarding import questions_that_read
+from hai_flow.definition.checks.guarding import find_questions_that_read
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
-from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners, unknown_channels
+from hai_flow.definition.readiness import RunnersMissing, lacking, list_missing_runners, list_unknown_channels
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.engine.events import Pin
@@ -301,7 +301,7 @@ class Catalog:
         doubts = _place_findings(doubts, source)
         if self.channels is not None:
             channels = self.channels(await self._tenants.name(tenant))
-            doubts += await compiling.make(unknown_channels, source, channels, file)
+            doubts += await compiling.make(list_unknown_channels, source, channels, file)
         return replace(plan, warnings=(*plan.warnings, *doubts)) if doubts else plan, looked
 
     def _obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
@@ -310,7 +310,7 @@ class Catalog:
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
             for step, fault in self.registry.faults(plan)
         ]
-        return list(missing_runners(plan, self.registry.kinds, file)), faults
+        return list(list_missing_runners(plan, self.registry.kinds, file)), faults
 
     async def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
         """The plan of a stored workflow of the tenant. Raises Unreadable."""
@@ -340,7 +340,7 @@ class Catalog:
         """Whether the runs that the step of a run (by its path or id), or a step inside it, waits for put something to
         people, in the versions that the run has pinned. A version that can't be read here counts as one that does."""
         plan = await self.plan(tenant, bytes.fromhex(state.sha256))
-        waiting, visited = asking.runs_inside(plan, plan_path(plan.ids.get(path, path))), set[str]()
+        waiting, visited = asking.collect_runs(plan, plan_path(plan.ids.get(path, path))), set[str]()
         while waiting:
             pin = state.pins.get(reference_of(waiting.pop()))
             if pin is None:
@@ -352,9 +352,9 @@ class Catalog:
                 child = await self.plan(tenant, bytes.fromhex(pin.sha256))
             except (Rejected, Unreadable):
                 return True
-            if asking.asks_inside(child, "") is not asking.Asks.NOBODY:
+            if asking.collect_asks(child, "") is not asking.Asks.NOBODY:
                 return True
-            waiting.extend(asking.runs_inside(child, ""))
+            waiting.extend(asking.collect_runs(child, ""))
         return False
 
     async def asking_by_input(self, tenant: UUID, plan: Plan, state: RunState) -> tuple[str, ...]:
@@ -377,7 +377,7 @@ class Catalog:
                 child = None
             if child is not None and pin is not None:
                 below = await self._asking_by_input(tenant, child, state, above | {pin.sha256})
-                if next(questions_that_read(child, {"input"}, below), None) is None:
+                if next(find_questions_that_read(child, {"input"}, below), None) is None:
                     continue
             paths.add(step.path)
         return paths

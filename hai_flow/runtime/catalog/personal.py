@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from hai_flow.definition.personal.personal import WHOLE, Flow, Personal, declares, personal_of
+from hai_flow.definition.personal.personal import WHOLE, Flow, Personal, declares, derive_personal
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
@@ -91,5 +91,5 @@ class Personals:
             return children.get(reference_of(run))
 
         if len(plan.steps) <= _FEW_STEPS:
-            return personal_of(plan, child)
-        return await compiling.make(personal_of, plan, child)
+            return derive_personal(plan, child)
+        return await compiling.make(derive_personal, plan, child)

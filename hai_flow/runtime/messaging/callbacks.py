@@ -11,8 +11,8 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.plan import callback_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
-from hai_flow.engine.state.instances import standing_at
-from hai_flow.engine.steps.wait_for_event import awaits_callback
+from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.steps.wait_for_event import is_awaiting_callback
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.files.files import Files
@@ -74,10 +74,10 @@ class Callbacks:
 
     async def _demand_awaited(self, row: CallbackRow, content: Json) -> None:
         state = await self._fanout.state_at(row.tenant, row.run_id, NEWEST)
-        if state is None or state.ended or not awaits_callback(state, row.path, row.type):
+        if state is None or state.ended or not is_awaiting_callback(state, row.path, row.type):
             raise Rejected(410, "callback_over", "nothing waits for this callback any more.")
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))
-        callback = callback_of(standing_at(plan, row.path).verb)
+        callback = callback_of(resolve_step(plan, row.path).verb)
         schema = None if callback is None else callback.schema
         faults = [] if schema is None else schema.fit(content)[1]
         if faults:

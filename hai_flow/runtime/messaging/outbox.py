@@ -228,7 +228,7 @@ class Delivery(Service):
             return await outbox.delete_message(connection, message)
 
     async def _submit(self, message: OutboxMessage) -> None:
-        command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
+        command = children.build_command(message.kind, message.target, msgspec.json.decode(message.body))
         if command is None:
             raise ValueError(f"no release of ours sends messages of the kind {message.kind!r}")
         if isinstance(command, c.ChildTold) and (command.streamed or command.growing or command.calls):
@@ -245,7 +245,7 @@ class Delivery(Service):
         """Start the run that a message with this `body` wants."""
         plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
         kind = children.START if message.kind == children.RETRY else message.kind
-        start = children.command_of(kind, message.target, body)
+        start = children.build_command(kind, message.target, body)
         assert isinstance(start, c.Start), "only messages of these kinds are handled here"
         digest = sha256(message.body).digest()
         if start.parent is None:  # a child has those of its thread

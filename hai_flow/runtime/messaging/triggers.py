@@ -39,7 +39,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import Origin
 from hai_flow.engine.runs import on_end_triggers
 from hai_flow.engine.state.event_value import event_value
-from hai_flow.engine.state.instigators import SYSTEM, people_behind
+from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
@@ -318,7 +318,7 @@ class Triggers(Service):
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
         it is given; by the end of a run those of them that this run refers to. `instigators`:
         the people behind it; `asked`: the person who wants it, if one does, who is one of them."""
-        behind = instigators if asked is None else people_behind(asked.who.id, instigators)
+        behind = instigators if asked is None else list_people_behind(asked.who.id, instigators)
         plan = await self.catalog.plan(of.tenant, of.workflow)
         seat = await self._triggers_elsewhere(of.tenant, plan) if origin is not None else None
         if seat is not None:  # files don't go there: a run that needs them finds none
@@ -459,7 +459,7 @@ class Triggers(Service):
         if not rows:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
-        behind = people_behind(signal.sender or SYSTEM)
+        behind = list_people_behind(signal.sender or SYSTEM)
         done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in rows))
         return [each for each in done if each is not None]
 
@@ -544,7 +544,7 @@ class Triggers(Service):
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
             named = file_ids.files_in(values.dumps(input))
-            behind, run_input = people_behind(end.requester, end.instigators), {} if input is None else input
+            behind, run_input = list_people_behind(end.requester, end.instigators), {} if input is None else input
             await self.begin(row, run_id, run_input, "run", end.origin, named=named, instigators=behind)
         except ExpressionError as error:
             bound_log.warning("run_trigger_refused", code=error.code, reason=error.message)

@@ -20,7 +20,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings import passing
-from hai_flow.engine.runs.fork import demand_left, inheritance, steps_finished_by, undone_in
+from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finished_by, list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
@@ -106,11 +106,11 @@ class Branches:
     async def _undone(self, tenant: UUID, fork: c.Fork, now: RunState) -> tuple[str, ...]:
         """The steps that are undone by now, of those that the fork takes over: by the run that it is forked from, which
         is `now`, or by another run of the thread that has taken over the same ones."""
-        undone = set(undone_in(now))
+        undone = set(list_undone(now))
         for relative in await threads_store.relatives(self._database.api, tenant, fork.of):
             state = await state_at(self._database, tenant, relative.run_id, _HEAD)
             if state is not None:
-                undone |= set(undone_in(state)) & steps_finished_by(fork.events, relative.shared)
+                undone |= set(list_undone(state)) & list_steps_finished_by(fork.events, relative.shared)
         return tuple(sorted(undone))
 
     async def find_effects(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> dict[str, int]:
@@ -125,7 +125,7 @@ class Branches:
         of, paths = UUID(now.run_id), set[str]()
         for relative in await threads_store.relatives(self._database.api, tenant, of):
             common = await state_at(self._database, tenant, of, relative.shared)
-            if relative.run_id == but or common is None or passing.approval_at(common) is None:
+            if relative.run_id == but or common is None or passing.find_approval(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
             steps = await self._moments.find_effects(tenant, relative.run_id, state.sha256, after=relative.shared)
@@ -134,7 +134,7 @@ class Branches:
 
     async def _effects_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
-        if passing.approval_at(there) is None:
+        if passing.find_approval(there) is None:
             return ()
         return effects_behind(await self.find_effects(tenant, now, but=run_id), there.seq)
 

@@ -22,7 +22,7 @@ import structlog
 from hai_flow import instants
 from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.runs.start_run import key_of, key_of_fork, key_of_move
+from hai_flow.engine.runs.start_run import compute_key_of_fork, compute_key_of_move, key_of
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.engine.steps.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
@@ -104,7 +104,7 @@ class Slots:
 
     def _key_of(self, plan: Plan, begin: Begin) -> str | None:
         now = self.committer.now_ms()
-        return key_of_fork(plan, begin, now) if isinstance(begin, c.Fork) else key_of(plan, begin, now)
+        return compute_key_of_fork(plan, begin, now) if isinstance(begin, c.Fork) else key_of(plan, begin, now)
 
     async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> bool:
         """Promise a slot to a run that is to begin in the place of `leaving`, which is active, before that is stopped.
@@ -127,7 +127,7 @@ class Slots:
         """Inside, the run in `state` is moved to `plan`, with the slot that this gives, if it needs another one; behind
         that its old slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where there is no slot."""
         concurrency, run_id, pool = plan.concurrency, UUID(state.run_id), self.database.api
-        key = key_of_move(plan, state, self.committer.now_ms())
+        key = compute_key_of_move(plan, state, self.committer.now_ms())
         if key == state.key or state.parent is not None or state.slot is not None:
             yield None
             return

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.runs.fork import begins, first_effects, obstacle
+from hai_flow.engine.runs.fork import begins, find_first_effects, obstacle
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -139,7 +139,7 @@ class Moments:
             for seq, event in enumerate(decoded, first)
             if isinstance(event, (e.StepStarted, e.AttemptStarted, e.RunStopping, e.WorkTakenBack))
         ]
-        return first_effects(plan, events)
+        return find_first_effects(plan, events)
 
     async def marks(
         self, tenant: UUID, run_id: UUID, undone: tuple[str, ...], acted: Mapping[str, int] | None = None

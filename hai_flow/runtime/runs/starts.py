@@ -25,7 +25,7 @@ from hai_flow.cells import HOME, place_id
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state.shared_state import keeps_state
+from hai_flow.engine.state.shared_state import has_kept_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
@@ -205,7 +205,7 @@ class Starts:
             if len(self._plain) >= PLANS_MAX:
                 self._plain.clear()
             runs = any(isinstance(step.verb, Run) for step in plan.steps.values())
-            plain = self._plain[plan.sha256] = not (runs or plan.concurrency is not None or keeps_state(plan))
+            plain = self._plain[plan.sha256] = not (runs or plan.concurrency is not None or has_kept_state(plan))
         return plain
 
     def _trace(self) -> str | None:

@@ -17,7 +17,7 @@ import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.shared_state import keeps_state
+from hai_flow.engine.state.shared_state import has_kept_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.store.messaging import concurrency_slots
@@ -43,7 +43,7 @@ class Keeping:
         """The Start with the kept state. It must be submitted inside the context. `owners`: one of them has to own the
         thread, if it has an owner; None: the caller has checked that. Raises `Rejected` 409 `thread_busy` where another
         run of the thread is active, or begins, or has given it another owner."""
-        keeps = keeps_state(plan)
+        keeps = has_kept_state(plan)
         if (owners is None and not keeps) or start.thread_id == str(start.run_id):  # a thread that begins with this run
             yield start
             return
@@ -66,7 +66,7 @@ class Keeping:
     async def state_after(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
         """The state that the run `last` of a thread has left for a run of `plan`; empty if `last` was of another
         workflow."""
-        if last is None or last.workflow_name != plan.name or not keeps_state(plan):
+        if last is None or last.workflow_name != plan.name or not has_kept_state(plan):
             return {}
         state = await state_at(self.database, tenant, last.id, last.seq)
         return state.state if state is not None and isinstance(state.state, dict) else {}

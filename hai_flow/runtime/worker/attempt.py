@@ -26,16 +26,16 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.pendings.answers import ACCEPT, INQUIRY_OPTIONS
-from hai_flow.engine.pendings.tool_questions import inquiry_to_answer
+from hai_flow.engine.pendings.tool_questions import find_inquiry_to_answer
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state.ids import display_call_id, message_id, model_call_id
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.ids import derive_display_call_id, derive_model_call_id, message_id
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.state.tracing import Place, attempt_place, place_of
+from hai_flow.engine.state.tracing import Place, derive_attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
-from hai_flow.engine.steps.streamed_argument import grown_before, grown_piece
-from hai_flow.engine.steps.tool_calls import display_name, prediction_of
-from hai_flow.engine.steps.wait_for_event import callback_type
+from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_grown_start
+from hai_flow.engine.steps.tool_calls import build_prediction, display_name
+from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
@@ -198,7 +198,7 @@ class Performance:
         run, path, registry = self.run, self.path, self._stage.registry
         try:
             assert run.plan is not None
-            step, step_state = standing_at(run.plan, path), run.state.steps[path]
+            step, step_state = resolve_step(run.plan, path), run.state.steps[path]
             self.step = step
             plan = run.plan
             PERFORMED.set(self)
@@ -223,7 +223,7 @@ class Performance:
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
-            if step_state.asked and (inquiry := inquiry_to_answer(run.state, step, self.attempt)) is not None:
+            if step_state.asked and (inquiry := find_inquiry_to_answer(run.state, step, self.attempt)) is not None:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
                 pins = self._stage.pins.of(run.tenant, plan.sha256)
@@ -296,7 +296,7 @@ class Performance:
         from opentelemetry import context, trace  # a run that is traced pays for it
 
         state = self.run.state
-        place = attempt_place(state, self.path, self.attempt) if self._stage.traced else place_of(state.trace)
+        place = derive_attempt_place(state, self.path, self.attempt) if self._stage.traced else place_of(state.trace)
         if place is None:
             return
         self.place = place
@@ -315,7 +315,7 @@ class Performance:
         consequences."""
         plan = self.run.plan
         assert plan is not None
-        step = standing_at(plan, self.path)
+        step = resolve_step(plan, self.path)
         return evaluate_for_step(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
 
     async def callback(self) -> str:
@@ -326,7 +326,7 @@ class Performance:
                 "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
             )
             raise StepError(message, code="http.invalid_request", retriable=False)
-        type = callback_type(self.path, run.state.steps[self.path])
+        type = derive_callback_type(self.path, run.state.steps[self.path])
 
         async def added() -> str:
             token = sign_address(secrets.token_urlsafe(32), cell_of(run.id))
@@ -486,7 +486,7 @@ class _Call:
     def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
         for piece in _pieces(text) or [""]:
-            visible = piece if self.by_model is not None else grown_piece(piece)
+            visible = piece if self.by_model is not None else encode_grown_piece(piece)
             yield Chunk(self.id, of.path, of.attempt, self.written, visible, is_call=True, written=self.by_model)
             self.written += len(visible)
 
@@ -497,8 +497,8 @@ def _pieces(text: str) -> list[str]:
 
 def _call_of_growing(of: Performance, growing: Growing) -> _Call:
     """The call that shows the text of the attempt."""
-    id = display_call_id(of.run.state.run_id, of.path, of.attempt)
-    return _Call(id, None, len(grown_before(growing)))
+    id = derive_display_call_id(of.run.state.run_id, of.path, of.attempt)
+    return _Call(id, None, len(encode_grown_start(growing)))
 
 
 def _call_by_model(of: Performance, name: str, number: int) -> _Call | None:
@@ -509,17 +509,17 @@ def _call_by_model(of: Performance, name: str, number: int) -> _Call | None:
     if state.parent is not None:
         return None
     iteration, key = list_of(of.path), call_key(name, number)
-    step = standing_at(plan, call_path(plan, iteration, key))
+    step = resolve_step(plan, call_path(plan, iteration, key))
     if not isinstance(step.verb, Call):
         return None  # another agent is given a task
     tool = step.verb.tool
     if isinstance(tool, FrontendTool):
-        call = Written(step.path, tool.name, "frontend", prediction_of(tool))
+        call = Written(step.path, tool.name, "frontend", build_prediction(tool))
     elif step.expose:
         call = Written(step.path, display_name(step), "server")
     else:
         return None
-    return _Call(model_call_id(state.run_id, list_of(step.path), of.attempt), call)
+    return _Call(derive_model_call_id(state.run_id, list_of(step.path), of.attempt), call)
 
 
 class _Progress:
@@ -555,7 +555,7 @@ class _Progress:
 def _growing_of(of: Performance) -> Growing | None:
     """The call whose argument the attempt's text is, if it is one."""
     assert of.run.plan is not None
-    verb = standing_at(of.run.plan, of.path).verb
+    verb = resolve_step(of.run.plan, of.path).verb
     return verb.into if isinstance(verb, Call) else None
 
 

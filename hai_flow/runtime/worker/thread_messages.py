@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.engine.state.state import MessageState, RunState
-from hai_flow.engine.steps.agents import Said, model_message
+from hai_flow.engine.steps.agents import Said, build_model_message
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.store.commit.projection import thread_entry
 from hai_flow.store.postgres.database import Database
@@ -69,7 +69,7 @@ class ThreadMessages:
         messages = [
             messages
             for each in entries
-            if isinstance(each, MessageState) and (messages := model_message(each)) is not None
+            if isinstance(each, MessageState) and (messages := build_model_message(each)) is not None
         ]
         return messages, sum(len(row.body) for row in rows)
 

@@ -13,7 +13,7 @@ import msgspec
 from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.selectors import World, expand_selectors
-from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import call_prefix
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.store.commit.entries import MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
@@ -71,7 +71,7 @@ class _Rows:
 
     def _notify(self, id: str, what: Literal["opened", "escalated", "reminded"]) -> None:
         pending = self.state.pendings[id]
-        if pending.status == "open" and (notify := rules_of(pending).notify):
+        if pending.status == "open" and (notify := derive_rules(pending).notify):
             self.notices[id] = Notice(id, what, notify)
 
     def pending(self, event: _OfPending, position: int) -> None:
@@ -177,7 +177,7 @@ def rows_of(
 
 def selectors_asked(pending: PendingState, world: World) -> tuple[str, ...]:
     """The selectors by which people find the pending in their inbox; none if it is open no more."""
-    return () if pending.status != "open" else expand_selectors(rules_of(pending).from_, world)
+    return () if pending.status != "open" else expand_selectors(derive_rules(pending).from_, world)
 
 
 def words_of(opened: e.PendingOpened) -> str:

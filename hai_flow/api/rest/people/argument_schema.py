@@ -6,8 +6,8 @@ from typing import Any
 
 from hai_flow.api.requests.access import Access
 from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
-from hai_flow.definition.schemas.schemas import without_marks
-from hai_flow.engine.state.instances import standing_at
+from hai_flow.definition.schemas.schemas import strip_marks
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import StepError
 from hai_flow.values import Json
@@ -27,12 +27,12 @@ async def arguments_of(access: Access, run: RunState, pending: PendingState) -> 
 async def _describe(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
     """The function's own description and the schema of its parameters; None for each that it lacks. Servers of MCP are
     not asked: no page must wait for them."""
-    verb = standing_at(plan, pending.opened.path).verb
+    verb = resolve_step(plan, pending.opened.path).verb
     if not isinstance(verb, Call):
         return None, None
     tool = verb.tool
     if isinstance(tool, FrontendTool):
-        return tool.description or None, None if tool.parameters is None else without_marks(tool.parameters.raw)
+        return tool.description or None, None if tool.parameters is None else strip_marks(tool.parameters.raw)
     if not isinstance(tool, PythonTool | HttpTool):
         return None, None
     try:

@@ -16,7 +16,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.views import pending_view
 from hai_flow.engine import commands as c
-from hai_flow.engine.pendings.votes import decision_needs, expire_votes
+from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
@@ -106,7 +106,7 @@ async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, 
         "args": None if after.opened.args is None else values.loads(after.opened.args),
         "digest": after.opened.digest,
         "lapsing": expire_votes(before, after) if approval else [],
-        "needed": decision_needs(after) if approval else None,
+        "needed": describe_needs(after) if approval else None,
     }
 
 
