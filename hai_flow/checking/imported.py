@@ -66,7 +66,9 @@ def import_module(name: str, root: Path, seconds: float = SECONDS_MAX) -> Python
     if "fault" in report:
         raise NotImported(report["fault"], certain=report["certain"])
     functions = {
-        key: PythonFunction(tuple(each["parameters"]), frozenset(each["required"]), each["any"], each["types"], False)
+        key: PythonFunction(
+            tuple(each["parameters"]), frozenset(each["required"]), each["any"], each["types"], False, each["result"]
+        )
         for key, each in report["functions"].items()
     }
     return PythonModule(functions, frozenset(report["registered"]), frozenset(), False)
@@ -140,6 +142,7 @@ def _functions(name: str, root: str) -> dict[str, Any]:
             "required": schema.get("required", []),
             "any": bool(schema.get("additionalProperties")),
             "types": {each: {**described, **definitions} for each, described in properties.items()},
+            "result": None if "stream" in function.kind else function.signature.result,
         }
     names = set(registered.of(name))
     for alias, function in registered.of(name).items():

@@ -46,6 +46,7 @@ _DATA: Final = ("input.", "state.", "steps.")
 _FOREIGN: Final = re.compile(
     r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
 )
+_BLOCK: Final = re.compile(r"\{%-?\s{0,9}(?:if|elif|else|endif|for|endfor|set)\b[^%]{0,200}%\}")  # of Jinja and Liquid
 _FOREIGN_MAX: Final = 20  # of one text; each is looked up
 _MEANT: Final = {"until": ("true", "false"), "while": ("true", "false"), "when": ("true",)}
 """Literals that are meant: a loop that `break` leaves, a last case or a question that is always there."""
@@ -243,6 +244,13 @@ class Parts:
                 self.reader.warning_inside(path, 0, "text.path", _report_plain_text(text, named))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
                 self._check_braces(text, path, names)
+                block = _BLOCK.search(text)
+                if block is not None:
+                    message = (
+                        f"`{shorten(block.group())}` is plain text here; write "
+                        "${{ condition ? one : other }} for an `if`, ${{ rows.map(r, r.name).join(', ') }} for a `for`"
+                    )
+                    self.reader.warning_inside(path, block.start(), "text.braces", message)
 
     def _check_braces(self, text: str, path: Path, names: Names) -> None:
         for match in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):

@@ -17,7 +17,7 @@ from hai_flow.definition.paths import catch
 from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
 from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
-from hai_flow.definition.verbs.calls import derive_delivery
+from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
 from hai_flow.definition.verbs.state import let_schemas
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json
@@ -163,11 +163,14 @@ def _compile_undo(context: Context, draft: StepDraft, names: Names) -> str | Non
 def collect_types(context: Context) -> Types:
     """The types of the input, the state, and the output and approval of each step."""
     outputs: dict[str, Json] = {}
+    results: dict[str, Json] = {}
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()
     mindless: set[str] = set()
     for name, draft in context.outline.ids.items():
         outputs[name] = _derive_output_type(context, draft)
+        if not outputs[name] and (result := result_of_python(context, draft)) is not None:
+            results[name] = dict(result)
         if draft.verb not in ("llm", "agent"):
             mindless.add(name)
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
@@ -178,7 +181,9 @@ def collect_types(context: Context) -> Types:
         elif draft.verb:
             ungated.add(name)
     declared = context.declared
-    return Types(declared.input.raw, build_state_schema(declared.state), outputs, approvals, {}, ungated, mindless)
+    return Types(
+        declared.input.raw, build_state_schema(declared.state), outputs, approvals, {}, ungated, mindless, results
+    )
 
 
 def _derive_output_type(context: Context, draft: StepDraft) -> Json:

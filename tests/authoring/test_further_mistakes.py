@@ -17,6 +17,8 @@ from hai_flow.definition.compiler import check_workflow
 
 SOURCE: Final = Path(__file__).resolve().parent / "mistakes.txt"
 RIGHT: Final = Path(__file__).resolve().parent / "right.txt"
+PYTHON: Final = Path(__file__).resolve().parent / "python_mistakes.txt"
+PROJECT: Final = Path(__file__).resolve().parent / "project"
 UNUSED: Final = Path(__file__).resolve().parent / "unused.txt"
 HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
@@ -49,6 +51,14 @@ def test_a_mistake_is_found_at_its_line_in_words_that_help(mistake: Mistake) -> 
     assert any(each.line in mistake.lines and mistake.word in each.message for each in findings), findings
 
 
+@pytest.mark.parametrize("mistake", read_mistakes(PYTHON), ids=lambda mistake: mistake.name)
+def test_what_does_not_fit_a_function_of_python_is_found_by_its_annotations(mistake: Mistake) -> None:
+    modules = ModuleFiles(["a.flow.yaml"], root=PROJECT, imports=False)
+    findings = check_workflow(mistake.workflow.encode(), "a.flow.yaml", modules=modules.find)
+    assert [each.line for each in findings] == list(mistake.lines), findings
+    assert mistake.word in findings[0].message
+
+
 @pytest.mark.parametrize("mistake", read_mistakes(UNUSED), ids=lambda mistake: mistake.name)
 def test_what_nothing_uses_is_told_and_is_no_finding(mistake: Mistake) -> None:
     source = mistake.workflow.encode()
@@ -77,6 +87,43 @@ def read_right_files() -> list[tuple[str, str]]:
 def test_nothing_is_found_in_an_unusual_file_that_is_right(name: str, workflow: str) -> None:
     assert [str(each) for each in check_workflow(workflow.encode(), modules=ModuleFiles(["a.flow.yaml"]).find)] == []
     assert list_notes(workflow.encode()) == []
+
+
+@pytest.mark.parametrize("imports", [False, True])
+def test_what_fits_the_annotations_of_a_function_is_no_finding(imports: bool) -> None:
+    modules = ModuleFiles(["a.flow.yaml"], root=PROJECT, imports=imports)
+    assert check_workflow((HEAD + FITTING).encode(), "a.flow.yaml", modules=modules.find) == []
+
+
+FITTING: Final = """\
+input:
+  type: object
+  required: [order, amount]
+  properties:
+    order: {type: string}
+    amount: {type: number}
+    note: {type: string}
+    day: {type: string, format: date}
+    names: {type: array, items: {type: string}, default: []}
+tools: {shop: {python: acme.shop, effect: write}}
+models: {smart: {provider: openai, model: gpt-5.4}}
+steps:
+  - id: sent
+    call: shop.ship
+    with:
+      lines: "${{ input.names.map(n, {'sku': n, 'count': 2}) }}"
+      on: ${{ input.?day.orValue("2026-01-01") }}
+      colour: blue
+      speed: "${{ input.amount > 3.0 ? 'fast' : 'slow' }}"
+  - id: many
+    call: shop.count
+    with: {names: "${{ input.names }}", limit: "${{ int(input.amount) }}"}
+  - if: has(input.note)
+    call: shop.cancel
+    with: {order: "${{ input.note }}"}
+  - say: "${{ steps.sent.output.id }} for ${{ steps.sent.output.total / 2 }}, ${{ steps.many.output + 1 }}"
+  - agent: {model: smart, prompt: x, tools: [shop.*], approvals: {shop.cancel: {from: requester, edit: [order]}}}
+"""
 
 
 def test_the_samples_are_many() -> None:

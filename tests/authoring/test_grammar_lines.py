@@ -35,7 +35,7 @@ tools:
 steps:
 """
 USED: Final = """\
-  - set: {log: "${{ state.points }}"}
+  - set: {log: "${{ string(state.points) }}"}
   - call: mail.used
   - call: shop.used
   - call: pick

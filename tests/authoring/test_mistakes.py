@@ -87,7 +87,11 @@ def test_a_module_is_read_without_running_it() -> None:
     assert (plain.parameters, plain.required, plain.takes_any) == (("a", "b", "c", "d"), {"a", "c"}, False)
     assert plain.types == {"c": {"type": "integer"}, "d": {"type": "string"}}
     named = module.functions["named"]
-    assert (named.parameters, named.takes_any, named.types) == (("items",), True, {"items": {"type": "array"}})
+    assert (named.parameters, named.takes_any, named.types) == (
+        ("items",),
+        True,
+        {"items": {"type": "array", "items": {"type": "string"}}},
+    )
     assert module.functions["wrapped"].unsure
     assert module.functions["maybe"].unsure
 

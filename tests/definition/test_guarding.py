@@ -87,7 +87,7 @@ def test_a_step_leads_to_a_question_if_its_result_is_read_by_what_decides_whethe
         ),
         ('{id: below, run: below, with: {n: "${{ state.risk }}"}}', {"state"}),
         ('{id: ok, if: "steps.derived.output.n > 1", approve: {title: Pay?, from: [role:boss]}}', {"input"}),
-        ('{id: ok, approve: {title: "${{ input.n }}?", from: ["${{ state.risk }}"]}}', {"state"}),
+        ('{id: ok, approve: {title: "${{ input.n }}?", from: ["user:${{ state.risk }}"]}}', {"state"}),
         ('{id: pay, call: t, approval: {from: requester, when: "input.n > 1"}}', set()),
         ('{id: pay, call: t, if: "input.n > 1"}', set()),
     ],

@@ -61,7 +61,6 @@ futile.bug(
     ("    if isinstance(limit, int) and length > limit:", "    if False:"),
     by=_MISTAKES,
 )
-ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope, futile)
 _WITHDRAWING: Final = "tests/definition/test_withdrawing.py"
 withdrawing = Room("hai_flow/engine/pendings/withdrawing.py", _WITHDRAWING)
 withdrawing.bug(
@@ -81,7 +80,7 @@ pendings.bug(
         "state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,",
         "state.subscriptions,",
     ),
-    by=f"{_WITHDRAWING}::test_an_event_that_does_not_match_leaves_the_question_open_and_behind_an_answer_none_counts",
+    by=f"{_WITHDRAWING}::test_a_form_that_is_answered_is_taken_back_by_nothing",
 )
 due = Room("hai_flow/engine/due.py", _WITHDRAWING)
 due.bug(
@@ -133,6 +132,24 @@ unused.bug(
     ('    return text == name or text.startswith(f"{name}.")', "    return text == name"),
     by=_MISTAKES,
 )
+fitting = Room("hai_flow/definition/checks/fitting.py", _MISTAKES)
+fitting.bug(
+    "a text in place of a number is found only when the step begins",
+    ("        if taken is not None and given is not None and taken.isdisjoint(given):", "        if False:"),
+    by=_MISTAKES,
+)
+annotations = Room("hai_flow/definition/schemas/python_annotations.py", _MISTAKES)
+annotations.bug(
+    "a field with a default counts as one that must be given",
+    ("                    if is_needed and not _has_default(value):", "                    if is_needed:"),
+    by=_MISTAKES,
+)
+known = Room("hai_flow/definition/names/known_names.py", _MISTAKES)
+known.bug(
+    "what a function says of its result is not held against expressions",
+    ("        wrong = self.types.look_to_judge(path).wrong", "        wrong = self.types.look(path).wrong"),
+    by=_MISTAKES,
+)
 grammar = Room("hai_flow/authoring/grammar.py", "tests/authoring/test_grammar_lines.py")
 grammar.bug(
     "the page tells to write what the checker refuses",
@@ -144,3 +161,7 @@ schemas.bug(
     ('    if kind != "AdditionalProperties" or not isinstance(error.kind.value, list):', "    if True:"),
     by="tests/definition/test_meant_properties.py::test_a_misspelt_property_is_answered_with_the_one_that_was_meant",
 )
+ROOMS: Final = (
+    sequences, triggering, coverage, draft, personal, votes, scope, futile, withdrawing, pendings, due, summaries,
+    schemas, certainty, unraised, plain_secrets, unused, fitting, annotations, known, grammar,
+)  # fmt: skip

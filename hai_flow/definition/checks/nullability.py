@@ -8,18 +8,21 @@ from typing import Final
 
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
-from hai_flow.definition.expressions.ast_paths import Chain, find_segment_offset, parse_static_path, spell
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.expressions.expression_faults import Fault
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import Look, look_inside
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.values import Json
 
 # Codes of doubts: warnings, not errors.
 DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded"))
 # Codes of doubts that new documents are refused for.
-REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
+REFUSALS: Final = frozenset((
+    "expression.enum", "expression.literal", "expression.mismatch", "expression.no_object", "expression.secret",
+))  # fmt: skip
 
 
 def collect_guards(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
@@ -172,11 +175,29 @@ def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Itera
     if call.function == "@in":
         pairs = [(one, element) for element in other.elements] if isinstance(other, Listing) else []
     for read, literal in pairs:
-        chain = chains.get(id(read))
-        if chain is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
+        path, default = _path_read(read, chains)
+        if path is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
             continue
-        schema = names.types.look(chain.path).schema
+        schema = names.types.look(path).schema
         allowed = schema.get("enum") if isinstance(schema, Mapping) else None
+        if literal.value == default:
+            continue
         if isinstance(allowed, list) and literal.value not in allowed and all(isinstance(a, str) for a in allowed):
-            message = f"`{spell(chain.path)}` is never {literal.value!r}{suggestion(literal.value, allowed)}"
+            message = f"`{spell(path)}` is never {literal.value!r}{suggestion(literal.value, allowed)}"
             yield Fault(literal.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+
+
+def _path_read(tree: Tree, chains: Mapping[int, Chain]) -> tuple[tuple[Segment, ...] | None, Json]:
+    """The path that an expression reads, also as `a.?b.orValue(x)`, and the `x`."""
+    chain = chains.get(id(tree))
+    if chain is not None:
+        return chain.path, None
+    match tree:
+        case Call(
+            function="orValue",
+            operands=(Call(function="_?._", operands=(parent, Const(value=str() as name))), Const(value=value)),
+        ):
+            above = chains.get(id(parent))
+            return ((*above.path, name), value) if above is not None else (None, None)
+        case _:
+            return None, None

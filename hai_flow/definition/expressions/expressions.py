@@ -13,7 +13,7 @@ from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, re
 from hai_flow.definition.checks.facts import sufficient
 from hai_flow.definition.checks.nullability import Doubts, collect_guards
 from hai_flow.definition.expressions import cel
-from hai_flow.definition.expressions.ast import Call, Const, Name, Tree, walk
+from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import Kind
@@ -177,7 +177,34 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
     kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in scan_result.chains)
-    return _program(source, roots, kinds), scanned, [*doubts.doubts, *scanned.doubts]
+    program = _program(source, roots, kinds)
+    present = tuple((chain.path, names.types.kind_where_there(chain.path)) for chain in scan_result.chains)
+    mismatches = _mismatches(source, roots, present) if present != kinds else ()
+    return program, scanned, [*doubts.doubts, *scanned.doubts, *mismatches]
+
+
+@lru_cache(maxsize=4096)
+def _mismatches(
+    source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]
+) -> tuple[Fault, ...]:
+    """The operators that fail whenever what may be absent is there, of its type. While an expression runs numbers of
+    both kinds are compared, and nothing is known of null."""
+    try:
+        _program(source, roots, kinds)
+    except Faults as faults:
+        types = [fault for fault in faults.faults if fault.code == "expression.type"]
+        operators = [(fault, _OPERATOR.match(fault.message)) for fault in types]
+        return tuple(
+            Fault(fault.offset, "expression.mismatch", fault.message)
+            for fault, operator in operators
+            if operator is not None
+            and not any(word in fault.message for word in ("null", "dyn", "optional"))
+            and (operator[1] in "+-*/%" or re.search(r"string|bool|timestamp|duration|list|map", fault.message))
+        )
+    return ()
+
+
+_OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%])`")
 
 
 def _check_literals(tree: Tree) -> Iterator[Fault]:
@@ -195,6 +222,26 @@ def _check_literals(tree: Tree) -> Iterator[Fault]:
             hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
             message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
             yield Fault(literal.offset, "expression.literal", message)
+
+
+_DIRECTIVE: Final = re.compile(r"%(?:%|(?:\.\d+)?[A-Za-z])")
+
+
+def _format_faults(tree: Tree) -> Iterator[Fault]:
+    """Literal texts of `format` whose places are not as many as the values behind them."""
+    for node in walk(tree):
+        if not isinstance(node, Call) or node.function != "format" or len(node.operands) != 2:
+            continue
+        text, values = node.operands
+        if not isinstance(text, Const) or not isinstance(text.value, str) or not isinstance(values, Listing):
+            continue
+        places = sum(each != "%%" for each in _DIRECTIVE.findall(text.value))
+        if places > len(values.elements):
+            message = (
+                f"`format` has {places} places and {len(values.elements)} values; add a value, or write `%%` for a "
+                "percent sign"
+            )
+            yield Fault(text.offset, "expression.literal", message)
 
 
 class _Literal(NamedTuple):
@@ -284,6 +331,14 @@ _ELSEWHERE_CALLED: Final = {
     "vars": "; values of a run are `input`, `state`, and what `let` names",
     "each": "; the item of a loop is `item`, or what `as` says",
     "it": "; the item of a loop is `item`, or what `as` says",
+    **dict.fromkeys(
+        ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"),
+        "; what a step gives is `steps.ID.output`",
+    ),
+    **dict.fromkeys(("body", "payload", "request", "headers"), "; what an event or a request brings is `event.data`"),
+    **dict.fromkeys(
+        ("args", "params", "parameters", "inputs", "variables"), "; values of a run are `input` and `state`"
+    ),
     "github": "; what started a run is its `input`",
     "trigger": "; what started a run is its `input`",
 }
@@ -305,7 +360,9 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         for message in scan_result.messages
     ]
     by_node = {id(chain.node): chain for chain in scan_result.chains}
-    return Scanned(tree, scan_result, by_node, (*faults, *_check_times(tree)), tuple(_check_literals(tree)))
+    return Scanned(
+        tree, scan_result, by_node, (*faults, *_check_times(tree)), (*_check_literals(tree), *_format_faults(tree))
+    )
 
 
 class _Outcomes(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, parse_whole_path
 from hai_flow.definition.expressions.cel import Program
@@ -31,18 +31,40 @@ class _Part(Protocol):
 class CompiledTemplate:
     """plan.Template: a YAML value with its holes compiled. `written` is that value."""
 
-    __slots__ = ("_render", "holes", "is_literal", "roots", "steps", "written")
+    __slots__ = ("_part", "_render", "holes", "is_literal", "roots", "steps", "written")
 
     def __init__(self, part: _Part, holes: Sequence[Hole], written: Json) -> None:
         self.holes = tuple(holes)
         self.roots, self.steps = find_roots_and_steps(path for hole in holes for path in hole.paths)
         self.written = written
         self.is_literal = isinstance(part, _Literal)
+        self._part = part
         self._render: Callable[[Mapping[str, Json]], Json] = part.render
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value with every hole filled. Raises `ExpressionError`."""
         return self._render(scope)
+
+    def type_at(self, path: Path) -> str | None:
+        """The JSON type of what the expression gives that is the whole hole at `path`; None: it may be of any."""
+        part: Any = self._part
+        for key in path:
+            match part:
+                case _Map(parts=parts):
+                    part = dict(parts).get(str(key))
+                case _List(parts=parts) if isinstance(key, int) and key < len(parts):
+                    part = parts[key]
+                case _:
+                    return None
+        return (
+            _JSON_TYPES.get(part.program.result_type.lower().partition("<")[0]) if isinstance(part, _CelHole) else None
+        )
+
+
+_JSON_TYPES: Final = {
+    "bool": "boolean", "double": "number", "int": "number", "uint": "number", "list": "array", "map": "object",
+    "string": "string", "timestamp": "string", "duration": "string", "null": "null",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segme
 from hai_flow.definition.expressions.expression_faults import Fault
 from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_types import Look, Types
+from hai_flow.definition.names.known_types import Look, Types, list_properties
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
 
@@ -160,10 +160,26 @@ class Names:
         nullable = look.last_optional or (isinstance(types, list) and "null" in types)
         return spell(chain.path) if nullable else None
 
+    def remedy_for_null(self, value: Json) -> str:
+        """What to write in place of a hole of which `find_null_path` names the path."""
+        path = self.find_null_path(value) or ""
+        parent, _, last = path.rpartition(".")
+        if self._look_at(value).last_optional:
+            return f"write `{parent}.?{last}.orValue(...)`, or give the step `if: has({path})`"
+        return f"write `{path} == null ? ... : {path}`, or give the step `if: {path} != null`"
+
     def _look_at(self, value: Json) -> Look:
         hole = find_only_hole(value)
         chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
         return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
+
+    def known_type(self, value: str) -> Look | None:
+        """The type of `value`, where it is one hole with only a path: with `optional` where null may be there."""
+        hole = find_only_hole(value)
+        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
+        if chain is None or chain.path[0] not in self.roots:
+            return None
+        return Look({"type": "string"}) if chain.path == ("now",) else self.types.look_to_judge(chain.path)
 
     def list_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
@@ -185,7 +201,10 @@ class Names:
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
                 return Fault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
-        look = self.types.look(path if chain.field is None else (*path, chain.field))
+        fault = self._header_fault(path if chain.field is None else (*path, chain.field), chain.start)
+        if fault is not None:
+            return fault
+        look = self.types.look_to_judge(path if chain.field is None else (*path, chain.field))
         if look.barren is not None:
             return Fault(chain.start, "expression.no_object", look.barren[1])
         look = self.types.look(path)
@@ -197,6 +216,17 @@ class Names:
                 remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
                 return Fault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
         return None
+
+    def _header_fault(self, path: Sequence[Segment], start: int) -> Fault | None:
+        """The doubt about a header that is read by a name with capitals, which none has."""
+        holder = 3 if path[0] == "steps" else 1 if path[0] in ("event", "response") else len(path)
+        if len(path) < holder + 2 or path[holder] != "headers" or not isinstance(name := path[holder + 1], str):
+            return None
+        is_http = path[0] != "steps" or "headers" in list_properties(self.types.look(path[:3]))
+        if name == name.lower() or not is_http:
+            return None
+        message = f'names of headers are in lower case here; write `{spell(path[: holder + 1])}["{name.lower()}"]`'
+        return Fault(start, "expression.literal", message)
 
     def _is_known(self, path: tuple[Segment, ...], known: Guards) -> bool:
         return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
@@ -210,7 +240,7 @@ class Names:
             if fault is not None:
                 return fault
         path = chain.path if chain.field is None else (*chain.path, chain.field)
-        wrong = self.types.look(path).wrong
+        wrong = self.types.look_to_judge(path).wrong
         if wrong is None:
             return None
         return Fault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])

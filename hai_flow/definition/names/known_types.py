@@ -56,6 +56,9 @@ ENVELOPE: Final[dict[str, Json]] = _build_object_schema(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 
+FILLED: Final = "x-filled"
+"""In the schema of a form's property: a hole gives its default when the form is opened."""
+
 SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
 
 
@@ -70,6 +73,9 @@ class Types:
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps without `approval`
     mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
+    results: Mapping[str, Json] = field(default_factory=dict)
+    """id -> schema of steps.ID.output of steps that call Python. Where a document is published the functions are not
+    looked at, so these judge expressions and never bind them: a document means the same everywhere."""
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
     sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound holes that are paths, by their source: most documents name few things often."""
@@ -83,6 +89,12 @@ class Types:
         if look is None:
             look = self._looks[key] = self._look(key)
         return look
+
+    def look_to_judge(self, path: Sequence[Segment]) -> Look:
+        """As `look`, also with what functions of Python say of their results."""
+        if len(path) > 2 and path[0] == "steps" and path[2] == "output" and path[1] in self.results:
+            return _look(self.results[str(path[1])], tuple(path[3:]), 3, path)
+        return self.look(path)
 
     def _look(self, path: tuple[Segment, ...]) -> Look:
         root = str(path[0])
@@ -111,7 +123,15 @@ class Types:
         if tuple(path) == ("now",):
             return "timestamp"
         look = self.look(path)
-        return "dyn" if look.optional else _kind(look.schema)
+        filled = isinstance(look.schema, Mapping) and FILLED in look.schema  # the hole may give null
+        return "dyn" if look.optional or filled else _kind(look.schema)
+
+    def kind_where_there(self, path: Sequence[Segment]) -> Kind:
+        """The CEL type of the value at `path` where it is not absent; as it is bound then, a number is a double."""
+        if not (look := self.look(path)).optional:
+            return self.kind(path)
+        kind = _kind(look.schema)
+        return {"int": "double", "list:int": "list:double"}.get(kind, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +164,7 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
                 {}, tuple(optional), False, (at, wrong) if wrong else None, (at, barren) if barren else None, root
             )
         raw = resolve(properties[part], root)
-        has_default = isinstance(raw, Mapping) and "default" in raw
+        has_default = isinstance(raw, Mapping) and ("default" in raw or FILLED in raw)
         last = part not in schema.get("required", ()) and not has_default
         if last:
             optional.append(depth + index + 1)

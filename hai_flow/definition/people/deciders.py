@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import Context
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_hole
@@ -37,6 +38,9 @@ _SPACED: Final = re.compile(r"(user|role|group)\s*:\s+(\S.*)")  # which names no
 REQUESTER: Final = "requester"
 
 
+_SELECTORS_TAKEN: Final[Json] = {"type": ["string", "array"], "items": {"type": ["string", "array"]}}
+
+
 def selectors_of(
     context: Context, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
 ) -> CompiledTemplate:
@@ -49,7 +53,11 @@ def selectors_of(
     for index, item in enumerate(items):
         _check_selector(context, item, (*at, index) if isinstance(value, list) else at, extra)
     if is_one_hole or isinstance(value, list):
-        return context.template(value, at, names)
+        template = context.template(value, at, names)
+        for path, fault in misfits(value, template, _SELECTORS_TAKEN, {}, names):
+            message = f"the hole never gives people: {fault}; it gives a selector such as user:ann, or a list of them"
+            context.reader.refuse((*at, *path), "selector.invalid", message)
+        return template
     return context.template([value], at, names, wrapped=True)
 
 

@@ -10,6 +10,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import FILLED
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import SCHEMA, Key, enum, map_of
@@ -85,7 +86,8 @@ def _check_combine_type(context: Context, word: str, schema: Json, at: Path) -> 
 
 
 def collect_literal_form(form: Mapping[str, Json]) -> dict[str, Json]:
-    """The form without the values that have holes, which are filled in when it is opened."""
+    """The form without the values that have holes, which are filled in when it is opened; `FILLED` stands in a
+    property that has a default then."""
     literal = _without_holes({"type": "object", **form})
     return literal if isinstance(literal, dict) else {}
 
@@ -93,11 +95,12 @@ def collect_literal_form(form: Mapping[str, Json]) -> dict[str, Json]:
 def _without_holes(value: Json, *, names: bool = False) -> Json:
     """`names`: the keys are not keywords but names of properties or definitions."""
     if isinstance(value, Mapping):
-        return {
+        kept = {
             key: _without_holes(item, names=not names and key in ("properties", "patternProperties", "$defs"))
             for key, item in value.items()
             if names or key not in _HOLED or not any("${{" in text for _, text in texts(item, ()))
         }
+        return {**kept, FILLED: True} if not names and "default" in value and "default" not in kept else kept
     if isinstance(value, list):
         return [_without_holes(item) for item in value]
     return value

@@ -1,7 +1,8 @@
 """The functions of a Python module as its source shows them, read without running it.
 
-A call of a workflow is held against them: its function, the names of its arguments, and literal values where an
-annotation is one of Python's own types. What only running the module could show is not judged: `unsure`.
+A call of a workflow is held against them: its function, the names and types of its arguments, and what others read of
+its result, as far as annotations show it (`python_annotations`). What only running the module could show is not judged:
+`unsure`.
 """
 
 from __future__ import annotations
@@ -11,31 +12,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeGuard
 
+from hai_flow.definition.schemas.python_annotations import Annotations
 from hai_flow.values import Json
 
 CONTEXT: Final = "Context"  # the annotation of the parameter that the runtime fills in
 
 _BINDING: Final = frozenset(("tool", "exec", "eval", "globals", "locals", "vars", "setattr"))
-_TYPES: Final[dict[str, Mapping[str, str]]] = {
-    "str": {"type": "string"},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "list": {"type": "array"},
-    "dict": {"type": "object"},
-}
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
     """A function that a call may name. `parameters` are those that a call gives by name; `types` the JSON Schema of
-    each that is annotated with a type of Python's own. `unsure`: a decorator may have changed what it takes."""
+    each whose annotation shows it, `result` that of what it returns. `unsure`: a decorator may have changed what it
+    takes."""
 
     parameters: tuple[str, ...]
     required: frozenset[str]
     takes_any: bool
     types: Mapping[str, Mapping[str, Json]]
     unsure: bool
+    result: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ def python_module(source: bytes) -> PythonModule:
         tree = ast.parse(source)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from None
-    reading = _Reading()
+    reading = _Reading(Annotations(tree.body))
     reading.read(tree.body)
     functions = reading.functions
     return PythonModule(functions, frozenset(reading.registered), frozenset(reading.others), reading.unsure)
@@ -89,7 +85,8 @@ def python_module(source: bytes) -> PythonModule:
 class _Reading:
     """One walk over the statements of a module."""
 
-    def __init__(self) -> None:
+    def __init__(self, annotations: Annotations) -> None:
+        self._annotations = annotations
         self.functions: dict[str, PythonFunction] = {}
         self.registered: set[str] = set()
         self.others: set[str] = set()
@@ -100,7 +97,7 @@ class _Reading:
         for node in statements:
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    function, names, marked = _function(node)
+                    function, names, marked = _function(node, self._annotations)
                     function = replace(function, unsure=True) if maybe or node.name in self.functions else function
                     self.functions.update(dict.fromkeys(names, function))
                     self.registered.update(names if marked else ())
@@ -139,7 +136,9 @@ def _is_tool(node: ast.AST) -> bool:
     )
 
 
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[PythonFunction, list[str], bool]:
+def _function(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations
+) -> tuple[PythonFunction, list[str], bool]:
     """The function, the names of a call for it, and whether `@tool` marks it."""
     names, marked, others = [node.name], False, 0
     for decorator in node.decorator_list:
@@ -154,10 +153,12 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[PythonFunct
             names = list(dict.fromkeys((node.name, explicit_name.value, explicit_name.value.rpartition(".")[2])))
         elif explicit_name is not None:
             others += 1
-    return _read_signature(node, unsure=others > 0), names, marked
+    return _read_signature(node, annotations, unsure=others > 0), names, marked
 
 
-def _read_signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: bool) -> PythonFunction:
+def _read_signature(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations, *, unsure: bool
+) -> PythonFunction:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     optional = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
@@ -167,14 +168,22 @@ def _read_signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: boo
         if default is not None
     }
     arguments_shown = [each for each in (*positional, *arguments.kwonlyargs) if not _is_context(each.annotation)]
-    types = {each.arg: schema for each in arguments_shown if (schema := _type(each.annotation)) is not None}
+    types = {
+        each.arg: schema for each in arguments_shown if (schema := annotations.schema(each.annotation)) is not None
+    }
     return PythonFunction(
         tuple(each.arg for each in arguments_shown),
         frozenset(each.arg for each in arguments_shown) - optional,
         arguments.kwarg is not None,
         types,
         unsure or bool(arguments.posonlyargs),
+        None if _streams(node) else annotations.schema(node.returns),
     )
+
+
+def _streams(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the function yields its result in pieces."""
+    return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node))
 
 
 def _is_context(annotation: ast.expr | None) -> bool:
@@ -195,9 +204,3 @@ def _words(annotation: ast.expr | None) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
-
-
-def _type(annotation: ast.expr | None) -> Mapping[str, str] | None:
-    if isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):
-        return _TYPES.get(annotation.value.id) if annotation.value.id in ("list", "dict") else None
-    return _TYPES.get(annotation.id) if isinstance(annotation, ast.Name) else None

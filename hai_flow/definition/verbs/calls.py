@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.fitting import misfits, path_inside, types_taken
 from hai_flow.definition.context import Context
+from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.secret_names import CallbackBearing
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
 from hai_flow.definition.verbs.verb import Verb, record
@@ -46,13 +49,17 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     if tool is None or not can_call_function(context, tool, function, at, "call: "):
         return None
     if isinstance(tool, plan.PythonTool):
-        _check_python(context, tool, function, draft)
+        _check_python(context, tool, function, draft, argument_names, template)
     if isinstance(tool, plan.HttpTool) and tool.service is not None:
         operation = tool.service.find(function)
-        check_arguments(context, f"the operation `{value}`", operation.parameters, "call", draft)
+        check_arguments(
+            context, f"the operation `{value}`", operation.parameters, "call", draft, argument_names, template
+        )
     if isinstance(tool, plan.FrontendTool):
         if tool.parameters is not None:
-            check_arguments(context, f"the tool `{tool.name}`", tool.parameters, "call", draft)
+            check_arguments(
+                context, f"the tool `{tool.name}`", tool.parameters, "call", draft, argument_names, template
+            )
         for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
             if key in draft.fields:
                 hint = "people have a `deadline` (in `tools.{name}.frontend`)"
@@ -197,9 +204,17 @@ def _check_operation(service: plan.Service, function: str, name: str) -> str | N
     return None
 
 
-def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: StepDraft) -> None:
-    """Report the keys of `with`, and the values without holes, that do not fit a schema. `who` names the tool or
-    workflow in messages."""
+def check_arguments(
+    context: Context,
+    who: str,
+    schema: plan.Schema,
+    code: str,
+    draft: StepDraft,
+    names: Names,
+    template: CompiledTemplate | None,
+) -> None:
+    """Report the keys and values of `with` that do not fit a schema. `who` names the tool or workflow in messages;
+    `template` is `with` compiled."""
     report = context.reader.refuse if code == "run" else context.reader.error
     raw, arguments = schema.raw, draft.fields.get("with", {})
     properties = raw.get("properties", {})
@@ -213,7 +228,12 @@ def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, 
             report(place, f"{code}.missing_argument", message, key=True)
     for name, value in arguments.items():
         if name in properties:
-            _check_argument(context, who, raw, properties[name], value, (*at, name), code)
+            place = (*at, name)
+            _check_argument(context, who, raw, properties[name], value, place, code)
+            for path, fault in misfits({name: value}, template, {"properties": properties}, raw, names):
+                message = f"the argument `{name}` never fits {who}: {fault}"
+                context.reader.refuse((*at, *path), f"{code}.argument", message)
+            _check_null(context, who, name, properties[name], value, place, code, names, raw)
         elif "patternProperties" not in raw and not raw.get("additionalProperties"):
             hint = suggestion(name, properties) or f"; it takes {', '.join(properties) or 'none'}"
             report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)
@@ -225,39 +245,81 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
     definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
     for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
         report = context.reader.refuse if code == "run" else context.reader.error
-        report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
+        place = (*at, *path_inside(value, fault["path"]))
+        report(place, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
 
 
-def _check_python(context: Context, tool: plan.PythonTool, function: str, draft: StepDraft) -> None:
-    """Report a call of a Python function that is not there, or does not take these arguments."""
+def _check_null(
+    context: Context, who: str, name: str, schema: Json, value: Json, at: Path, code: str, names: Names, root: Json
+) -> None:
+    """Doubt a hole that may be null where its argument takes no null."""
+    nullable = names.find_null_path(value)
+    taken = types_taken(schema, root) if nullable is not None else None
+    if nullable is None or taken is None or "null" in taken:
+        return
+    message = (
+        f"`{nullable}` may be null, which the argument `{name}` of {who} does not take; {names.remedy_for_null(value)}"
+    )
+    context.reader.warning(at, f"{code}.nullable", message)
+
+
+def names_of_python(tool: plan.PythonTool, function: str) -> tuple[str, list[str]]:
+    """The module of a call ("": any in which functions are registered), and the names that it may mean there."""
     target, _, attribute = tool.target.partition(":")
     name = attribute or function or tool.name
-    names = [name, f"{tool.name}.{name}"] if target else [f"{tool.name}.{function}" if function else tool.name]
+    return target, [name, f"{tool.name}.{name}"] if target else [f"{tool.name}.{function}" if function else tool.name]
+
+
+def find_python(context: Context, tool: plan.PythonTool, function: str, at: Path) -> PythonFunction | None:
+    """The function that a call names, as far as it is known. Reports, at `at`, one that is certainly not there."""
+    target, names = names_of_python(tool, function)
     module = context.modules(target, names)
-    at = draft.value_at
     if isinstance(module, str):
         context.reader.error(at, "tool.no_module", f"the tool `{tool.name}` can't be called: {module}")
+        return None
+    signature = module.find(names) if module is not None else None
+    if module is not None and signature is None and target and module.is_sure_of(names):
+        has = [each for each in module.functions if "." not in each and not each.startswith("_")]
+        hint = suggestion(names[0], has) or f"; it defines {', '.join(has[:20]) or 'none'}"
+        message = f"the module {target} has no function `{shorten(names[0])}`{hint}"
+        context.reader.error(at, "tool.no_function", message)
+    return signature
+
+
+def result_of_python(context: Context, draft: StepDraft) -> Mapping[str, Json] | None:
+    """The JSON Schema of what a called function of Python returns, as far as its annotation is known."""
+    value = draft.fields.get("call")
+    name, _, function = value.partition(".") if isinstance(value, str) else ("", "", "")
+    tool = context.declared.tools.get(name)
+    if not isinstance(tool, plan.PythonTool) or _check_function(tool, function, "") is not None:
+        return None
+    target, names = names_of_python(tool, function)
+    module = context.modules(target, names)
+    called = module.find(names) if isinstance(module, PythonModule) else None
+    return None if called is None or called.unsure else called.result
+
+
+def _check_python(
+    context: Context,
+    tool: plan.PythonTool,
+    function: str,
+    draft: StepDraft,
+    place: Names,
+    template: CompiledTemplate,
+) -> None:
+    """Report a call of a Python function that is not there, or does not take these arguments."""
+    signature = find_python(context, tool, function, draft.value_at)
+    if signature is None or signature.unsure or not isinstance(draft.fields.get("with", {}), Mapping):
         return
-    if module is None:
-        return
-    signature = module.find(names)
-    if signature is None:
-        if target and module.is_sure_of(names):
-            has = [each for each in module.functions if "." not in each and not each.startswith("_")]
-            hint = suggestion(name, has) or f"; it defines {', '.join(has[:20]) or 'none'}"
-            message = f"the module {target} has no function `{shorten(name)}`{hint}"
-            context.reader.error(at, "tool.no_function", message)
-        return
-    if signature.unsure or not isinstance(draft.fields.get("with", {}), Mapping):
-        return
+    target, names = names_of_python(tool, function)
     properties: dict[str, Json] = {each: dict(signature.types.get(each, {})) for each in signature.parameters}
     raw = {
         "properties": properties,
         "required": sorted(signature.required),
         "additionalProperties": signature.takes_any,
     }
-    who = f"the function `{name}` of {target}" if target else f"the registered function `{names[0]}`"
-    check_arguments(context, who, JsonSchema(raw), "call", draft)
+    who = f"the function `{names[0]}` of {target}" if target else f"the registered function `{names[0]}`"
+    check_arguments(context, who, JsonSchema(raw), "call", draft, place, template)
 
 
 def _gives(context: Context, draft: StepDraft) -> Json:

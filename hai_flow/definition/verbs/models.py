@@ -19,8 +19,8 @@ from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, is_tool
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
+from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
     ANY,
@@ -107,7 +107,8 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     approvals = _compile_agent_approvals(context, raw_approvals, tools, (*at, "approvals"), names)
     until = None
     if "stop_when" in fields:
-        until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
+        place = names.with_roots(schemas={"answer": ANSWER})
+        until = context.condition(fields["stop_when"], (*at, "stop_when"), place)
     if "memory" in fields and "messages" in fields:
         message = "`messages` are the whole conversation, and nothing is put in front of them; take `memory` out"
         context.reader.error((*at, "memory"), "agent.memory", message, key=True)
@@ -355,6 +356,7 @@ def _prompt(
         if not isinstance(messages, (str, list)) or (isinstance(messages, str) and not is_hole(messages)):
             message = f"expected a list of messages `{{role, content}}` or a hole, found {kind_of(messages)}"
             context.reader.error((*at, "messages"), "llm.messages", message)
+        _check_messages(context, messages, (*at, "messages"))
         parts.append(("messages", context.template(messages, (*at, "messages"), names)))
     if "prompt" in value and "messages" in value:
         message = "expected `prompt` or `messages`, found both; put the prompt behind the messages as one of them"
@@ -365,6 +367,32 @@ def _prompt(
             context.reader.error(at, "llm.prompt", "`prompt` (or `messages`) is missing: say what to answer", key=True)
         return None
     return Record(tuple(parts))
+
+
+def _check_messages(context: Context, messages: Json, at: Path) -> None:
+    """Report messages that no model is asked with, as far as they are written out."""
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, str) and is_hole(message):
+            continue
+        if not isinstance(message, Mapping):
+            found = f"expected a message `{{role: user, content: ...}}`, found {kind_of(message)}"
+            context.reader.refuse((*at, index), "llm.messages", found)
+            continue
+        role = message.get("role", "")
+        if role not in ROLES and "${{" not in str(role):
+            hint = _ROLES_ELSEWHERE.get(str(role)) or suggestion(str(role), ROLES)
+            found = f"expected one of the roles {', '.join(ROLES)}, found {kind_of(role)}{hint}"
+            context.reader.refuse((*at, index, *(("role",) if "role" in message else ())), "llm.messages", found)
+
+
+ROLES: Final = ("system", "developer", "user", "assistant")
+_ROLES_ELSEWHERE: Final = {
+    "human": "; did you mean `user`?",
+    **dict.fromkeys(("ai", "bot", "model"), "; did you mean `assistant`?"),
+}
+ANSWER: Final = record(number={}, text={}, calls={})
+"""`answer` of `stop_when`. Its names alone are known: as numbers of any kind they are compared with whole numbers and
+others."""
 
 
 def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collection[str]) -> None:
@@ -379,7 +407,9 @@ def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collecti
     if tool is None:
         return
     if function != "*" and (dot or isinstance(tool, (plan.PythonTool, plan.FrontendTool, plan.AgentTool))):
-        can_call_function(context, tool, function, at, "")
+        fits = can_call_function(context, tool, function, at, "")
+        if fits and isinstance(tool, plan.PythonTool):
+            find_python(context, tool, function, at)
     undeclared = (isinstance(tool, plan.PythonTool) and not tool.declared_effect) or (
         isinstance(tool, plan.McpTool) and tool.effect is None
     )
@@ -415,12 +445,20 @@ def _compile_agent_approvals(
             message = f"expected `none` or an approval such as `{{from: requester}}`, found {kind_of(raw)}"
             context.reader.error(place, "shape.type", message)
         else:
-            gate = approval(context, raw, place, names, None)
+            gate = approval(context, raw, place, names, _argument_names(context, tool, name.partition(".")[2], place))
             if gate is not None:
                 responds = "options" not in raw or RESPOND in gate.policy.options
                 approvals[name] = _with_respond(gate) if responds else gate
                 _refuse_custom_options(context, gate, place)
     return approvals
+
+
+def _argument_names(context: Context, tool: plan.Tool | None, function: str, at: Path) -> Sequence[str] | None:
+    """The arguments that calls of a function have, which people may edit; None where they are not known."""
+    if not isinstance(tool, plan.PythonTool) or function == plan.ANY_FUNCTION:
+        return None
+    signature = find_python(context, tool, function, at)
+    return None if signature is None or signature.unsure or signature.takes_any else signature.parameters
 
 
 def _refuse_custom_options(context: Context, gate: plan.Approval, at: Path) -> None:

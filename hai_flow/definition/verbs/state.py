@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import Context
+from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.names import check_name
@@ -42,13 +44,14 @@ def _set(context: Context, draft: StepDraft, names: Names) -> plan.Set | None:
     pairs: list[tuple[str, plan.Template]] = []
     for key, item in value.items():
         _check_target(context, key, (*at, key), pointer_form=key.startswith("/"))
-        pairs.append((key, context.template(item, (*at, key), names)))
-        _check_value(context, key, item, (*at, key), names)
+        template = context.template(item, (*at, key), names)
+        pairs.append((key, template))
+        _check_value(context, key, item, (*at, key), names, template)
     return plan.Set(assign=tuple(pairs))
 
 
-def _check_value(context: Context, name: str, value: Json, at: Path, names: Names) -> None:
-    """A literal value against the variable's type; of a hole, whether it may be null."""
+def _check_value(context: Context, name: str, value: Json, at: Path, names: Names, template: CompiledTemplate) -> None:
+    """A value against the variable's type; of a hole, whether it may be null."""
     variable = context.declared.state.get(name)
     if variable is None:
         return
@@ -59,8 +62,6 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
             f"`if: {nullable} != null`, or set a value in its place"
         )
         context.reader.warning(at, "set.nullable", message)
-    if not is_literal(value):
-        return
     schema = variable.schema
     if variable.reduce == "append":
         items = schema.raw.get("items")
@@ -70,6 +71,11 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
     elif variable.reduce == "add":
         schema = JsonSchema({"type": "number"})
     elif variable.reduce == "merge" or (value is None and "default" not in variable.schema.raw):
+        return
+    if not is_literal(value):
+        for path, fault in misfits(value, template, schema.raw, schema.raw, names):
+            message = f"the value never fits the state `{name}`: {fault}"
+            context.reader.refuse((*at, *path), "set.type", message)
         return
     for fault in schema.findings(value)[:1]:
         what = "an element of " if variable.reduce == "append" else ""

@@ -312,8 +312,8 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "endpoint": ("get",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
     "jobs": ("steps",), "tasks": ("steps",), "stages": ("steps",), "nodes": ("steps",), "id": ("name",),
     "case": ("when",), "every": ("cron",), "minutes": ("for",), "seconds": ("for",), "hours": ("for",),
-    "duration": ("for",), "continue-on-error": ("catch",), "continue_on_error": ("catch",),
-    "ignore_errors": ("catch",), "question": ("title",), "approver": ("from",), "role": ("from",),
+    "duration": ("for",), "ignore_errors": ("continue_on_error",), "allow_failure": ("continue_on_error",),
+    "question": ("title",), "approver": ("from",), "role": ("from",),
 }  # fmt: skip
 _ADVICE: Final = {
     "tests": "tests stand in a file of their own, NAME.test.yaml",
@@ -350,6 +350,9 @@ def _guess_key(key: str, known: Sequence[str]) -> str:
 
 
 def _suggest_synonym(key: str, known: Sequence[str]) -> str:
+    own = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()  # camelCase, or hyphens
+    if own != key and own in known:
+        return own
     return next((word for word in _SYNONYMS.get(key, ()) if word in known), "")
 
 

@@ -1,0 +1,106 @@
+"""Whether what holes give can fit where they stand, by the types that are known of both. Said is only what never fits:
+a text for a number, a list for an object; what may fit is left to the moment when the step begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.fields import is_literal
+from hai_flow.definition.names.holes import find_only_hole
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.yaml.document import Path
+from hai_flow.json_pointers import unescape
+from hai_flow.values import Json
+
+_DEPTH_MAX: Final = 8
+_OF_VALUES: Final[dict[type, str]] = {
+    str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object", type(None): "null",
+}  # fmt: skip
+_WORDS: Final = {
+    "string": "text", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a mapping",
+    "null": "null",
+}  # fmt: skip
+
+
+def misfits(
+    value: Json, template: CompiledTemplate | None, schema: Json, root: Json, names: Names, at: Path = ()
+) -> Iterator[tuple[Path, str]]:
+    """The holes in `value` that never give what `schema` takes: their paths, and a clause that says both. `template`
+    is `value` compiled; `root` the schema in which the references of `schema` are."""
+    if len(at) > _DEPTH_MAX or is_literal(value):
+        return
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping):
+        return
+    if isinstance(value, str):
+        taken, given = types_taken(schema, root), _types_given(value, template, names, at)
+        if taken is not None and given is not None and taken.isdisjoint(given):
+            yield at, f"expected {_in_words(taken)}, found {_in_words(given)}"
+        return
+    taken = types_taken(schema, root)
+    if taken is not None and _OF_VALUES[type(value)] not in taken:
+        yield at, f"expected {_in_words(taken)}, found {_in_words(frozenset((_OF_VALUES[type(value)],)))}"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from misfits(item, template, schema.get("items", {}), root, names, (*at, index))
+    elif isinstance(value, Mapping) and isinstance(properties := schema.get("properties", {}), Mapping):
+        others = schema.get("additionalProperties", {})
+        for key, item in value.items():
+            yield from misfits(item, template, properties.get(key, others), root, names, (*at, key))
+
+
+def path_inside(value: Json, pointer: str) -> Path:
+    """A JSON Pointer into `value` as a path in the document, as far as it leads."""
+    path: list[str | int] = []
+    for part in pointer.split("/")[1:]:
+        key: str | int = int(part) if isinstance(value, list) and part.isdigit() else unescape(part)
+        inside = isinstance(value, list) and isinstance(key, int) and key < len(value)
+        if not inside and not (isinstance(value, Mapping) and key in value):
+            break
+        value = value[key]  # type: ignore[index]
+        path.append(key)
+    return tuple(path)
+
+
+def types_taken(schema: Json, root: Json, depth: int = 0) -> frozenset[str] | None:
+    """The JSON types of which a schema takes values (integers are numbers); None: it may be any."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
+        return None
+    if "const" in schema:
+        return frozenset((_OF_VALUES[type(schema["const"])],))
+    if isinstance(schema.get("enum"), list):
+        return frozenset(_OF_VALUES[type(each)] for each in schema["enum"])
+    word = schema.get("type")
+    if isinstance(word, str):
+        return frozenset((_plain(word),))
+    if isinstance(word, list):
+        return frozenset(_plain(each) for each in word if isinstance(each, str))
+    for several in ("anyOf", "oneOf"):
+        if isinstance(schema.get(several), list):
+            parts = [types_taken(each, root, depth + 1) for each in schema[several]]
+            known = [each for each in parts if each is not None]
+            return frozenset().union(*known) if len(known) == len(parts) else None
+    return None
+
+
+def _types_given(text: str, template: CompiledTemplate | None, names: Names, at: Path) -> frozenset[str] | None:
+    if find_only_hole(text) is None:
+        return frozenset(("string",))
+    look = names.known_type(text)
+    if look is not None:
+        given = types_taken(look.schema, look.root)
+        return given | {"null"} if given is not None and look.optional else given
+    word = template.type_at(at) if template is not None else None
+    return None if word is None else frozenset((word,))
+
+
+def _plain(word: str) -> str:
+    return "number" if word == "integer" else word
+
+
+def _in_words(types: frozenset[str]) -> str:
+    return " or ".join(_WORDS.get(each, each) for each in sorted(types))
