@@ -29,6 +29,7 @@ FINALLY: Final = "~finally"
 REJECT: Final = "~reject"
 _CATCH: Final = "~catch"
 _KEYS: Final = re.compile(r"\[([^\]]*)\]")
+_CALL: Final = re.compile(r"(?<=\])/call\[[^\]]*\]/[^/]*\Z")
 _ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
 
 
@@ -145,6 +146,11 @@ def call_key(name: str, number: int) -> str:
 def function_of_key(key: str) -> str:
     """The function that the key of a call names."""
     return unescape(key).rpartition("-")[0]
+
+
+def answer_of_call(path: str) -> str:
+    """The answer of a model in which the call that `path` performs was written (`research[0]`); "" for other steps."""
+    return _CALL.sub("", path) if _CALL.search(path) else ""
 
 
 def is_in_loop(path: str) -> bool:

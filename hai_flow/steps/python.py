@@ -14,6 +14,7 @@ from typing import Any
 
 from hai_flow import values
 from hai_flow.definition.fields import is_literal
+from hai_flow.definition.paths import answer_of_call
 from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.steps.context import Context, Host
@@ -104,7 +105,8 @@ class PythonRunner:
         if self._threads is None:
             self._threads = self._make_threads()
         work = partial(copy_context().run, _without_stop_iteration, function)
-        return await self._threads.run(tool, f"{attempt.run_id}/{attempt.path}", work)
+        caller = f"{attempt.run_id}/{attempt.path}"
+        return await self._threads.run(tool, caller, work, batch=answer_of_call(caller))
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb

@@ -4,13 +4,19 @@ A thread can't be stopped from outside. A thread whose caller gave up (a timeout
 by itself, is counted for its tool until it returns, and another thread takes its place. A tool that left too many
 threads behind gets no new one, so its harm is bounded. The threads are daemons: the process ends without waiting for
 them.
+
+Calls begin in the order in which they were given, as all threads take them from one queue. That says nothing about
+their effects, which happen side by side. The calls of one answer of a model (a *batch*) have more: each begins when
+those before it are over, or a moment later than they did. So quick ones act one after the other, as the model wrote
+them, on a busy machine as on an idle one; slow ones still run at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
@@ -24,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 IDLE_MAX: Final = 32  # threads that are kept for the next call
 IDLE_NAME: Final = "tool: idle"
+LEAD_SECONDS: Final = 0.03  # of a call before the next one of its batch; much less than a model needs for an answer
+LEADS_SECONDS_MAX: Final = 0.15  # of all calls of a batch
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +44,16 @@ class _Tool:
 
 
 @dataclass(slots=True, eq=False)
+class _Batch:
+    """Calls that begin in order: those under way, when the first of them began, and when the next may begin (times of
+    the loop)."""
+
+    began: float
+    free_at: float
+    calls: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
 class _Job:
     """One call. `future` is cancelled when its caller gives up."""
 
@@ -43,13 +61,6 @@ class _Job:
     caller: str
     work: Work
     future: asyncio.Future[Any]
-
-
-@dataclass(slots=True, eq=False)
-class _Thread:
-    """A thread that does one job after the other; None ends it."""
-
-    jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
 
 
 class ToolThreads:
@@ -63,11 +74,14 @@ class ToolThreads:
         self._calls_max = calls_max
         self._left_behind_max = left_behind_max
         self._tools: dict[str, _Tool] = {}
-        self._idle: list[_Thread] = []
+        self._batches: dict[str, _Batch] = {}
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends the thread that takes it
+        self._idle = 0  # threads that wait for a job, less the jobs that have not been taken
         self._closed = False
 
-    async def run(self, tool: str, caller: str, work: Work) -> Any:
+    async def run(self, tool: str, caller: str, work: Work, batch: str = "") -> Any:
         """Run `work` in a thread, named after `tool` and `caller` meanwhile. Returns its result, raises its exception.
+        `batch`: the name of the calls that it belongs to; "" for none.
 
         Raises StepError `tool.unavailable` if too many calls of the tool hang. Cancelled, it leaves the thread behind.
         """
@@ -76,7 +90,7 @@ class ToolThreads:
             entry = self._tools[tool] = _Tool(asyncio.Semaphore(self._calls_max))
         entry.calls += 1
         try:
-            async with entry.places:
+            async with self._turn(batch), entry.places:
                 if entry.left_behind >= self._left_behind_max:
                     raise StepError(_hangs(tool, entry.left_behind), code="tool.unavailable", retriable=True)
                 return await self._call(entry, _Job(tool, caller, work, asyncio.get_running_loop().create_future()))
@@ -92,12 +106,36 @@ class ToolThreads:
     def close(self) -> None:
         """End the threads that do nothing, and the others when they return."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().jobs.put(None)
+        self._end_threads(self._idle)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, batch: str) -> AsyncIterator[None]:
+        """The turn of a call within its batch."""
+        if not batch:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        now, over = loop.time(), loop.create_future()
+        entry = self._batches.setdefault(batch, _Batch(now, now))
+        before, begins = list(entry.calls), min(max(entry.free_at, now), entry.began + LEADS_SECONDS_MAX)
+        entry.calls.append(over)
+        entry.free_at = begins + LEAD_SECONDS
+        try:
+            if before:
+                await asyncio.wait(before, timeout=max(0.0, begins - now))
+            yield
+        finally:
+            over.set_result(None)
+            entry.calls.remove(over)
+            if not entry.calls:
+                del self._batches[batch]
 
     async def _call(self, known: _Tool, job: _Job) -> Any:
-        thread = self._idle.pop() if self._idle else self._start_thread()
-        thread.jobs.put(job)
+        if self._idle:
+            self._idle -= 1
+        else:
+            threading.Thread(target=self._do_jobs, name=IDLE_NAME, daemon=True).start()
+        self._jobs.put(job)
         try:
             return await job.future
         except asyncio.CancelledError:
@@ -106,14 +144,15 @@ class ToolThreads:
                 log.warning("tool_left_behind", tool=job.tool, caller=job.caller, left_behind=known.left_behind)
             raise
 
-    def _start_thread(self) -> _Thread:
-        thread = _Thread()
-        threading.Thread(target=self._do_jobs, args=(thread,), name=IDLE_NAME, daemon=True).start()
-        return thread
+    def _end_threads(self, number: int) -> None:
+        """End so many of the threads that wait."""
+        self._idle -= number
+        for _ in range(number):
+            self._jobs.put(None)
 
-    def _do_jobs(self, thread: _Thread) -> None:
+    def _do_jobs(self) -> None:
         me = threading.current_thread()
-        while (job := thread.jobs.get()) is not None:
+        while (job := self._jobs.get()) is not None:
             me.name = f"tool: {job.tool} for {job.caller}"
             output, error = None, None
             try:
@@ -122,12 +161,12 @@ class ToolThreads:
                 error = raised
             me.name = IDLE_NAME
             try:
-                job.future.get_loop().call_soon_threadsafe(self._handle_return, thread, job, output, error)
+                job.future.get_loop().call_soon_threadsafe(self._handle_return, job, output, error)
             except RuntimeError:  # the loop is closed: no caller waits any more
                 return
             del job, output, error  # an idle thread keeps nothing alive
 
-    def _handle_return(self, thread: _Thread, job: _Job, output: Any, error: BaseException | None) -> None:
+    def _handle_return(self, job: _Job, output: Any, error: BaseException | None) -> None:
         if job.future.cancelled():
             entry = self._tools[job.tool]
             entry.left_behind -= 1
@@ -137,10 +176,9 @@ class ToolThreads:
             job.future.set_result(output)
         else:
             job.future.set_exception(error)
-        if self._closed or len(self._idle) >= IDLE_MAX:
-            thread.jobs.put(None)
-        else:
-            self._idle.append(thread)
+        self._idle += 1
+        if self._closed or self._idle > IDLE_MAX:
+            self._end_threads(1)
 
     def _forget_unused(self, tool: str, known: _Tool) -> None:
         if not known.calls and not known.left_behind:

@@ -85,6 +85,13 @@ def test_an_undo_and_what_it_undoes_name_each_other() -> None:
     assert not paths.is_in_cleanup("a/~finally/b/c", "a/~finally/b")
 
 
+def test_a_call_of_a_model_names_the_answer_that_wrote_it_and_no_other_step_does() -> None:
+    assert paths.answer_of_call("research[0]/call[mail.send-1]/mail.send") == "research[0]"
+    assert paths.answer_of_call("x[a]/research[12]/call[add-2]/add") == "x[a]/research[12]"
+    for other in ("", "call", "call[a]/add", "x[a]/say", "research[0]/model", "research[0]/call[a-1]"):
+        assert paths.answer_of_call(other) == ""
+
+
 def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
     latest = {"each": "z", "each[h]/again": "9", "other": "y"}.__getitem__
     assert paths.find_instance("each[]/again[]/x", "each[h]/again[2]/y", latest) == "each[h]/again[2]/x"

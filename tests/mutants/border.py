@@ -247,9 +247,20 @@ includes.bug(
     ("each for each in named if isinstance(each, str) and", "each for each in dict.fromkeys(named) if"),
     by="tests/steps/test_http_tools.py::test_a_document_that_can_not_be_used_is_a_finding",
 )
+threads = Room("hai_flow/steps/threads.py")
+threads.bug(
+    "quick calls of one answer act in any order",
+    ("            if before:\n", "            if not before:\n"),
+    by="tests/steps/test_python.py::test_quick_calls_of_one_answer_act_in_the_order_in_which_they_were_written",
+)
+threads.bug(
+    "slow calls of one answer wait for each other",
+    ("timeout=max(0.0, begins - now)", "timeout=None"),
+    by="tests/steps/test_python.py::test_slow_calls_of_one_answer_run_at_once",
+)
 ROOMS: Final = (
     foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
     hiding, secrets,
     basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
-    messages, results, jobs, queues, outcomes, includes,
+    messages, results, jobs, queues, outcomes, includes, threads,
 )  # fmt: skip

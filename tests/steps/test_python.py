@@ -10,6 +10,8 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +355,44 @@ async def test_threads_are_used_again_and_end_with_their_runner(tight: PythonRun
     await until(lambda: len(ours()) == 1)
     released.set()
     await until(lambda: not ours())
+
+
+async def test_quick_calls_of_one_answer_act_in_the_order_in_which_they_were_written() -> None:
+    threads = ToolThreads()
+    effects: list[int] = []
+
+    def act(number: int) -> None:
+        Path(__file__).stat()  # lets other threads run, as the effects of most tools do
+        effects.append(number)
+
+    for first in range(0, 400, 4):
+        calls = (partial(act, number) for number in range(first, first + 4))
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(threads.run(f"t{n % 2}", "run", call, "run/a[0]") for n, call in enumerate(calls)))
+    threads.close()
+    swapped = sum(earlier > later for earlier, later in pairwise(effects))
+    assert sorted(effects) == list(range(400))
+    assert swapped <= 4, "but where the machine takes a thread away for longer than the head start of a call"
+    assert not threads._batches
+
+
+async def test_slow_calls_of_one_answer_run_at_once() -> None:
+    threads = ToolThreads()
+    together = threading.Barrier(20)
+    calls = (threads.run("t", "run", partial(together.wait, 60), "run/a[0]") for _ in range(20))
+    assert sorted(await asyncio.gather(*calls)) == list(range(20))
+    threads.close()
+
+
+async def test_the_calls_behind_one_that_was_given_up_still_get_their_turn(tight: PythonRunner) -> None:
+    threads = ToolThreads()
+    hung = asyncio.create_task(threads.run("t", "run", hangs, "run/a[0]"))
+    await until(lambda: len(hanging) == 1)
+    hung.cancel()
+    assert await asyncio.wait_for(threads.run("t", "run", lambda: "done", "run/a[0]"), 20) == "done"
+    await asyncio.wait([hung])
+    assert not threads._batches
+    threads.close()
 
 
 def test_a_function_that_never_returns_keeps_no_process_alive() -> None:
