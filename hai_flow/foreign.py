@@ -27,10 +27,10 @@ BigIntegers: TypeAlias = Literal["text", "refuse"]
 NOTES_MAX: Final = 20  # of one value; more notes of the same kind tell nothing new
 _DIGITS_MAX: Final = 4000  # of an integer in Python: the interpreter converts no more than 4300
 
-_BIG: Final = "an integer beyond 2^53 is kept as text"
+BIG: Final = "an integer beyond 2^53 is kept as text"
 _NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
 _CHARACTERS: Final = "characters that can't be stored became U+FFFD"
-_DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
+DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
 
 
 class Foreign(NamedTuple):
@@ -146,7 +146,7 @@ class _Kept:
         if kind not in (list, tuple, dict):
             raise NotJson(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
         if depth >= DEPTH_MAX:
-            self._note(place, _DEEP)
+            self._note(place, DEEP)
             return storable(_json_text(value))
         if kind is dict:
             return {self._key(key, place): self.of(each, (*place, key), depth + 1) for key, each in value.items()}
@@ -172,7 +172,7 @@ class _Kept:
     def _integer(self, digits: str, place: tuple[object, ...]) -> str:
         if self.big == "refuse":
             raise NotJson(f"{_pointer(place) or 'the value'}: an integer beyond 2^53, and `big_integers` is `refuse`")
-        self._note(place, _BIG)
+        self._note(place, BIG)
         return digits
 
     def _note(self, place: tuple[object, ...], what: str) -> None:

@@ -10,7 +10,10 @@ from hai_flow.models.vocabulary import Piece, Retraction, Text, Thinking
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BYTES: Final = re.compile("[\udc80-\udcff]+")  # bytes that were no UTF-8 by themselves, as `surrogateescape` has them
-_CUT: Final = re.compile("(?:[\ud800-\udbff]|[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
+_CUT: Final = re.compile(
+    "(?:[\ud800-\udbff]|[\udcc2-\udcdf]|[\udce0-\udcef][\udc80-\udcbf]?|[\udcf0-\udcf4][\udc80-\udcbf]{0,2})\\Z"
+)
+"""Half a character: the first of two escapes, or fewer bytes than its first byte announces."""
 _OPEN, _CLOSE = "<think>", "</think>"
 
 

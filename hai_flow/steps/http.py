@@ -289,7 +289,7 @@ class Exchange:
             self._count(chunk, url)
             await telling.take(chunk)
         await telling.take(b"", final=True)
-        return self._response_view(response, telling.text, None, url)
+        return self._response_view(response, telling.text, None, url, telling.notes)
 
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
         """The response as expressions see it. A request whose answer is odd has been performed all the same: `json` is

@@ -256,9 +256,9 @@ class _Question:
         elif self._llm.stream != "text":
             return
         elif isinstance(piece, Text):
-            await self._stream(storable(piece.text))
+            await self._stream(piece.text)
         elif isinstance(piece, Thinking):
-            await self._stream(storable(piece.text), "thinking")
+            await self._stream(piece.text, "thinking")
 
 
 class _Calls:
@@ -275,7 +275,7 @@ class _Calls:
         """The next piece of one of them."""
         if isinstance(piece, CallArgs):
             if piece.id in self._shown:
-                await self._stream.call(*self._shown[piece.id], storable(piece.text))
+                await self._stream.call(*self._shown[piece.id], piece.text)
             return
         self._begun += 1
         offered = self._shelf.functions.get(piece.name)

@@ -95,7 +95,7 @@ class McpRunner:
         offered = _demand_allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp_asking import answer_to, complete
-        from hai_flow.steps.mcp_results import check_output, check_storable, content_of, schema_of, unread_parts
+        from hai_flow.steps.mcp_results import changes_in, check_output, check_storable, content_of, schema_of
         from hai_flow.steps.mcp_schemas import output_schema_of
 
         who = f"{tool.name}.{function}"
@@ -113,7 +113,7 @@ class McpRunner:
         fetched = {} if has_no_files(attempt.files) else await self._fetch_links(connection, session, result)
         schema = output_schema_of(offered)
         output, notes = check_storable(content_of(result, who, fetched, schema), who, tool.big_integers)
-        if notes := (*unread_parts(result), *notes):
+        if notes := (*changes_in(result), *notes):
             stream.noted(notes)
         judge = partial(check_output, is_structured=result.structured_content is not None)
         if has_no_files(attempt.files):

@@ -18,10 +18,12 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from hai_flow import values
+from hai_flow import foreign, values
 
 FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
 """The key in the `data` of an error that is ours and not the server's. No server can guess it, and say the same."""
+CHANGED: Final = f"hai-flow/changed/{token_hex(8)}"
+"""The key in the `_meta` of a result under which the notes stand on what of it was changed (`list_notes`)."""
 UNREADABLE: Final = "it answers with what can't be read"
 
 _ESCAPED: Final = re.compile(
@@ -47,17 +49,52 @@ class Read:
 def read(raw: bytes | bytearray) -> Read | None:
     """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
     can't be read, None."""
-    text = _quote_numbers(_storable(raw.decode(errors="replace"))).removeprefix("\ufeff")
+    written = raw.decode(errors="replace").removeprefix("\ufeff")
+    text = _quote_numbers(_storable(written))
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
-        if (shallow := _shallow(text)) is not None:
-            return read(shallow.encode())
+        if (shallow := _shallow(text)) is not None and (inner := read(shallow.encode())) is not None:
+            return _with_notes(inner, [f"what is nested deeper than {values.DEPTH_MAX} levels is kept as JSON text"])
         stand_in = _stand_in(text)
         return None if stand_in is None else to_read(stand_in)
     if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
         return None
-    return Read(message, text)
+    message_read = Read(message, text)
+    if text == written and (b"\xef\xbf\xbd" in raw or "\ufffd" not in text):
+        return message_read
+    return _with_notes(message_read, _changes_in(written, raw))
+
+
+def list_notes(meta: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What of a result was changed so that a run can hold it: its place in the result, and how."""
+    return tuple((meta or {}).get(CHANGED, ()))
+
+
+def _with_notes(message_read: Read, notes: list[str]) -> Read:
+    """An answer, with the notes in its `_meta`; any other message as it is."""
+    message = message_read.message
+    if not notes or not isinstance(message, types.JSONRPCResponse):
+        return message_read
+    meta = message.result.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    noted = {**message.result, "_meta": {**meta, CHANGED: [*list_notes(meta), *notes]}}
+    return to_read(message.model_copy(update={"result": noted}))
+
+
+def _changes_in(written: str, raw: bytes | bytearray) -> list[str]:
+    """Notes on what of the result in a message can't be held by a run. `raw`: its bytes."""
+    try:
+        raw.decode()
+        notes = []
+    except UnicodeDecodeError:
+        notes = ["the result has U+FFFD where its bytes are no UTF-8"]
+    try:
+        kept = foreign.read(written)
+    except values.NotJson:
+        return notes
+    named = (note.removeprefix("/result") for note in kept.notes if note.startswith("/result"))
+    return [*notes, *(note for note in named if not note.endswith((foreign.BIG, foreign.DEEP)))]
 
 
 def _shallow(text: str) -> str | None:

@@ -15,6 +15,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
+from hai_flow.steps.mcp_messages import list_notes
 from hai_flow.steps.mcp_schemas import compile_schema
 from hai_flow.values import Json, storable
 
@@ -31,7 +32,7 @@ _SIGNS: Final = (
 )  # fmt: skip
 _BASE64_EXTRA: Final = re.compile(r"\A\s*data:[^,]{0,200};base64,|\s+")
 _BASE64_URL: Final = str.maketrans("-_", "+/")
-_UNREAD: Final = "hai-flow/unread"  # a result is made anew here, so no server can write it
+_CHANGES: Final = "hai-flow/unread"  # a result is made anew here, so no server can write it
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
@@ -50,7 +51,9 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
     content = raw.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     read = [_read_part(each) for each in parts]
-    notes = [
+    meta = raw.get("_meta")
+    notes = list(list_notes(meta)) if isinstance(meta, dict) else []
+    notes += [
         f"part {number} of the result is not one that the protocol has: it is its JSON as text"
         for number, (one, other) in enumerate(zip(parts, read, strict=True), 1)
         if isinstance(other, types.TextContent) and not _is_text(one)
@@ -59,13 +62,13 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
         content=read,
         structured_content=raw.get("structuredContent"),
         is_error=raw.get("isError") is True,
-        _meta={_UNREAD: notes[: foreign.NOTES_MAX]} if notes else None,
+        _meta={_CHANGES: notes[: foreign.NOTES_MAX]} if notes else None,
     )
 
 
-def unread_parts(result: types.CallToolResult) -> Sequence[str]:
-    """A note for each part of a result that could not be read (`result_of`)."""
-    return (result.meta or {}).get(_UNREAD, ())
+def changes_in(result: types.CallToolResult) -> Sequence[str]:
+    """A note for each part of a result that could not be read, or of which something was replaced (`result_of`)."""
+    return (result.meta or {}).get(_CHANGES, ())
 
 
 def _is_text(raw: Any) -> bool:

@@ -182,13 +182,12 @@ class _Yielded:
         if not isinstance(item, str):
             self._chosen, self._is_chosen = item, True
             return None
-        text = storable(item)
-        self._texts.append(text)
-        return text
+        self._texts.append(item)
+        return item
 
     @property
     def output(self) -> Any:
-        return self._chosen if self._is_chosen else "".join(self._texts)
+        return self._chosen if self._is_chosen else storable("".join(self._texts))
 
 
 def _without_stop_iteration(function: Callable[[], Any]) -> Any:

@@ -25,7 +25,9 @@ Kind: TypeAlias = Literal["text", "thinking"]
 class Stream(Protocol):
     """Takes the text that an attempt streams.
 
-    `await stream(text)` appends to the attempt's message; a text of another `kind` begins another message.
+    `await stream(text)` appends to the attempt's message; a text of another `kind` begins another message. A piece may
+    end within a character, as half a surrogate pair, or as bytes that are escaped (`surrogateescape`): the next piece
+    brings the rest.
     """
 
     async def __call__(self, text: str, kind: Kind = "text") -> None: ...

@@ -18,6 +18,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Tool
 from hai_flow.errors import OutcomeLost
 from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.mcp_messages import list_notes
 from hai_flow.steps.mcp_messages import read as read_message
 from hai_flow.steps.mcp_schemas import compile_schema, read_schema, read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
@@ -528,4 +529,7 @@ def test_numbers_that_python_can_not_hold_are_read_as_they_are_written() -> None
     assert message is not None
     assert isinstance(message.message, JSONRPCResponse)
     result = message.message.result
+    assert list_notes(result.pop("_meta")) == tuple(
+        f"/b/{n}: a number that JSON can't carry is kept as text" for n in (0, 1)
+    )
     assert result == {"a": digits, "b": ["1e400", "-1.5E+999", 0.0, 7], "c": json.loads(text)}

@@ -4,6 +4,7 @@ its steps, and where its author reads what it did."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.runtime.conftest import Connection, Make, is_now, start
 from tests.runtime.conftest import eye as eye
 from tests.runtime.conftest import make as make
 from tests.support.ledger import log_of
+from tests.support.mcp_lines import Script, Way, catalogue
+from tests.support.mcp_lines import result as result_text
 from tests.support.service import Service
 from tests.support.waiting import until
 
@@ -63,3 +66,25 @@ async def test_what_became_of_an_odd_result_of_a_server_is_noted(
         event, _ = await finished_in(make, eye, body, http_hosts=("127.0.0.1",))
     assert len(event.notes) == len(notes)
     assert all(each.startswith(note) for each, note in zip(event.notes, notes, strict=True))
+
+
+@pytest.mark.parametrize("way", ["stdio", "events", "json"])
+@pytest.mark.parametrize(
+    ("text", "output", "note"),
+    [
+        ("a\\u0000b", "a\ufffdb", "/content/0/text: characters that can't be stored became U+FFFD"),
+        ("\\ud83d", "\ufffd", "/content/0/text: characters that can't be stored became U+FFFD"),
+        ("gr\udcfcn", "gr\ufffdn", "the result has U+FFFD where its bytes are no UTF-8"),
+        ("\ufffd", "\ufffd", None),
+        ("\\ud83d\\ude00", "\U0001f600", None),
+    ],
+)
+async def test_characters_of_a_server_that_were_replaced_are_noted(
+    way: Way, text: str, output: str, note: str | None, make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    script = Script(("t",), (result_text('{"content": [{"type": "text", "text": "' + text + '"}]}'),))
+    async with catalogue(tmp_path, script, way) as file:
+        body = "tools: {s: {mcp: {use: files}}}\nsteps: [{id: a, call: s.t}]\n"
+        event, _ = await finished_in(make, eye, body, http_hosts=("127.0.0.1",), mcp=file)
+    assert event.output == output
+    assert event.notes == (() if note is None else (note,))

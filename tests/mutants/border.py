@@ -258,9 +258,28 @@ threads.bug(
     ("timeout=max(0.0, begins - now)", "timeout=None"),
     by="tests/steps/test_python.py::test_slow_calls_of_one_answer_run_at_once",
 )
+streaming = Room("hai_flow/steps/http_stream.py")
+streaming.bug(
+    "a character that a service cuts between two events is lost",
+    ("self.has_marks = has_halves and not is_taken", "self.has_marks = False"),
+    by="tests/steps/test_http_stream.py::test_a_character_that_is_cut_between_two_events_is_whole",
+)
+growing = Room("hai_flow/runtime/worker/attempt.py")
+growing.bug(
+    "a message has half characters where its text was cut",
+    ("values.storable(target.joiner.take(text))", "values.storable(text)"),
+    by="tests/steps/test_http_stream.py::test_in_a_run_the_message_has_whole_characters",
+)
+mcp_messages = Room("hai_flow/steps/mcp_messages.py")
+mcp_messages.bug(
+    "nobody hears which characters of a server's result were replaced",
+    ("    return _with_notes(message_read, _changes_in(written, raw))\n", "    return message_read\n"),
+    by="tests/foreign/test_notes.py::test_characters_of_a_server_that_were_replaced_are_noted",
+)
 ROOMS: Final = (
     foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
     hiding, secrets,
     basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
-    messages, results, jobs, queues, outcomes, includes, threads,
+    messages, results, jobs, queues, outcomes, includes, threads, streaming,
+    growing, mcp_messages,
 )  # fmt: skip

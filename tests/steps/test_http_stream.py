@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -16,9 +16,10 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
+from hai_flow.models.text_pieces import TextJoiner
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpRunner
-from hai_flow.steps.http_stream import Event, Events
+from hai_flow.steps.http_stream import Event, Events, Telling
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets
@@ -31,14 +32,18 @@ EVENTS = "text/event-stream"
 
 
 class Said:
-    """What an attempt says."""
+    """What an attempt says, as a run's message has it."""
 
     def __init__(self) -> None:
+        self._joiner = TextJoiner()
+        self.raw: list[str] = []
         self.pieces: list[str] = []
         self.came = asyncio.Event()
 
     async def __call__(self, text: str, kind: str = "text") -> None:
-        self.pieces.append(text)
+        self.raw.append(text)
+        if text := values.storable(self._joiner.take(text)):
+            self.pieces.append(text)
         self.came.set()
 
 
@@ -203,3 +208,83 @@ async def test_in_a_run_the_body_is_a_message_and_that_of_a_failed_attempt_is_ab
         ("Hello", True),
         ("Hellothere", False),
     ]
+
+
+# --- characters that are cut in two -------------------------------------------------------------------------------
+
+MARKS = "".join(map(chr, range(0x10D800, 0x10E000)))  # signs for halves while an expression reads the event
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00" + MARKS), max_size=12)
+EVERY_SIGN = 'a"\\\u00fc\u20ac\u6f22\U0001f600\U0010fffd\u2028'  # of one byte to four, some escaped in JSON
+
+
+async def told(body: Sequence[bytes], piece: Callable[[dict[str, Any]], Any] | None) -> tuple[str, str]:
+    """The text of a body in these chunks: as a run's message has it, and as the step's output."""
+    said, joiner = Said(), TextJoiner()
+    telling = Telling(EVENTS, "utf-8", cast(Any, said), piece)
+    for chunk in body:
+        await telling.take(chunk)
+    await telling.take(b"", final=True)
+    return "".join(map(joiner.take, said.raw)) + joiner.end(), telling.text
+
+
+def find_event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
+@given(st.one_of(TEXTS, st.just(EVERY_SIGN)), st.data())
+async def test_a_character_that_is_cut_between_two_events_is_whole(text: str, data: st.DataObject) -> None:
+    """Between its escapes, between its bytes in JSON, and between its bytes in plain data; the chunks are cut, too."""
+    units = text.encode("utf-16-le")
+    cut = data.draw(st.integers(0, len(units) // 2)) * 2
+    halves = [part.decode("utf-16-le", "surrogatepass") for part in (units[:cut], units[cut:])]
+    escaped = b"".join(find_event(json.dumps({"t": half}).encode()) for half in halves)
+    plain = text.replace('"', "").replace("\\", "").encode()
+    at = data.draw(st.integers(0, len(plain)))
+    quoted = [b'{"t": "' + json.dumps(part.decode(errors="surrogateescape"), ensure_ascii=False)[1:-1].encode(
+        "utf-8", "surrogateescape") + b'"}' for part in (plain[:at], plain[at:])]  # fmt: skip
+    raw = b"".join(map(find_event, quoted))
+    for body, meant in ((escaped, text), (raw, plain.decode())):
+        place = data.draw(st.integers(0, len(body)))
+        for chunks in ([body], [body[:place], body[place:]], [body[n : n + 1] for n in range(len(body))]):
+            assert await told(chunks, lambda event: event["json"]["t"]) == (meant, meant)
+
+
+async def test_a_character_is_whole_wherever_its_bytes_are_cut() -> None:
+    body = EVERY_SIGN.replace("\u2028", "").encode()
+    for at in range(len(body) + 1):
+        assert await told([find_event(body[:at]), find_event(body[at:])], None) == (body.decode(), body.decode())
+
+
+async def test_the_signs_for_halves_can_be_said_as_all_others() -> None:
+    for data in (json.dumps({"t": MARKS}), json.dumps({"t": MARKS}, ensure_ascii=False)):
+        assert await told([find_event(data.encode())], lambda event: event["json"]["t"]) == (MARKS, MARKS)
+
+
+async def test_half_a_character_without_the_other_half_is_a_replacement_and_noted() -> None:
+    said = Said()
+    async with Service(giving(find_event(b'{"t": "a\\ud83d"}') + find_event(b'{"t": "b\\u0000"}'))) as service:
+        output = await streamed({"get": service.url(), "piece": "${{ event.json.t }}"}, said)
+    assert output["text"] == "a\ufffdb\ufffd"
+    assert output["notes"] == ["`text` has U+FFFD where characters can't be read or stored"]
+
+
+async def test_a_charset_that_is_none_of_text_is_read_as_utf_8() -> None:
+    for charset in ("hex", "rot13", "undefined", "no-such"):
+        said = Said()
+        async with Service(giving("grün".encode(), f"text/plain; charset={charset}")) as service:
+            assert (await streamed({"get": service.url()}, said))["text"] == "grün"
+
+
+async def test_in_a_run_the_message_has_whole_characters(make: Make) -> None:
+    body = find_event(b'{"t": "ok \\ud83d"}') + find_event(b'{"t": "\\ude00!"}')
+    runtime = await make(performs=True, http_hosts=("127.0.0.1",))
+    async with Service(giving(body)) as service:
+        step = (
+            f"steps: [{{id: a, http: {{get: '{service.url()}', stream: text, piece: '${{{{ event.json.t }}}}'}}}}]\n"
+            "output: ${{ steps.a.output.text }}\n"
+        )
+        run_id = (await start(runtime, step)).run_id
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+    state = await state_of(runtime, run_id)
+    assert state.output == "ok 😀!"
+    assert [each.content for each in state.messages.values()] == ["ok 😀!"]

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from uuid import UUID
@@ -37,6 +37,7 @@ from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_g
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
+from hai_flow.models.text_pieces import TextJoiner
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
@@ -380,9 +381,9 @@ class Performance:
             self._progress.cease()
 
     def flush(self) -> None:
-        """Hand the text that is not with the committer yet to it."""
-        if self._text is not None and self._text.waits:
-            self._text.flush()
+        """Hand the text that is not with the committer yet to it: nothing follows."""
+        if self._text is not None:
+            self._text.end()
 
 
 class _Text:
@@ -414,6 +415,7 @@ class _Text:
     def add(self, text: str, kind: Kind) -> None:
         """A piece of text. One of another kind begins another message."""
         if isinstance(self._message, _Message) and kind != self._kind:
+            self._end_joiner(self._message)
             if self._message in self._waiting or self._message.written:
                 self._number += 1
             self._kind = kind
@@ -426,18 +428,35 @@ class _Text:
             self._calls[name, number] = _call_by_model(self._of, name, number)
         call = self._calls[name, number]
         if call is not None:
-            self._add(call, text)
+            self._add(call, text, begins=True)
 
     def _new_message(self) -> _Message:
         state = self._of.run.state
         return _Message(message_id(state.run_id, self._of.path, self._of.attempt, self._number), self._kind)
 
-    def _add(self, target: _Message | _Call, text: str) -> None:
+    def _add(self, target: _Message | _Call, text: str, *, begins: bool = False) -> None:
+        text = values.storable(target.joiner.take(text))
+        if text or begins:
+            self._wait(target, text)
+
+    def _end_joiner(self, target: _Message | _Call) -> None:
+        if rest := target.joiner.end():
+            self._wait(target, rest)
+
+    def _wait(self, target: _Message | _Call, text: str) -> None:
         self._waiting.setdefault(target, []).append(text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
             due = self._flushed + self._stage.chunk_pause(self._of.run.state)
             self._timer = loop.call_later(max(0.0, due - loop.time()), self.flush)
+
+    def end(self) -> None:
+        """Hand the last text on: half a character has no other half."""
+        for target in (self._message, *self._calls.values()):
+            if target is not None:
+                self._end_joiner(target)
+        if self.waits:
+            self.flush()
 
     def close(self) -> None:
         """The attempt is over."""
@@ -466,6 +485,7 @@ class _Message:
     id: str
     kind: Kind
     written: int = 0
+    joiner: TextJoiner = field(default_factory=TextJoiner)
 
     def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces."""
@@ -482,6 +502,7 @@ class _Call:
     id: str
     by_model: Written | None
     written: int = 0
+    joiner: TextJoiner = field(default_factory=TextJoiner)
 
     def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
