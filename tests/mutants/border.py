@@ -198,7 +198,7 @@ connections.bug(
 messages = Room("hai_flow/steps/mcp_messages.py", _MCP)
 messages.bug(
     "a schema of three hundred levels takes the list of functions with it",
-    ("        if (shallow := _shallow(text)) is not None:", "        if (shallow := None) is not None:"),
+    ("if (shallow := _shallow(text)) is not None and", "if (shallow := None) is not None and"),
     by=f"{_MCP}::test_a_tool_that_is_described_oddly_does_no_harm_to_the_others",
 )
 results = Room("hai_flow/steps/mcp_results.py", _MCP)
