@@ -314,6 +314,8 @@ _RECORDS: Final = (
     "Decided",
     "Delegation",
     "Decision",
+    "Approval",
+    "ConsumedApproval",
     "BulkOutcome",
     "Key",
     "NewKey",

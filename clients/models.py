@@ -29,6 +29,8 @@ RECORDS: Final = {
     "Delegations": "Delegations",
     "DecidedPending": "Decision",
     "PendingArguments": "PendingArguments",
+    "Approval": "Approval",
+    "ConsumedApproval": "ConsumedApproval",
     "CheckedAnswer": "CheckedAnswer",
     "BulkOutcome": "BulkOutcome",
     "BulkOutcomes": "BulkOutcomes",
@@ -102,6 +104,7 @@ RECORDS: Final = {
 
 _BASES: Final = {
     "Decision": "Pending",
+    "ConsumedApproval": "Approval",
     "Published": "WorkflowVersion",
     "Workflow": "WorkflowVersion",
     "ThreadWithRuns": "Thread",

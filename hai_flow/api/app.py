@@ -27,7 +27,7 @@ from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
 from hai_flow.api.rest.admin import audit, keys, overview, tenants, tokens, workers
 from hai_flow.api.rest.inbound import callbacks, hooks, signals, triggers
-from hai_flow.api.rest.people import delegations, feedback, inbox, links, notifications, pendings, receipts
+from hai_flow.api.rest.people import approvals, delegations, feedback, inbox, links, notifications, pendings, receipts
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.shared_lists import SharedLists
@@ -136,6 +136,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
         links,
         notifications,
         pendings,
+        approvals,
         receipts,
         threads,
         feedback,

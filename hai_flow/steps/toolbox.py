@@ -24,6 +24,7 @@ from hai_flow.steps.tools import PythonFunction, inspect_function, registered
 
 ENTRY_POINTS: Final = "hai_flow.tools"
 FOLDER: Final = "tools"
+BUILT_IN: Final = "hai_flow.steps.built_in"  # tools of the built-in workflows
 NOT_ALLOWED: Final = "tool.not_allowed"
 UNAVAILABLE: Final = "tool.unavailable"
 
@@ -46,10 +47,11 @@ class Toolbox:
     @classmethod
     def of(cls, modules: Iterable[str], here: Path, *, project: bool = False) -> Toolbox:
         """The toolbox of a process in the directory `here`. Its tools come from the modules of the settings, from those
-        that installed packages offer (entry points of the group `hai_flow.tools`), and from the folder `tools`."""
+        that installed packages offer (entry points of the group `hai_flow.tools`), from the folder `tools`, and from
+        the built-in workflows."""
         offered = [each.value for each in plugins.list_offers(ENTRY_POINTS)]
         folder = here / FOLDER
-        return cls([*modules, *offered], folder=folder, project=here if project else None)
+        return cls([*modules, *offered, BUILT_IN], folder=folder, project=here if project else None)
 
     def load(self) -> None:
         """Import the modules that the settings and installed packages name, so that they register their tools.

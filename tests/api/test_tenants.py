@@ -169,6 +169,8 @@ BODIES: Final[dict[str, Callable[[World], Any]]] = {
     "/process": lambda w: {"session_id": w.thread_id, "workflow": w.workflow, "input": []},
     "/workflows/{name}/process": lambda w: {"session_id": w.thread_id, "input": []},
     "/v1/runs": lambda w: {"workflow": w.workflow, "thread_id": f"new-{w.thread_id}"},
+    "/v1/approvals": lambda w: {"action": "pay", "arguments": {}, "workflow": w.workflow},
+    "/v1/approvals/{run_id}/consume": lambda w: {"digest": "0" * 64},
     "/v1/runs/{run_id}/jump": lambda w: {"for": "1d"},
     "/v1/runs/{run_id}/signals": lambda w: {"type": "paid"},
     "/v1/signals": lambda w: {"type": "paid"},
@@ -291,7 +293,14 @@ def is_of_its_maker(problem: str) -> bool:
     """Whether it says that what was asked for is not there, of what only the one has who made it: an opinion, a file
     that no run refers to; of a link, that it was given to nobody; of a receipt, that the question is open; or of
     workers, that they are the deployment's."""
-    said = ("receipt_early", "feedback_unknown", "file_unknown", "This link is not good any more", "tenant_forbidden")
+    said = (
+        "receipt_early",
+        "approval_unknown",
+        "feedback_unknown",
+        "file_unknown",
+        "This link is not good any more",
+        "tenant_forbidden",
+    )
     return any(each in problem for each in said)
 
 

@@ -133,6 +133,7 @@ STREAM: Final = {"Accept": "text/event-stream"}
 AGUI: Final = {"protocolVersion": "1.0"}
 LISTED: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 TASKS: Final = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+ASKED: Final = {"from": ["role:boss"]}
 GIVEN: Final = {"workflow": NAME, "thread_id": "t-1"}
 
 BEGINNING: Final = (
@@ -162,6 +163,8 @@ BEGINNING: Final = (
     Step("POST", "/v1/runs", {**GIVEN, "thread_id": "t-rest"}, 201, {"other": own}, {"Idempotency-Key": "k-1"}),
     Step("POST", "/v1/runs", {**GIVEN, "thread_id": "t-rest"}, 200, {}, {"Idempotency-Key": "k-1"}),
     Step("POST", "/v1/runs", {**GIVEN, "thread_id": "t-1"}, 409),
+    Step("POST", "/v1/approvals", {"action": "pay", "arguments": {"n": 1}, "policy": ASKED}, 201, {"approval": own}),
+    Step("POST", "/v1/approvals/{approval}/consume", {"arguments": {"n": 1}}, 409),
     Step("POST", "/v1/hooks/@{tenant}/" + NAME, {"order": 1}, 202),
     Step("POST", "/v1/events", {"type": "paid", "id": "e-1"}, 201),
     Step("POST", "/v1/signals", {"type": "paid", "id": "s-1", "data": {"n": 1}}, 201),
@@ -178,7 +181,7 @@ LOOKING: Final = (
         Step("GET", path)
         for path in (
             "/ag-ui/capabilities", f"/workflows/{NAME}/ag-ui/capabilities", "/cpk/info", "/v1/session",
-            "/v1/delegations",
+            "/v1/delegations", "/v1/approvals/{approval}",
             "/api/v1/agent/runs/t-1/history", "/v1/audit?limit=200", "/v1/audit/anchor", "/v1/audit/chain",
             "/v1/files/{file}", "/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/inbox/delegations",
             "/v1/inbox/{pending}", "/v1/keys", "/v1/language/schema", "/v1/notifications", "/v1/pendings",

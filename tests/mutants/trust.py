@@ -180,6 +180,22 @@ making.bug(
 tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
 tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
 
+_APPROVALS: Final = "tests/api/test_approvals.py"
+
+approvals = Room("hai_flow/api/rest/people/approvals.py", _APPROVALS)
+approvals.bug("other arguments than the approved ones are consumed", ("if digest == right:", "if digest:"))
+approvals.bug(
+    "the action is no part of the digest",
+    ('rfc8785.dumps({"action": action, "arguments": arguments})', 'rfc8785.dumps({"arguments": arguments})'),
+)
+approvals.bug("a fork of an approval is one", ("if not _is_for_approvals(plan) or state.forked:", "if state is None:"))
+approvals.bug("anybody who sees an approval consumes it", ("if state.requester not in access.ids:", "if False:"))
+approvals.bug(
+    "an approval is consumed twice",
+    ("uuid4().hex if key is None", '"one" if key is None'),
+    by=f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once",
+)
+
 ROOMS: Final = (
     catalog,
     starts,
@@ -203,4 +219,5 @@ ROOMS: Final = (
     guarding,
     making,
     tickets,
+    approvals,
 )

@@ -81,6 +81,7 @@ class AsyncClient(_Group):
         self.workflows = AsyncWorkflows(self)
         self.runs = AsyncRuns(self)
         self.pendings = AsyncPendings(self)
+        self.approvals = AsyncApprovals(self)
         self.inbox = AsyncInbox(self)
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
@@ -283,6 +284,15 @@ class AsyncPendings(_Group):
     receipt = _does(o.get_receipt)
     check = _does(o.check_answer)
     history = _gives(o.pending_history)
+
+
+class AsyncApprovals(_Group):
+    """Approvals of agents that live elsewhere: asked, decided by people, consumed once."""
+
+    request = _does(o.request_approval)
+    get = _does(o.get_approval)
+    wait = _does(o.wait_for_approval)
+    consume = _does(o.consume_approval)
 
 
 class AsyncInbox(_Group):

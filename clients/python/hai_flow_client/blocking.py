@@ -80,6 +80,7 @@ class Client(_Group):
         self.workflows = Workflows(self)
         self.runs = Runs(self)
         self.pendings = Pendings(self)
+        self.approvals = Approvals(self)
         self.inbox = Inbox(self)
         self.threads = Threads(self)
         self.feedback = Feedback(self)
@@ -278,6 +279,15 @@ class Pendings(_Group):
     receipt = _does(o.get_receipt)
     check = _does(o.check_answer)
     history = _gives(o.pending_history)
+
+
+class Approvals(_Group):
+    """Approvals of agents that live elsewhere: asked, decided by people, consumed once."""
+
+    request = _does(o.request_approval)
+    get = _does(o.get_approval)
+    wait = _does(o.wait_for_approval)
+    consume = _does(o.consume_approval)
 
 
 class Inbox(_Group):

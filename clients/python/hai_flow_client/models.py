@@ -269,6 +269,36 @@ class PendingArguments(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Json] | None
 
 
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent that lives elsewhere has asked. `id`: also of the run that asks. `status`: `pending` until people
+    have decided; `approved` until it is consumed, once; or `rejected`, `expired`, `failed`, `cancelled` (an operator
+    has stopped it). `arguments`: as they were approved, where people edited them; `digest`: the SHA-256 of `{"action":
+    ..., "arguments": ...}` as RFC 8785 writes it. `page`: where people decide. `expires_at`: until when they may; of an
+    approved one, until when it may be consumed."""
+
+    id: str
+    status: str
+    action: str
+    arguments: Json
+    edited: bool
+    digest: str
+    workflow: str
+    requested_by: str
+    page: str
+    pending_id: str | None
+    expires_at: datetime | None
+    reason: str | None
+    votes: Json
+    consumed_at: datetime | None
+    error: Error | None
+
+
+class ConsumedApproval(Approval, frozen=True, kw_only=True):
+    """`already`: it was consumed under this Idempotency-Key before."""
+
+    already: bool
+
+
 class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The effect that an answer would have now. `decides`: it would close the question, with `status`; else the
     question would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them,

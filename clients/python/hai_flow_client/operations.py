@@ -28,6 +28,7 @@ RunRef: TypeAlias = str | m.Run
 KeyRef: TypeAlias = str | m.Key
 TenantRef: TypeAlias = str | m.Tenant
 PendingRef: TypeAlias = str | m.Pending | m.InboxItem | PendingOpened
+ApprovalRef: TypeAlias = str | m.Approval
 FileRef: TypeAlias = str | m.File
 ScheduleRef: TypeAlias = str | m.Schedule
 ThreadRef: TypeAlias = str | m.Thread | m.Run
@@ -569,6 +570,77 @@ def give_error(pending: PendingRef, message: str, *, key: str | None = None) -> 
 
 def _pending(pending: PendingRef) -> str:
     return _path("pendings", pending if isinstance(pending, str) else pending.id)
+
+
+# --- approvals of agents that live elsewhere ----------------------------------------------------------------------
+
+APPROVAL_WAIT_SECONDS: Final = 50
+
+
+def request_approval(
+    action: str,
+    arguments: Mapping[str, Json],
+    policy: Mapping[str, Json] | None = None,
+    *,
+    workflow: str | None = None,
+    expires_in: str | None = None,
+    title: str | None = None,
+    message: str | None = None,
+    key: str | None = None,
+) -> Script[m.Approval]:
+    """Ask people whether an action may be taken with exactly these arguments. `policy`: who decides, like
+    `{"from": ["role:finance"], "quorum": 2}`; `workflow`: another workflow that asks; `expires_in`: `30m`, `1d`. The
+    same `key` again gives the same approval."""
+    fields = {"policy": policy, "workflow": workflow, "expires_in": expires_in, "title": title, "message": message}
+    body = {"action": action, "arguments": dict(arguments)}
+    body |= {name: value for name, value in fields.items() if value is not None}
+    return _post("/v1/approvals", m.Approval, body, key=key)
+
+
+def get_approval(approval: ApprovalRef) -> Script[m.Approval]:
+    """An approval as it is now."""
+    return _get(_approval(approval), m.Approval)
+
+
+def wait_for_approval(approval: ApprovalRef, *, timeout: float | None = None) -> Script[m.Approval]:
+    """The approval as soon as people have decided it, or it has expired. Raises TimeoutError after so many seconds."""
+    passed = 0.0
+    while True:
+        seconds = APPROVAL_WAIT_SECONDS if timeout is None else int(min(APPROVAL_WAIT_SECONDS, timeout - passed))
+        found = yield from _get(_approval(approval), m.Approval, {"wait": max(seconds, 1)})
+        if found.status != "pending":
+            return found
+        passed += max(seconds, 1)
+        if timeout is not None and passed >= timeout:
+            raise TimeoutError(f"nobody has decided the approval {found.id} within {timeout:g} s")
+
+
+def consume_approval(
+    approval: ApprovalRef,
+    arguments: Mapping[str, Json] | None = None,
+    *,
+    action: str | None = None,
+    digest: str | None = None,
+    key: str | None = None,
+) -> Script[m.ConsumedApproval]:
+    """Consume an approval, right before the action: once, for exactly the arguments that were approved, as edited.
+    Without `arguments` and `digest`, the record's own digest is sent. Raises Conflict where it was consumed before, or
+    is not approved, and Invalid where the arguments are others. With the same `key` again it is the first answer
+    again, `already`: give one only where the action itself happens once under that key."""
+    if arguments is None and digest is None and not isinstance(approval, str):
+        digest = approval.digest
+    fields: dict[str, Json] = {"action": action, "digest": digest}
+    if arguments is not None:
+        fields["arguments"] = dict(arguments)
+    body = {name: value for name, value in fields.items() if value is not None}
+    return _post(_approval(approval) + "/consume", m.ConsumedApproval, body, key=key)
+
+
+def _approval(approval: ApprovalRef) -> str:
+    return _path("approvals", approval if isinstance(approval, str) else approval.id)
+
+
+# --- the inbox ----------------------------------------------------------------------------------------------------
 
 
 def list_inbox(

@@ -2,7 +2,7 @@
 
 import { InboxView, type InboxNews } from "./news.js";
 import { recordOf, recordsOf } from "./reading.js";
-import type { BulkOutcome, Decided, Decision, Delegation, InboxCounts, InboxItem, Key, Limits, NewKey, Session, Tenant, Ticket, Token } from "./records.js";
+import type { Approval, BulkOutcome, ConsumedApproval, Decided, Decision, Delegation, InboxCounts, InboxItem, Key, Limits, NewKey, Session, Tenant, Ticket, Token } from "./records.js";
 import { allOf, instant, pageOf, paged, segment, type Page, type PageOptions } from "./paging.js";
 import { Rest, type Abortable, type Query, type RestConfig } from "./rest.js";
 import { Runs } from "./runs.js";
@@ -163,6 +163,66 @@ export class Pendings {
   }
 }
 
+/** What an agent asks for: an action, its exact arguments, and who decides (`policy`) or the workflow that asks. */
+export interface ApprovalRequest {
+  action: string;
+  arguments: Record<string, unknown>;
+  policy?: Record<string, unknown>;
+  workflow?: string;
+  /** How long people have, and then the agent: `30m`, `1d`. */
+  expiresIn?: string;
+  title?: string;
+  message?: string;
+}
+
+/** Approvals of agents that live elsewhere: asked, decided by people, consumed once. */
+export class Approvals {
+  readonly #rest: Rest;
+
+  constructor(rest: Rest) {
+    this.#rest = rest;
+  }
+
+  /** Asks people. With the same `key` again it is the same approval. */
+  async request(request: ApprovalRequest, options: Abortable & { key?: string } = {}): Promise<Approval> {
+    const { expiresIn: expires_in, ...rest } = request;
+    return recordOf<Approval>(await this.#rest.post("/v1/approvals", written({ ...rest, expires_in }), options));
+  }
+
+  /** The approval as it is now. */
+  async get(approval: string | Approval, options: Abortable = {}): Promise<Approval> {
+    return recordOf<Approval>(await this.#rest.get(approvalPath(approval), {}, options));
+  }
+
+  /** The approval as soon as people have decided it, or it has expired. */
+  async wait(approval: string | Approval, options: Abortable = {}): Promise<Approval> {
+    for (;;) {
+      const found = recordOf<Approval>(await this.#rest.get(approvalPath(approval), { wait: 20 }, options));
+      if (found.status !== "pending") return found;
+    }
+  }
+
+  /**
+   * Consumes an approval, right before the action: once, for exactly the arguments that were approved, as edited. Without
+   * `arguments` and `digest` the record's own digest is sent. Refused (409) where it was consumed before or is not
+   * approved, and (422) where the arguments are others.
+   */
+  async consume(
+    approval: string | Approval,
+    { digest, arguments: args, signal, key }: Abortable & { digest?: string; arguments?: Record<string, unknown>; key?: string } = {},
+  ): Promise<ConsumedApproval> {
+    const own = typeof approval === "string" || args !== undefined ? undefined : approval.digest;
+    const body = written({ digest: digest ?? own, arguments: args });
+    return recordOf<ConsumedApproval>(
+      await this.#rest.post(`${approvalPath(approval)}/consume`, body, { signal, ...(key !== undefined && { key }) }),
+    );
+  }
+}
+
+function approvalPath(approval: string | Approval): string {
+  return `/v1/approvals/${segment(typeof approval === "string" ? approval : approval.id)}`;
+}
+
 /** API keys, for admins. Never in a page: what makes keys can do all that the keys may. */
 export class Keys {
   readonly #rest: Rest;
@@ -236,6 +296,7 @@ function named(tenant: string | Tenant): string {
 export class FlowClient {
   readonly inbox: Inbox;
   readonly pendings: Pendings;
+  readonly approvals: Approvals;
   readonly runs: Runs;
   readonly keys: Keys;
   readonly tenants: Tenants;
@@ -245,6 +306,7 @@ export class FlowClient {
     this.#rest = new Rest(config);
     this.inbox = new Inbox(this.#rest);
     this.pendings = new Pendings(this.#rest);
+    this.approvals = new Approvals(this.#rest);
     this.runs = new Runs(this.#rest);
     this.keys = new Keys(this.#rest);
     this.tenants = new Tenants(this.#rest);

@@ -6,7 +6,7 @@ export { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from
 export type { Problem } from "./errors.js";
 export type { FileContent, UploadOptions, UploadedFile } from "./files.js";
 export { FlowClient } from "./flow.js";
-export type { Answer, Inbox, InboxFilters, KeyRequest, Keys, Pendings, QuestionRef, Tenants, TokenRequest } from "./flow.js";
+export type { Answer, ApprovalRequest, Approvals, Inbox, InboxFilters, KeyRequest, Keys, Pendings, QuestionRef, Tenants, TokenRequest } from "./flow.js";
 export type { Page, PageOptions } from "./paging.js";
 export type { ForkRequest, LogEvent, Moment, RunFilters, RunRef, Runs, StartOptions } from "./runs.js";
 export type { InboxNews } from "./news.js";

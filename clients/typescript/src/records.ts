@@ -124,6 +124,51 @@ export interface Decision {
   already: boolean;
 }
 
+/**
+ * What an agent that lives elsewhere has asked. `id`: also of the run that asks. `status`: `pending` until people
+ * have decided; `approved` until it is consumed, once; or `rejected`, `expired`, `failed`, `cancelled` (an operator
+ * has stopped it). `arguments`: as they were approved, where people edited them; `digest`: the SHA-256 of `{"action":
+ * ..., "arguments": ...}` as RFC 8785 writes it. `page`: where people decide. `expiresAt`: until when they may; of an
+ * approved one, until when it may be consumed.
+ */
+export interface Approval {
+  id: string;
+  status: string;
+  action: string;
+  arguments: unknown;
+  edited: boolean;
+  digest: string;
+  workflow: string;
+  requestedBy: string;
+  page: string;
+  pendingId: string | null;
+  expiresAt: string | null;
+  reason: string | null;
+  votes: unknown;
+  consumedAt: string | null;
+  error: RunError | null;
+}
+
+/** `already`: it was consumed under this Idempotency-Key before. */
+export interface ConsumedApproval {
+  id: string;
+  status: string;
+  action: string;
+  arguments: unknown;
+  edited: boolean;
+  digest: string;
+  workflow: string;
+  requestedBy: string;
+  page: string;
+  pendingId: string | null;
+  expiresAt: string | null;
+  reason: string | null;
+  votes: unknown;
+  consumedAt: string | null;
+  error: RunError | null;
+  already: boolean;
+}
+
 /** The outcome of one answer of several: `pending` where it was taken (`status` 200), else the `problem`. */
 export interface BulkOutcome {
   id: string;

@@ -46,9 +46,9 @@ export class Rest {
     return this.#asked(path, query, { method: "GET" }, signal);
   }
 
-  /** The answer to a command. However often it is sent, it happens once. */
-  async post(path: string, body: unknown = undefined, { signal }: Abortable = {}): Promise<unknown> {
-    const headers = { "Idempotency-Key": newId("key") };
+  /** The answer to a command. However often it is sent, it happens once; with a `key`, over several calls, too. */
+  async post(path: string, body: unknown = undefined, { signal, key }: Abortable & { key?: string } = {}): Promise<unknown> {
+    const headers = { "Idempotency-Key": key ?? newId("key") };
     if (body === undefined) return this.#asked(path, {}, { method: "POST", headers }, signal);
     const content = { headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
     return this.#asked(path, {}, { method: "POST", ...content }, signal);

@@ -8,6 +8,34 @@ export interface AMoment {
   status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
 }
 
+export interface Approval {
+  id: string;
+  status: "pending" | "approved" | "consumed" | "rejected" | "expired" | "cancelled" | "failed";
+  action: string;
+  arguments: Json;
+  edited: boolean;
+  digest: string;
+  workflow: string;
+  requested_by: string;
+  page: string;
+  pending_id: string | null;
+  expires_at: string | null;
+  reason: string | null;
+  votes: Json;
+  consumed_at: string | null;
+  error: Record<string, Json> | null;
+}
+
+export interface ApprovalBody {
+  action: string;
+  arguments: Record<string, Json>;
+  policy?: Record<string, Json> | null;
+  workflow?: string;
+  expires_in?: string | null;
+  title?: string | null;
+  message?: string | null;
+}
+
 export interface Asked {
   path: string;
   title: string | null;
@@ -140,6 +168,31 @@ export interface CheckedAnswer {
 
 export interface ClaimBody {
   for?: string;
+}
+
+export interface ConsumeBody {
+  digest?: string | null;
+  action?: string | null;
+  arguments?: Record<string, Json> | null;
+}
+
+export interface ConsumedApproval {
+  id: string;
+  status: "pending" | "approved" | "consumed" | "rejected" | "expired" | "cancelled" | "failed";
+  action: string;
+  arguments: Json;
+  edited: boolean;
+  digest: string;
+  workflow: string;
+  requested_by: string;
+  page: string;
+  pending_id: string | null;
+  expires_at: string | null;
+  reason: string | null;
+  votes: Json;
+  consumed_at: string | null;
+  error: Record<string, Json> | null;
+  already: boolean;
 }
 
 export interface ControlRunsBody {

@@ -5,6 +5,12 @@ export const serverZh: Record<string, string> = {
   // refusals
   "act_as.forbidden": "只有仅监听本机的开发服务器才允许以他人身份操作。",
   "act_as.invalid": "身份写法不对，应为 `user:<名字>`，角色写作 `role:<名字>`。",
+  approval_workflow: "此工作流没有前端工具 consume，不能用来审批代理的操作。",
+  approval_foreign: "只有提出申请的一方才能使用这项批准。",
+  approval_open: "尚未有人批准。",
+  approval_over: "这项批准已用过、被拒绝或已失效。",
+  approval_digest: "所批准的不是这个操作或这些参数。",
+  approval_unknown: "没有这样的批准，或者您无权查看。",
   "answer.digest": "您打开之后问题已改变。请再看一遍再决定。",
   "answer.invalid": "答案不符合要求。问题仍然开放。",
   attempt_closed: "这次尝试已经结束。",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.api.http.problems import problem_of
-from hai_flow.api.mcp import card
+from hai_flow.api.mcp import approvals, card
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.authoring import AUTHORING
 from hai_flow.api.mcp.tool import Call, Tool, text_result
@@ -134,5 +134,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         _list_pending, (Right.SEE_OWN, Right.SEE_INBOX), reads=True, meta=card.TOOL_META,
     ),
+    *approvals.TOOLS,
     *AUTHORING,
 )  # fmt: skip

@@ -29,6 +29,7 @@ _DIALECTS: Final = (
     "GET /workflows/{name}/a2a/{operation:path}", "GET /workflows/{name}/.well-known/agent-card.json",
 )  # fmt: skip
 _REST: Final = (
+    "POST /v1/approvals", "GET /v1/approvals/{run_id}", "POST /v1/approvals/{run_id}/consume",
     "GET /v1/feed", "GET /v1/files/{file}", "GET /v1/inbox", "POST /v1/inbox/decide", "GET /v1/inbox/events",
     "GET /v1/inbox/{pending_id}", "POST /v1/inbox/{pending_id}/claim", "POST /v1/inbox/{pending_id}/release",
     "GET /v1/pendings", "GET /v1/pendings/{pending_id}", "GET /v1/pendings/{pending_id}/arguments",

@@ -207,6 +207,36 @@ class DecidedPending(Pending):
     already: bool
 
 
+class Approval(Shape):
+    """What an agent that lives elsewhere has asked. `id`: also of the run that asks. `status`: `pending` until people
+    have decided; `approved` until it is consumed, once; or `rejected`, `expired`, `failed`, `cancelled` (an operator
+    has stopped it). `arguments`: as they were approved, where people edited them; `digest`: the SHA-256 of
+    `{"action": ..., "arguments": ...}` as RFC 8785 writes it. `page`: where people decide. `expires_at`: until when
+    they may; of an approved one, until when it may be consumed."""
+
+    id: str
+    status: Literal["pending", "approved", "consumed", "rejected", "expired", "cancelled", "failed"]
+    action: str
+    arguments: Any
+    edited: bool
+    digest: str
+    workflow: str
+    requested_by: str
+    page: str
+    pending_id: str | None
+    expires_at: Time | None
+    reason: str | None
+    votes: Any
+    consumed_at: Time | None
+    error: Error | None
+
+
+class ConsumedApproval(Approval):
+    """`already`: it was consumed under this Idempotency-Key before."""
+
+    already: bool
+
+
 class ReceiptText(Shape):
     salt: str
     text: str

@@ -150,4 +150,5 @@ def _fill_delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: 
 
 
 def _texts(draft: Draft, step: Step, notify: tuple[Template, ...], roots: dict[str, Json]) -> tuple[str, ...]:
-    return tuple(draft.text(each, step, **roots) for each in notify)
+    texts = (draft.text(each, step, **roots) for each in notify)
+    return tuple(text for text in texts if text)  # a hole that gives "" names no channel

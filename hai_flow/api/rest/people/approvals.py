@@ -1,0 +1,342 @@
+"""`/v1/approvals`: an agent that lives elsewhere asks people before it acts, and consumes their yes once.
+
+An approval is a run of a workflow, the built-in `agent_approval` unless the request names another one, and its id is
+the run's. The workflow asks people, then calls its frontend tool `consume` with the action and the arguments as they
+were approved; to consume the approval is to answer that call. So the engine decides who wins and what is too late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from uuid import UUID, uuid4
+
+import rfc8785
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from hai_flow import addresses, instants, values
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.mcp_resource import base_of
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.rest.runs.runs import StartBody, begin_run
+from hai_flow.api.routes import Routes
+from hai_flow.definition.plan import FrontendTool, Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog import built_in
+from hai_flow.values import Json
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.log import LOG
+
+router = Routes(prefix="/v1/approvals", tags=["approvals"], route_class=CheckedRoute)
+
+CONSUME: Final = "consume"  # the frontend tool that a workflow of approvals calls
+WAIT_SECONDS_MAX: Final = 60
+_FOLLOWER: Final = Profile(dialect=LOG.name)
+_HEX: Final = r"^[0-9a-f]{64}$"
+
+
+class ApprovalBody(Body):
+    action: str = Field(min_length=1, max_length=200, description="the name of the action that the agent wants to take")
+    arguments: dict[str, Any] = Field(description="its exact arguments")
+    policy: dict[str, Any] | None = Field(
+        default=None, description="who decides: `from`, `exclude`, `quorum`, `edit`, `escalate`, `notify`"
+    )
+    workflow: str = Field(
+        default=built_in.AGENT_APPROVAL, min_length=1, max_length=200, description="another workflow that asks"
+    )
+    expires_in: str | None = Field(
+        default=None, max_length=40, description="how long people have, and then the agent: `30m`, `1d`"
+    )
+    title: str | None = Field(default=None, max_length=300, description="the question in one line")
+    message: str | None = Field(default=None, max_length=10_000, description="Markdown below the title")
+
+    def input(self) -> dict[str, Any]:
+        """The input of the workflow: what the body has of it."""
+        return self.model_dump(exclude={"workflow"}, exclude_none=True)
+
+
+class ConsumeBody(Body):
+    """The action that is about to be taken: its `digest`, or its `arguments`, of which the server makes the digest."""
+
+    digest: str | None = Field(default=None, pattern=_HEX)
+    action: str | None = Field(default=None, min_length=1, max_length=200)
+    arguments: dict[str, Any] | None = None
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.START_RUNS, Right.SPEAK)],
+    status_code=201,
+    response_model=None,
+    responses={
+        **refusal_responses(404, 409, *WITH_BODY),
+        200: {"model": schemas.Approval, "description": "this key has asked for it before"},
+        201: {"model": schemas.Approval, "description": "people are asked"},
+    },
+)
+async def request_approval(
+    body: ApprovalBody, access: CurrentAccess, key: CommandKey, request: Request, response: Response
+) -> dict[str, Any]:
+    """Ask people for a yes to one action with exactly these arguments. The same Idempotency-Key again gives the same
+    approval; with another body it is 409."""
+    return await ask(access, body, key, response, base_of(access.settings.public_url, request))
+
+
+async def ask(access: Access, body: ApprovalBody, key: str | None, response: Response, base: str) -> dict[str, Any]:
+    """Ask as `request_approval` does, for a caller that has read the body otherwise. Raises Rejected."""
+    if body.workflow == built_in.AGENT_APPROVAL and await built_in.ensure(
+        access.runtime.catalog, access.tenant, body.workflow
+    ):
+        await access.repeat()
+        access.hint_lists()
+    _, plan = await access.catalog.resolve(access.tenant, body.workflow)
+    if not _is_for_approvals(plan):
+        message = f"{plan.name} has no frontend tool `{CONSUME}`, which a workflow of approvals calls behind its gate."
+        raise Rejected(422, "approval_workflow", message)
+    digest_of(body.action, body.arguments)  # a number that RFC 8785 can't write is refused before people are asked
+    run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
+    response.headers["Location"] = f"/v1/approvals/{run['id']}"
+    access = await access.at_run(UUID(run["id"]))
+    return view_of(await find(access, run["id"]), base)
+
+
+@router.get(
+    "/{run_id}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**refusal_responses(404), 200: {"model": schemas.Approval}},
+)
+async def get_approval(
+    run_id: str,
+    access: CurrentAccess,
+    request: Request,
+    wait: Annotated[
+        int, Query(ge=0, le=WAIT_SECONDS_MAX, description="answer when it is decided, at most so many seconds later")
+    ] = 0,
+) -> dict[str, Any]:
+    """An approval: what is asked, what became of it, the arguments as they were approved, and their digest. Its events
+    stream from `/v1/runs/{run_id}/events`."""
+    state = await settle(access, run_id, wait)
+    return view_of(state, base_of(access.settings.public_url, request))
+
+
+@router.post(
+    "/{run_id}/consume",
+    dependencies=[requires(Right.ANSWER)],
+    response_model=None,
+    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ConsumedApproval}},
+)
+async def consume_approval(
+    run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey, request: Request
+) -> dict[str, Any]:
+    """Say that the approved action is about to be taken. The answer is yes once, for exactly the arguments that were
+    approved, as edited; 409 ever after, and before. Repeated under the same Idempotency-Key, it is the first answer
+    again. Only the one that asked may consume."""
+    return await consume(access, run_id, body, key, base_of(access.settings.public_url, request))
+
+
+async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | None, base: str) -> dict[str, Any]:
+    """Consume as `consume_approval` does. Raises Rejected."""
+    state = await find(access, run_id)
+    if state.requester not in access.ids:
+        message = f"only {state.requester} may consume this approval: it is the one that asked for it."
+        raise Rejected(403, "approval_foreign", message)
+    token = uuid4().hex if key is None else sha256(f"{access.principal.id}\0{key}".encode()).hexdigest()
+    for _ in range(2):
+        call = _call_of(state)
+        if _status(state) != "approved" or call is None:
+            return _consumed_before(state, body, token, base)
+        _demand_digest(state, body)
+        answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
+        command = c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("approvals"))
+        with contextlib.suppress(_Lost):
+            already = await _submit(access, state, command, key)
+            return {**view_of(await find(access, run_id), base), "already": already}
+        state = await find(access, run_id)
+    raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
+
+
+class _Lost(Exception):
+    """Another one consumed it meanwhile, or it expired."""
+
+
+async def _submit(access: Access, state: RunState, command: c.Answer, key: str | None) -> bool:
+    body_sha = sha256(values.dumps([state.run_id, *(each.result for each in command.answers)])).digest()
+    try:
+        command_id = None if key is None else f"consume:{key}"  # the key may be that of the start, too
+        outcome = await access.submit(UUID(state.run_id), command, command_id=command_id, body_sha=body_sha)
+    except Rejected as rejected:
+        if rejected.status in (409, 410):
+            raise _Lost from None
+        raise
+    return outcome.already
+
+
+def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:
+    """The answer to one that comes again under its key. Raises Rejected 409 for every other one."""
+    status, call = _status(state), _call_of(state)
+    if status == "consumed" and call is not None and _consumption(call) == token:
+        _demand_digest(state, body)
+        return {**view_of(state, base), "already": True}
+    winner: dict[str, Json] = {"status": status}
+    if status == "pending":
+        message = "nobody has approved this yet: wait for `approved` (GET with `wait`), then consume it."
+        raise Rejected(409, "approval_open", message, winner=winner)
+    if call is not None and call.at is not None:
+        winner["at"] = instants.rfc3339(call.at)
+    raise Rejected(409, "approval_over", f"this approval is {status}, and is good for nothing more.", winner=winner)
+
+
+def _demand_digest(state: RunState, body: ConsumeBody) -> None:
+    """Raises Rejected 422 unless the body is about the action and the arguments that were approved."""
+    action, arguments = _approved(state)
+    right = digest_of(action, arguments)
+    if body.arguments is not None:
+        digest = digest_of(action if body.action is None else body.action, body.arguments)
+        if body.digest not in (None, digest):
+            message = f"`digest` is {body.digest}, and the arguments beside it have {digest}: send one of them."
+            raise Rejected(422, "approval_digest", message)
+    elif body.digest is None:
+        raise Rejected(422, "approval_digest", "expected `digest`, or the `arguments` that it is made of.")
+    else:
+        digest = body.digest
+    if digest == right:
+        return
+    winner: dict[str, Json] = {"digest": right, "action": action, "arguments": arguments, "found": digest}
+    message = (
+        f"what was approved has the digest {right}, and this has {digest}: another action, or other arguments. Nothing "
+        "is consumed; take the approved arguments, or ask anew."
+    )
+    raise Rejected(422, "approval_digest", message, winner=winner)
+
+
+def digest_of(action: str, arguments: Json) -> str:
+    """The digest of a call: the SHA-256, in hexadecimal, of `{"action": ..., "arguments": ...}` as RFC 8785 writes it.
+    Raises Rejected 422 for a number that it can't write."""
+    try:
+        return sha256(rfc8785.dumps({"action": action, "arguments": arguments})).hexdigest()
+    except (rfc8785.CanonicalizationError, ValueError) as error:
+        raise Rejected(422, "approval_digest", f"`arguments` have no canonical form (RFC 8785): {error}.") from None
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def find(access: Access, run_id: str) -> RunState:
+    """The run of an approval as it is now. Raises Rejected 404, also for a run that is none, or a fork of one: what
+    people approved for one run is good for no other."""
+    unknown = Rejected(404, "approval_unknown", f"there is no approval {run_id[:60]!r}.")
+    try:
+        row = await access.run(run_id)
+    except Rejected:
+        raise unknown from None
+    state = await access.current(await access.state(row.id))
+    plan = await access.catalog.plan(access.tenant, row.workflow)
+    if not _is_for_approvals(plan) or state.forked:
+        raise unknown
+    return access.seen(state)
+
+
+async def settle(access: Access, run_id: str, seconds: float) -> RunState:
+    """The run of the approval as soon as it is decided, at most so many seconds later. Where the server has no place
+    for one more follower, as it is now."""
+    state = await find(access, run_id)
+    if seconds <= 0 or _status(state) != "pending":
+        return state
+    try:
+        await access.take_place(follows=True)
+    except Rejected:
+        return state
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                start = await access.state(UUID(state.run_id), state.seq)
+                async with contextlib.aclosing(access.follow(start, LOG, _FOLLOWER)) as pieces:
+                    async for _ in pieces:
+                        state = await find(access, run_id)
+                        if _status(state) != "pending":
+                            return state
+    finally:
+        access.place.leave()
+    return await find(access, run_id)
+
+
+def _is_for_approvals(plan: Plan) -> bool:
+    tool = plan.tools.get(CONSUME)
+    return isinstance(tool, FrontendTool) and tool.answered
+
+
+def _call_of(state: RunState) -> PendingState | None:
+    """The newest call of `consume`."""
+    calls = [each for each in state.pendings.values() if each.opened.kind == "tool" and each.opened.tool == CONSUME]
+    return calls[-1] if calls else None
+
+
+def _compile_gate(state: RunState) -> PendingState | None:
+    """The newest question to people."""
+    gates = [each for each in state.pendings.values() if each.opened.kind in ("approve", "gate")]
+    return gates[-1] if gates else None
+
+
+def _status(state: RunState) -> str:
+    call, gate = _call_of(state), _compile_gate(state)
+    if call is not None and call.status in ("open", "answered"):
+        over = call.status == "open" and state.ended
+        return "cancelled" if over else {"open": "approved", "answered": "consumed"}[call.status]
+    if call is not None:
+        return "expired" if call.status == "expired" else "cancelled"
+    if gate is not None and gate.status in ("expired", "reject"):
+        return "expired" if gate.status == "expired" else "rejected"
+    if not state.ended:
+        return "pending"
+    return {"stopped": "cancelled", "finished": "rejected"}.get(state.status, "failed")
+
+
+def _consumption(call: PendingState) -> Json:
+    return call.value.get("consumption") if isinstance(call.value, dict) else None
+
+
+def _approved(state: RunState) -> tuple[str, Json]:
+    """The action and the arguments: as approved, as far as edited, or as asked for."""
+    for pending in (_call_of(state), _compile_gate(state)):
+        args = None if pending is None or pending.opened.args is None else values.loads(pending.opened.args)
+        if isinstance(args, dict) and isinstance(args.get("action"), str) and "arguments" in args:
+            return args["action"], args["arguments"]
+    asked = state.input if isinstance(state.input, dict) else {}
+    return str(asked.get("action", "")), asked.get("arguments", {})
+
+
+def view_of(state: RunState, base: str) -> dict[str, Any]:
+    gate, call = _compile_gate(state), _call_of(state)
+    action, arguments = _approved(state)
+    asked = state.input.get("arguments") if isinstance(state.input, dict) else None
+    opened = next((each.opened for each in (call, gate) if each is not None and each.status == "open"), None)
+    envelope = gate.value if gate is not None and isinstance(gate.value, dict) else {}
+    consumed = call if _status(state) == "consumed" else None
+    return {
+        "id": state.run_id,
+        "status": _status(state),
+        "action": action,
+        "arguments": arguments,
+        "edited": arguments != asked,
+        "digest": digest_of(action, arguments),
+        "workflow": state.workflow,
+        "requested_by": state.requester,
+        "page": base + (addresses.run(state.run_id) if gate is None else addresses.pending(gate.opened.id)),
+        "pending_id": None if gate is None else gate.opened.id,
+        "expires_at": None if opened is None or opened.deadline is None else instants.rfc3339(opened.deadline),
+        "reason": envelope.get("reason") if gate is None or gate.reason is None else gate.reason,
+        "votes": envelope.get("votes", []),
+        "consumed_at": None if consumed is None or consumed.at is None else instants.rfc3339(consumed.at),
+        "error": None if state.error is None else {"code": state.error.code, "message": state.error.message},
+    }
