@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.support.identities import KEYS, People
+from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -312,10 +313,11 @@ steps:
 
 
 def test_mcp_client_asks_and_consumes_by_tools(house: House) -> None:
+    http = httpx2.Client(base_url=house.server.url, timeout=60)
+    caller = Caller(http, **house.people.person("agent:bot", roles=ROLES["agent:bot"]))
+
     def call(name: str, **arguments: Any) -> dict[str, Any]:
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
-        headers = {"Accept": "application/json, text/event-stream"}
-        return house.call("agent:bot", "POST", "/mcp", json=body, headers=headers).json()["result"]
+        return caller.result("tools/call", {"name": name, "arguments": arguments})
 
     asked = call("request_approval", action="transfer", arguments=TRANSFER, policy=BOSS, seconds=0)["structuredContent"]
     assert asked["status"] == "pending"
