@@ -154,13 +154,14 @@ def test_another_digest_is_refused_with_both_and_consumes_nothing(house: House) 
     assert digest("transfer", more) in refused.json()["detail"]
     assert approved["digest"] in refused.json()["detail"]
     assert refused.json()["winner"]["arguments"]["amount"] == 82000
-    for body in (
+    bodies: list[dict[str, Any]] = [
         {"arguments": more},
         {"arguments": TRANSFER, "action": "delete"},
         {"digest": digest("delete", TRANSFER)},
         {},
         {"digest": approved["digest"], "arguments": more},
-    ):
+    ]
+    for body in bodies:
         assert refusal(house.consume(approved["id"], **body)) == (422, "approval_digest"), body
     assert refusal(house.consume(approved["id"], digest="82000")) == (422, "request.invalid")
     assert house.consume(approved["id"], arguments=dict(reversed(TRANSFER.items()))).status_code == 200
@@ -313,26 +314,29 @@ steps:
 
 
 def test_mcp_client_asks_and_consumes_by_tools(house: House) -> None:
-    http = httpx2.Client(base_url=house.server.url, timeout=60)
-    caller = Caller(http, **house.people.person("agent:bot", roles=ROLES["agent:bot"]))
+    headers = house.people.person("agent:bot", roles=ROLES["agent:bot"])
+    with httpx2.Client(base_url=house.server.url, timeout=60) as http:
+        caller = Caller(http, Authorization=headers["Authorization"])
 
-    def call(name: str, **arguments: Any) -> dict[str, Any]:
-        return caller.result("tools/call", {"name": name, "arguments": arguments})
+        def call(name: str, **arguments: Any) -> dict[str, Any]:
+            return caller.result("tools/call", {"name": name, "arguments": arguments})
 
-    asked = call("request_approval", action="transfer", arguments=TRANSFER, policy=BOSS, seconds=0)["structuredContent"]
-    assert asked["status"] == "pending"
-    early = call("consume_approval", approval_id=asked["id"], arguments=TRANSFER, seconds=0)
-    assert early["isError"]
-    assert "approval_open" in early["content"][0]["text"]
-    house.decide(house.look(asked["id"]))
-    wrong = call("consume_approval", approval_id=asked["id"], arguments={**TRANSFER, "amount": 1})
-    assert "approval_digest" in wrong["content"][0]["text"]
-    yes, again = (call("consume_approval", approval_id=asked["id"], arguments=TRANSFER) for _ in range(2))
-    assert yes["structuredContent"]["status"] == "consumed"
-    assert "approval_over" in again["content"][0]["text"]
-    refused = call("request_approval", action="transfer", arguments={})
-    assert "input.invalid" in refused["content"][0]["text"]
-    assert "approval_unknown" in call("consume_approval", approval_id="none")["content"][0]["text"]
+        asked = call("request_approval", action="transfer", arguments=TRANSFER, policy=BOSS, seconds=0)[
+            "structuredContent"
+        ]
+        assert asked["status"] == "pending"
+        early = call("consume_approval", approval_id=asked["id"], arguments=TRANSFER, seconds=0)
+        assert early["isError"]
+        assert "approval_open" in early["content"][0]["text"]
+        house.decide(house.look(asked["id"]))
+        wrong = call("consume_approval", approval_id=asked["id"], arguments={**TRANSFER, "amount": 1})
+        assert "approval_digest" in wrong["content"][0]["text"]
+        yes, again = (call("consume_approval", approval_id=asked["id"], arguments=TRANSFER) for _ in range(2))
+        assert yes["structuredContent"]["status"] == "consumed"
+        assert "approval_over" in again["content"][0]["text"]
+        refused = call("request_approval", action="transfer", arguments={})
+        assert "input.invalid" in refused["content"][0]["text"]
+        assert "approval_unknown" in call("consume_approval", approval_id="none")["content"][0]["text"]
 
 
 @pytest.mark.parametrize("moment", ["asked", "approved", "consumed"])
