@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import httpx2
 import pytest
 
+from hai_flow.api.app import create_app
+from hai_flow.runtime.runs.branches import Branches
+from hai_flow.settings import Settings
+from tests.runtime.conftest import Make
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
@@ -96,3 +101,158 @@ async def all_at_rest(http: httpx2.AsyncClient, thread: str) -> bool:
 async def has_paid(http: httpx2.AsyncClient, run: str) -> bool:
     steps = (await http.get(f"/v1/runs/{run}/steps")).json()["items"]
     return any(each["path"] == "pay" and each["status"] == "finished" for each in steps)
+
+
+# --- between what a request reads and its commit ----------------------------------------------------------------------
+
+SHARED: Final = """\
+hai: flow/v1
+name: {name}
+version: 1
+tools:
+  fx: {{python: tests.support.effects, effect: write}}
+  look: {{python: tests.support.effects, effect: read}}
+steps:
+  - {{id: sure, approve: {{title: Pay?, from: anyone}}}}
+  - {{id: more, ask: {{title: More?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+  - {{id: late, call: look.breaks}}
+  - {{id: pay, call: fx.echo, with: {{value: paid}}}}
+"""
+
+
+class Relatives:
+    """A run that has failed behind an approval, at a server in this process, and a request that is held between what it
+    reads of the run's relatives and its commit."""
+
+    def __init__(self, http: httpx2.AsyncClient, branches: Branches, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.http, self.branches, self.monkeypatch = http, branches, monkeypatch
+        self.thread, self.first = unique("thread"), ""
+
+    async def begin(self) -> None:
+        name = unique("shared").replace("-", "_")
+        assert (await self.http.post("/v1/workflows", content=SHARED.format(name=name), headers=YAML)).is_success
+        body = {"workflow": name, "thread_id": self.thread}
+        self.first = (await self.http.post("/v1/runs", json=body)).json()["id"]
+        await self.answer(self.first, {"decision": "approve"})
+        await until(lambda: self.waits(self.first, "More?"))
+        marks = (await self.http.get(f"/v1/runs/{self.first}/marks")).json()["items"]
+        self.at = next(each["seq"] for each in reversed(marks) if each["step"] is None)
+        await self.answer(self.first, {"values": {}})
+        await until(lambda: is_now(self.http, self.first, "failed"))
+
+    async def waits(self, run: str, title: str = "") -> str | None:
+        items = (await self.http.get("/v1/pendings", params={"run_id": run})).json()["items"]
+        return next((str(each["id"]) for each in items if title in each["title"]), None)
+
+    async def answer(self, run: str, body: dict[str, Any]) -> None:
+        await until(lambda: self.waits(run))
+        pending = await self.waits(run)
+        assert (await self.http.post(f"/v1/pendings/{pending}/decide", json=body)).is_success
+
+    async def fork(self) -> httpx2.Response:
+        return await self.http.post(f"/v1/runs/{self.first}/fork", json={"at": self.at})
+
+    async def failed_fork(self) -> str:
+        forked = await self.fork()
+        assert forked.status_code == 201, forked.text
+        await self.answer(forked.json()["id"], {"values": {}})
+        await until(lambda: is_now(self.http, forked.json()["id"], "failed"))
+        return str(forked.json()["id"])
+
+    async def pay(self, run: str) -> httpx2.Response:
+        """Go on behind what breaks, and come to the end."""
+        answer = await self.http.post(f"/v1/runs/{run}/skip", json={"step": "late"})
+        if answer.is_success:
+            await until(lambda: is_now(self.http, run, "finished"))
+        return answer
+
+    def hold(self, name: str, which: int, meanwhile: Callable[[], Awaitable[httpx2.Response]]) -> list[httpx2.Response]:
+        """Behind the call number `which` of a reading method of `Branches` comes `meanwhile`, whole. Returns a list in
+        which its answer will be."""
+        read, calls, answers = getattr(self.branches, name), 0, list[httpx2.Response]()
+
+        async def held(*args: Any, **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            found, mine = await read(*args, **more), calls
+            if mine == which:
+                answers.append(await meanwhile())
+            return found
+
+        self.monkeypatch.setattr(self.branches, name, held)
+        return answers
+
+    async def paid(self) -> int:
+        runs = (await self.http.get("/v1/runs", params={"thread_id": self.thread})).json()["items"]
+        return sum([await has_paid(self.http, each["id"]) for each in runs])
+
+
+@pytest.fixture
+async def relatives(make: Make, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relatives]:
+    runtime = await make(performs=True)
+    transport = httpx2.ASGITransport(app=create_app(Settings(publish=True), runtime), client=("127.0.0.1", 1))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60) as http:
+        relatives = Relatives(http, runtime.branches, monkeypatch)
+        await relatives.begin()
+        yield relatives
+
+
+@pytest.mark.parametrize("payer", ["the run", "a fork of it"])
+@pytest.mark.parametrize("way", ["retry", "skip", "bulk"])
+async def test_no_relative_acts_on_the_approval_between_what_a_run_that_goes_on_reads_and_its_commit(
+    relatives: Relatives, way: str, payer: str
+) -> None:
+    it, second = relatives, await relatives.failed_fork()
+    paying, other = (it.first, second) if payer == "the run" else (second, it.first)
+    meanwhile = it.hold("acted_elsewhere", 1, lambda: it.pay(paying))
+    if way == "bulk":
+        await it.http.post("/v1/runs/bulk", json={"action": "retry", "runs": [other]})
+    else:
+        await it.http.post(f"/v1/runs/{other}/{way}", json={"step": "late"} if way == "skip" else None)
+    assert [each.json()["code"] for each in meanwhile] == ["thread_busy"]
+    await until(lambda: all_at_rest(it.http, it.thread))
+    assert await it.paid() == (1 if way == "skip" else 0)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+async def test_a_run_does_not_act_on_the_approval_between_what_its_fork_reads_and_its_commit(
+    relatives: Relatives, call: int
+) -> None:
+    it = relatives
+    meanwhile = it.hold("find_effects", call, lambda: it.pay(it.first))
+    forked = await it.fork()
+    if call == 1:  # the fork looks again when it has the thread for itself
+        assert [each.status_code for each in meanwhile] == [200]
+        assert forked.json()["code"] == "fork_approved", forked.text
+    else:
+        assert [each.json()["code"] for each in meanwhile] == ["thread_busy"]
+        assert forked.status_code == 201, forked.text
+    assert await it.paid() == (call == 1)
+
+
+async def test_a_run_that_ends_while_a_skip_is_on_its_way_is_looked_at_again(relatives: Relatives) -> None:
+    """It waits when the request reads it; then it fails, is forked, and the fork pays."""
+    it = relatives
+    second = await it.fork()
+    assert second.status_code == 201, second.text
+    waiting = second.json()["id"]
+
+    async def fails_and_its_fork_pays() -> httpx2.Response:
+        await it.answer(waiting, {"values": {}})
+        await until(lambda: is_now(it.http, waiting, "failed"))
+        return await it.pay(it.first)
+
+    meanwhile = it.hold("acted_elsewhere", 1, fails_and_its_fork_pays)
+    late = await it.http.post(f"/v1/runs/{waiting}/skip", json={"step": "late"})
+    assert [each.status_code for each in meanwhile] == [200]
+    assert late.json()["code"] == "retry_approved", late.text
+    assert await it.paid() == 1
+
+
+async def test_a_thread_whose_run_was_not_let_go_on_is_free_at_once(relatives: Relatives) -> None:
+    it, second = relatives, await relatives.failed_fork()
+    assert (await it.pay(second)).status_code == 200
+    assert (await it.http.post(f"/v1/runs/{it.first}/retry")).json()["code"] == "retry_approved"
+    assert (await it.fork()).json()["code"] == "fork_approved"
+    anew = await it.http.post(f"/v1/runs/{it.first}/fork", json={"step": "sure"})
+    assert anew.status_code == 201, anew.text

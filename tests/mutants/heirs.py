@@ -149,7 +149,31 @@ seats.bug(
     by=f"{_API}::test_a_run_that_is_moved_into_a_version_that_counts_is_counted",
 )
 
+_AT_ONCE: Final = "tests/attacks/test_two_acts_at_once.py"
+
+relatives = Room("hai_flow/runtime/runs/branches.py", _AT_ONCE)
+relatives.bug(
+    "a fork begins with what its relatives had done when it was asked for",
+    ("return await start(await self._with_present(tenant, fork), True)", "return await start(fork, True)"),
+)
+relatives.bug(
+    "a run that has ended since it was looked at goes on",
+    ("submit(current, seat, seat is None and state.parent is None)", "submit(current, seat, False)"),
+)
+relatives.bug(
+    "a thread stays the run's that was not let go on",
+    (
+        "            yield True\n        finally:\n            await slots.settle_slot(pool, tenant, slot, run_id)\n",
+        "            yield True\n        finally:\n            pass\n",
+    ),
+)
+promises = Room("hai_flow/store/messaging/concurrency_slots.py", _AT_ONCE)
+promises.bug(
+    "a thread that is promised to an ended run is taken by its relative",
+    (" AND (f.promised_until IS NULL OR f.promised_until <= now())", ""),
+)
+
 ROOMS: Final = (
     ending, stopping, folding, forking, children, moving, starting, starts, branches, seats, statement, promised,
-    moments, files, kept_files,
+    moments, files, kept_files, relatives, promises,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -392,9 +392,13 @@ async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -
 async def test_whoever_asks_for_the_slot_of_an_ended_run_frees_it(db: Database) -> None:
     start, live = birth(status="finished", busy=False), birth(slot="s2")
     await commit(db, start, live)
-    await db.api.execute("INSERT INTO slots VALUES ($1, 's1', $2)", TENANT, start.run_id)
+    insert = "INSERT INTO slots (tenant, slot, run_id, promised_until) VALUES ($1, $2, $3, $4)"
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    await db.api.execute(insert, TENANT, "s1", start.run_id, None)
+    await db.api.execute(insert, TENANT, "s3", start.run_id, later)  # it is about to go on
     asked = [(TENANT, "s1"), (TENANT, "s2"), (TENANT, "s3")]
-    assert await concurrency_slots.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
+    holders = {(TENANT, "s2"): live.run_id, (TENANT, "s3"): start.run_id}
+    assert await concurrency_slots.slot_holders(db.engine, asked) == holders
     assert (await commit(db, birth(slot="s1")))[0]
 
 

@@ -502,18 +502,22 @@ class Access:
             if isinstance(command, c.Answer) and command.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(run_id, command)
-            if isinstance(command, (c.Retry, c.Skip)):
-                acted = await self.runtime.branches.acted_elsewhere(self.tenant, await self.state(run_id))
-                command = msgspec.structs.replace(command, acted=acted)
-            return await self.runtime.committer.submit(
+            submitting = partial(
+                self.runtime.committer.submit,
                 run_id,
                 self.tenant,
-                command,
                 command_id=command_id,
                 body_sha=body_sha,
-                seat=seat,
                 asked=self._actor_of(command),
             )
+            if isinstance(command, (c.Retry, c.Skip)):
+                return await self.runtime.branches.go_on(
+                    self.tenant,
+                    run_id,
+                    command,
+                    lambda current, slot, active: submitting(current, seat=slot, active=active),
+                )
+            return await submitting(command, seat=seat)
 
     async def start(
         self,
@@ -537,17 +541,20 @@ class Access:
                 self.runtime.starts.start,
                 self.tenant,
                 plan,
-                begin,
                 command_id=command_id,
                 body_sha=body_sha,
                 branch=branch,
                 asked=self._actor_of(begin),
                 resolved=isinstance(begin, c.Start),
             )
-            if is_new and not self.principal.is_anybody and isinstance(begin, c.Start):
-                outcome = await self._start_first(begin.thread_id, starting)
+            if isinstance(begin, c.Fork):
+                outcome = await self.runtime.branches.begin(
+                    self.tenant, begin, lambda fork, promised: starting(fork, promised=promised)
+                )
+            elif is_new and not self.principal.is_anybody:
+                outcome = await self._start_first(begin.thread_id, partial(starting, begin))
             else:
-                outcome = await starting()
+                outcome = await starting(begin)
             self._note_begun(begin, outcome)
             return outcome
 

@@ -139,12 +139,14 @@ class Committer(Service):
         birth: Birth | None = None,
         seat: str | None = None,
         asked: Asked | None = None,
+        active: bool = False,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
         `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `birth` comes with
-        a run's first command, which `starts` completes. `seat` is the slot with which the run begins: `SEAT_LOST` if it
-        is not the run's any more. `asked`: the person who asks, for the audit.
+        a run's first command, which `starts` completes. `seat` is the slot with which the run begins, or goes on:
+        `SEAT_LOST` if it is not the run's any more. `asked`: the person who asks, for the audit. `active`: the command
+        was made for a run that has not ended, `ENDED_SINCE` if it has.
         """
         if self._closing or not self.running:
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
@@ -160,6 +162,7 @@ class Committer(Service):
             tenant=tenant,
             asked=asked,
             asker=ASKER.get(),
+            active=active,
         )
         run = self.cache.get(run_id)
         if run is not None:

@@ -32,7 +32,17 @@ from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.queues import Queues
 from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission, Written
+from hai_flow.runtime.commit.submission import (
+    ENDED_SINCE,
+    SEAT_LOST,
+    Begin,
+    Chunk,
+    Outcome,
+    Progress,
+    Streamed,
+    Submission,
+    Written,
+)
 from hai_flow.store.commit.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
 from hai_flow.store.commit.projection import rows_of
 from hai_flow.store.messaging.concurrency_slots import thread_slot
@@ -136,8 +146,10 @@ class Decider:
             return _repeat_outcome(submission, use)
         if run.slot_taken and not entry.decides and _wants_slot(run, submission):
             return _slot_taken(submission, run)
-        if submission.seat_lost and (unborn or entry.state.status == "queued"):
+        if submission.seat_lost and (unborn or entry.state.ended or entry.state.status == "queued"):
             return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
+        if submission.active and entry.state.ended:
+            return Rejected(409, ENDED_SINCE, f"run {run.id} has ended since.")
         if submission.left_lost and unborn:
             return _refuse_taken_back(run)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a

@@ -20,7 +20,8 @@ from hai_flow.values import Json
 Begin: TypeAlias = c.Start | c.Fork
 """The commands with which a run is born."""
 
-SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: the start is decided again
+SEAT_LOST: Final = "seat_lost"  # refusals that no client sees: the command is decided again
+ENDED_SINCE: Final = "ended_since"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ Streamed: TypeAlias = Chunk | Progress
 @dataclass(slots=True)
 class Birth:
     """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
-    stopped for it, and has to be so still."""
+    stopped for it, or promised, and has to be so still."""
 
     plan: Plan
     slot: str | None = None
@@ -94,8 +95,9 @@ class Submission(msgspec.Struct, eq=False):
     body_sha: bytes = b""
     answer: asyncio.Future[Outcome] | None = None
     birth: Birth | None = None
-    seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
+    seat: str | None = None  # the slot of its concurrency key, or of its thread, that it was promised and begins with
     seat_lost: bool = False
+    active: bool = False  # the command is for a run that has not ended
     left_lost: bool = False  # the run that has left it its thread's slot has taken that back
     tenant: UUID | None = None  # None: asked by this process itself
     asked: Asked | None = None  # the person that asks; None: no person does

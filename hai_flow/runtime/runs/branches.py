@@ -10,7 +10,9 @@ the stop's command id are made from the request; if nobody does, the run that wa
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -27,7 +29,7 @@ from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.runtime.commit.submission import Begin, Outcome
+from hai_flow.runtime.commit.submission import ENDED_SINCE, SEAT_LOST, Begin, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.moments import Moments, effects_behind
 from hai_flow.runtime.runs.starts import Starts
@@ -45,6 +47,10 @@ _votes: Final = msgspec.json.Decoder(e.VoteCast)
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
 STILL_STOPPING: Final = "still_stopping"  # a refusal that no client sees
 _HEAD: Final = 2**53  # beyond every seq: the run as it is
+
+Again: TypeAlias = c.Retry | c.Skip
+Submit: TypeAlias = Callable[[Again, str | None, bool], Awaitable[Outcome]]
+"""Submits a command, with the slot that the run goes on with; True: for a run that has not ended."""
 
 
 class Branches:
@@ -200,12 +206,7 @@ class Branches:
                 if stop.inherited is not None:
                     leaving_state = await self._state(tenant, leaving.id)
                     demand_left(leaving_state, str(begin.run_id), stop.inherited)
-                now = await self._state(tenant, begin.of)
-                undone, rejected = await self._undone(tenant, begin, now), await self.find_rejections(tenant, now)
-                state_there = await state_at(self._database, tenant, begin.of, len(begin.events))
-                assert state_there is not None, "the caller has found the run"
-                acted = await self._effects_on_approval(tenant, state_there, now, begin.run_id)
-                begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected, acted=acted)
+                begin = await self._with_present(tenant, begin)
             return await self._starts.start(
                 tenant,
                 plan,
@@ -219,6 +220,60 @@ class Branches:
         except Rejected:
             await self.withdraw(leaving, plan, begin)
             raise
+
+    async def begin(self, tenant: UUID, fork: c.Fork, start: Callable[[c.Fork, bool], Awaitable[Outcome]]) -> Outcome:
+        """Begin a fork in a thread without an active run: `start` is given it as it is to be stored, and whether the
+        slot of the thread is promised to it. From the look at its relatives until the commit none of them goes on.
+        Raises Rejected 409 `thread_busy` where one is active."""
+        first = fork.events[0]
+        assert isinstance(first, e.RunStarted), "a log begins with run_started"
+        async with self._alone(tenant, first.thread_id, fork.run_id) as is_alone:
+            if is_alone:
+                return await start(await self._with_present(tenant, fork), True)
+        if await run_lists.get_run(self._database.api, tenant, fork.run_id) is None:
+            raise Rejected(409, "thread_busy", f"another run is active in thread {first.thread_id}.")
+        return await start(fork, False)  # it is there: the same outcome again
+
+    async def go_on(self, tenant: UUID, run_id: UUID, command: Again, submit: Submit) -> Outcome:
+        """Submit a command by which a run may go on behind an approval: with what its relatives have done on that, and
+        so that none of them does more until the commit. An active run has its thread for itself. Raises as `submit`."""
+        while True:
+            state = await self._state(tenant, run_id)
+            alone = self._alone(tenant, state.thread_id, run_id) if state.ended and state.parent is None else _no_need()
+            async with alone as is_alone:
+                current = msgspec.structs.replace(command, acted=await self.acted_elsewhere(tenant, state))
+                seat = slots.thread_slot(state.thread_id) if is_alone else None
+                try:
+                    return await submit(current, seat, seat is None and state.parent is None)
+                except Rejected as rejected:
+                    if rejected.code not in (SEAT_LOST, ENDED_SINCE):
+                        raise
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, tenant: UUID, thread_id: str, run_id: UUID) -> AsyncGenerator[bool]:
+        """Inside, no other run of the thread begins or goes on: its slot is promised to the run, which is about to.
+        False: another one is active."""
+        pool, slot = self._database.api, slots.thread_slot(thread_id)
+        await slots.slot_holder(pool, tenant, slot)  # frees one that a run has kept beyond its end
+        if not await slots.promise_slot(pool, tenant, slot, run_id):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            await slots.settle_slot(pool, tenant, slot, run_id)
+
+    async def _with_present(self, tenant: UUID, fork: c.Fork) -> c.Fork:
+        """The fork, with what the run that it is forked from, and their relatives, have done by now."""
+        now = await self._state(tenant, fork.of)
+        there = await state_at(self._database, tenant, fork.of, len(fork.events))
+        assert there is not None, "the caller has found the run"
+        return msgspec.structs.replace(
+            fork,
+            undone=await self._undone(tenant, fork, now),
+            rejected=await self.find_rejections(tenant, now),
+            acted=await self._effects_on_approval(tenant, there, now, fork.run_id),
+        )
 
     async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
         """Raises Rejected where `succeed` would refuse it before the stop. A slot is claimed for a moment."""
@@ -274,3 +329,8 @@ class Branches:
             if row is None or row.status in TERMINAL_STATUSES:
                 return
             await self._threads.news(run.tenant, run.thread_id, Position(run.id, row.seq))
+
+
+@contextlib.asynccontextmanager
+async def _no_need() -> AsyncGenerator[bool]:
+    yield False

@@ -101,13 +101,14 @@ class Starts:
         owners: Collection[str] | None = None,
         resolved: bool = False,
         claimed: bool = False,
+        promised: bool = False,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
         the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
         them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
-        `claimed`: `claim` has asked the tenant's limits for it.
+        `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread is promised to it.
 
         Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
         tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an
@@ -136,7 +137,7 @@ class Starts:
             if branch is None:
                 async with self._keeping.with_thread_state(tenant, plan, begin, owners) as start:
                     return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
-        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
+        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked, promised=promised)
 
     async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> e.Heir:
         """Ask for everything that `start` may refuse the run, before the active run `leaving` of its thread is stopped
@@ -164,10 +165,12 @@ class Starts:
         body_sha: bytes,
         branch: Branch | None,
         asked: Asked | None,
+        *,
+        promised: bool = False,
     ) -> Outcome:
         slot = _thread_slot_of(begin)
         is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
-        birth = Birth(plan, slot=slot, branch=branch, left=is_left)
+        birth = Birth(plan, slot=slot, branch=branch, left=is_left or promised)
         while True:
             async with self._slots.reserve_slot(tenant, plan, begin) as (start, seat):
                 try:

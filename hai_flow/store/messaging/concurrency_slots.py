@@ -167,7 +167,8 @@ async def is_held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_i
 
 
 async def promise_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> bool:
-    """Promise the slot to a run that is about to be stored; whether the run has it now, promised or for good."""
+    """Promise the slot to a run that is about to be stored, or to go on; whether the run has it now, promised or for
+    good."""
     query = """
     INSERT INTO slots (tenant, slot, run_id, promised_until) VALUES ($1, $2, $3, now() + $4::interval)
     ON CONFLICT (tenant, slot) DO UPDATE
@@ -198,11 +199,11 @@ async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) ->
 
 _SLOT_HOLDERS: Final = f"""
 WITH found AS MATERIALIZED (
-  SELECT s.tenant, s.slot, s.run_id, s.left_by FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+  SELECT s.tenant, s.slot, s.run_id, s.left_by, s.promised_until FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
   JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
 ), ended AS MATERIALIZED (
   SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id
-  WHERE r.status IN {_ENDED} AND f.left_by IS NULL
+  WHERE r.status IN {_ENDED} AND f.left_by IS NULL AND (f.promised_until IS NULL OR f.promised_until <= now())
   ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), freed AS (
   DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
@@ -216,7 +217,7 @@ async def slot_holders(
     connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], UUID]:
     """The runs that hold these slots, or were promised them, by (tenant, slot); a free slot is not in the result. A run
-    that has ended holds none: asking frees its slot.
+    that has ended holds none, unless it is promised one because it is about to go on: asking frees its slot.
 
     An ended run has a slot where the same Start came twice at once with two different free slots, and the second's slot
     was committed after the run had ended. It does no harm until it is wanted, and then it is asked for.
