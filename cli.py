@@ -202,7 +202,7 @@ def make(environment: pathlib.Path, wanted: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         (environment / STAMP).unlink()
     # A working one is updated in place, for other processes may be using it. A broken one is made anew.
-    attempts = [False, True] if version_of(environment) == sys.version else [True]
+    attempts = [False, True] if format_version(environment) == sys.version else [True]
     for anew in attempts:
         try:
             if anew:
@@ -219,7 +219,7 @@ def make(environment: pathlib.Path, wanted: str) -> None:
     say(f"ready after {time.monotonic() - began:.0f} s")
 
 
-def version_of(environment: pathlib.Path) -> "str | None":
+def format_version(environment: pathlib.Path) -> "str | None":
     """The version of the Python in `environment` as it says it itself; None if there is none that works."""
     try:
         answer = subprocess.run(

@@ -78,7 +78,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        routes=list(common_routes()),
+        routes=list(build_common_routes()),
         **OF_EVERY_ROUTE,
     )
     app.state.runtime = runtime
@@ -95,14 +95,14 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     app.state.publishing = settings.publish or app.state.development
     app.state.readiness = Readiness(runtime)
     problems.install(app)
-    app.include_router(hai.alias_routes(settings.hai_aliases))
+    app.include_router(hai.build_alias_routes(settings.hai_aliases))
     app.add_api_route(
         "/healthz",
         healthz,
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_responses_of(schemas.Health),
+        responses=_collect_responses(schemas.Health),
     )
     app.add_api_route(
         "/readyz",
@@ -110,7 +110,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_responses_of(schemas.Readiness),
+        responses=_collect_responses(schemas.Readiness),
     )
     landing.install(app)
     console.install(app, build=app.state.development)
@@ -122,7 +122,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
 
 
 @functools.cache
-def common_routes() -> tuple[BaseRoute, ...]:
+def build_common_routes() -> tuple[BaseRoute, ...]:
     """The routes that all applications of this process have."""
     common: list[BaseRoute] = []
     for module in (
@@ -164,8 +164,8 @@ def common_routes() -> tuple[BaseRoute, ...]:
     return tuple(common)
 
 
-def _responses_of(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
-    return {**problems.refusal_responses(), 200: {"model": shape}}
+def _collect_responses(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
+    return {**problems.list_refusal_responses(), 200: {"model": shape}}
 
 
 async def healthz(access: OpenAccess) -> dict[str, Any]:

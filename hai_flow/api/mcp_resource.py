@@ -15,7 +15,7 @@ def base_of(public_url: str | None, connection: HTTPConnection) -> str:
     return (public_url or str(connection.base_url)).rstrip("/")
 
 
-def audience_of(connection: HTTPConnection) -> tuple[str, ...] | None:
+def find_audience(connection: HTTPConnection) -> tuple[str, ...] | None:
     """The only audience whose tokens open the request's route; None: that of its issuer. A token for other clients does
     not open `/mcp`, nor one for `/mcp` the rest: what an agent holds is good for its tools alone."""
     if connection.url.path != PATH:
@@ -23,6 +23,6 @@ def audience_of(connection: HTTPConnection) -> tuple[str, ...] | None:
     return (base_of(connection.app.state.settings.public_url, connection) + PATH,)
 
 
-def metadata_of(connection: HTTPConnection) -> str:
+def derive_metadata_address(connection: HTTPConnection) -> str:
     """The address of the metadata."""
     return base_of(connection.app.state.settings.public_url, connection) + METADATA_PATH

@@ -12,13 +12,13 @@ from fastapi.routing import APIRoute
 from hai_flow.api.requests.dependencies import refuse_unknown_parameters
 
 
-def _operation_id(route: APIRoute) -> str:
+def _derive_operation_id(route: APIRoute) -> str:
     return route.name
 
 
 OF_EVERY_ROUTE: Final[dict[str, Any]] = {
     "dependencies": [Depends(refuse_unknown_parameters)],
-    "generate_unique_id_function": _operation_id,
+    "generate_unique_id_function": _derive_operation_id,
 }
 
 

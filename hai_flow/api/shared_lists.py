@@ -83,7 +83,7 @@ class SharedLists:
                 del self._lists[key]
 
 
-def sight_key(principal: Principal) -> Hashable:
+def derive_sight_key(principal: Principal) -> Hashable:
     """What of a principal decides which rows of lists they are shown, and with which values: all but the proof of who
     they are."""
     return replace(principal, credential=None, expires_at=None, key=None, session=None, session_version=0, keep=None)

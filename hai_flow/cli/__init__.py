@@ -140,7 +140,7 @@ class _Commands(LazyGroup):
         if args[:1] == ["restored"]:
             return "recover", args[1:]
         if args[:1] == ["migrate"]:
-            rest = _without_data_dir(args[1:])
+            rest = _strip_data_dir(args[1:])
             if any(not each.startswith("-") or each.partition("=")[0] in _OF_RUNS for each in rest):
                 return "runs migrate", rest
         return None
@@ -149,7 +149,7 @@ class _Commands(LazyGroup):
 _OF_RUNS: Final = {"--from", "--to", "--run", "--map", "--dry-run", "--as"}  # options of `migrate NAME`
 
 
-def _without_data_dir(args: list[str]) -> list[str]:
+def _strip_data_dir(args: list[str]) -> list[str]:
     """`args` without the only option of `migrate` that takes a value; `migrate NAME` never read it."""
     return [
         each

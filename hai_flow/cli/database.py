@@ -93,7 +93,7 @@ async def migrate_if_behind(database: Database) -> None:
 
     dsn = database.direct or database.dsn
     async with reachable(database):
-        if await revisions.is_behind(dsn) or not await database_roles.are_complete(dsn):
+        if await revisions.is_behind(dsn) or not await database_roles.has_all_roles(dsn):
             from hai_flow.store.postgres import migrations
 
             await migrations.upgrade(dsn)
@@ -130,7 +130,7 @@ async def reachable(database: Database) -> AsyncIterator[None]:
         raise StoreError(f"{database.heading}: {error}. Create it, then run {program()} migrate.") from error
 
 
-def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+def run_over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[Result]]) -> Result:
     """The result of `work` over the database of the settings, which has to be there. Raises StoreError."""
     settings = load_settings(data_dir=data_dir)
     if settings.database_pooled and settings.database_direct_url is None:

@@ -18,11 +18,11 @@ def approval(value: Json) -> str:
     if value["expired"]:
         parts.append("nobody decided in time")
     elif len(votes) == 1:
-        parts[0] += f" by {_voter(votes[0])}"
+        parts[0] += f" by {_format_voter(votes[0])}"
     if len(votes) == 1 and votes[0].get("reason"):
         parts.append(votes[0]["reason"])
     if len(votes) > 1:
-        parts += [f"{_voter(vote)} {vote['decision']}{_because(vote)}" for vote in votes]
+        parts += [f"{_format_voter(vote)} {vote['decision']}{_because(vote)}" for vote in votes]
     for name in ("values", "edits"):
         if value.get(name):
             parts.append(f"{name} {compact(value[name])}")
@@ -33,7 +33,7 @@ def approval(value: Json) -> str:
     return f"{head}: {'; '.join(rest)}" if rest else head
 
 
-def _voter(vote: Json) -> str:
+def _format_voter(vote: Json) -> str:
     delegate = f" for {vote['on_behalf_of']}" if vote.get("on_behalf_of") else ""
     roles = f" ({', '.join(vote['roles'])})" if vote.get("roles") else ""
     counts = "" if vote.get("counts", True) else ", which does not count any more"

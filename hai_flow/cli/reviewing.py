@@ -63,7 +63,7 @@ def reviews(places: Sequence[Path], ref: str) -> list[Review]:
 
 
 def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
-    old = _source_in(ref, name) if was else b""
+    old = _read_source_in(ref, name) if was else b""
     new = read_whole(Path(name)) if there else b""
     if old == new:
         return None
@@ -83,7 +83,7 @@ def _ref(ref: str) -> str:
     return ref
 
 
-def _source_in(ref: str, name: str) -> bytes:
+def _read_source_in(ref: str, name: str) -> bytes:
     """The file in the commit, with the files that it uses there."""
 
     def read(used: str) -> bytes:
@@ -140,14 +140,14 @@ def _lines(found: Sequence[Review], ref: str, stranded: dict[str, list[Json]] | 
             yield "**Its version is the same: a server that has it refuses this one. Raise it.**\n"
         yield from _changes(each.changes)
         if stranded is not None:
-            yield from _stranded_lines(stranded.get(plan.name if plan else "", []))
+            yield from _iter_stranded_lines(stranded.get(plan.name if plan else "", []))
 
 
 def _changes(changes: Diff) -> Iterator[str]:
-    people = [*_document_rows(changes, ("roles.", "visibility"))]
-    others = [row for row in _document_rows(changes, ("",)) if row not in people]
+    people = [*_iter_document_rows(changes, ("roles.", "visibility"))]
+    others = [row for row in _iter_document_rows(changes, ("",)) if row not in people]
     for change in changes.steps:
-        rows = list(_step_rows(change))
+        rows = list(_iter_step_rows(change))
         asks = change.verb in _ASKING
         people += [row for key, row in rows if asks or key in _PEOPLE]
         others += [row for key, row in rows if not asks and key not in _PEOPLE]
@@ -160,11 +160,11 @@ def _changes(changes: Diff) -> Iterator[str]:
             yield ""
 
 
-def _document_rows(changes: Diff, keys: Sequence[str]) -> Iterator[str]:
+def _iter_document_rows(changes: Diff, keys: Sequence[str]) -> Iterator[str]:
     yield from (_row("the workflow", part) for part in changes.document if part.key.startswith(tuple(keys)))
 
 
-def _step_rows(change: Change) -> Iterator[tuple[str, str]]:
+def _iter_step_rows(change: Change) -> Iterator[tuple[str, str]]:
     place = f"`{change.path}`"
     if change.kind in ("added", "removed"):
         yield "", f"| {place} | the `{change.verb}` is {'new' if change.kind == 'added' else 'gone'} | | |"
@@ -190,7 +190,7 @@ def _cell(key: str, value: Json) -> str:
     return f"<code>{text}</code>"
 
 
-def _stranded_lines(pendings: Sequence[Json]) -> Iterator[str]:
+def _iter_stranded_lines(pendings: Sequence[Json]) -> Iterator[str]:
     if not pendings:
         yield "No run waits at a step that is gone."
         return

@@ -8,7 +8,7 @@ import typer
 
 from hai_flow.cli.admin.audit_record import record
 from hai_flow.cli.admin.keys import DEFAULT_TENANT, TenantOption, find_tenant_and, names_of, roles_of
-from hai_flow.cli.database import over_database
+from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import note, print_json, say
@@ -31,7 +31,7 @@ def sign_in(
     as_json: JsonOption = False,
 ) -> None:
     """Print a link that signs a browser in to the console: once, within ten minutes."""
-    from hai_flow.api.auth.sessions import link_token
+    from hai_flow.api.auth.sessions import sign_link_token
     from hai_flow.store.identity import keys as store
 
     if not store.is_principal(principal) or not principal.startswith("user:"):
@@ -41,12 +41,12 @@ def sign_in(
 
     async def make(connection: Connection, of: Any) -> str:
         async with connection.transaction():
-            token = await link_token(connection, of, principal, roles, groups)
+            token = await sign_link_token(connection, of, principal, roles, groups)
             details = {"principal": principal, "given_roles": list(roles), "given_groups": list(groups)}
             await record(connection, of, "sign_in.linked", f"principal:{principal}", **details)
         return token
 
-    token = over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, make))
+    token = run_over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, make))
     page = f"{(settings.public_url or settings.url).rstrip('/')}/sign-in/link/{token}"
     if as_json:
         print_json({"principal": principal, "roles": list(roles), "groups": list(groups), "link": page})

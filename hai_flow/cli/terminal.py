@@ -57,7 +57,7 @@ def moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 
-def version_of(run: Json) -> str:
+def format_version(run: Json) -> str:
     """The version that a run of REST stands under, with its workflow's name."""
     version = run["version"]
     return reference(run["workflow"], version["version"], version["sha256"], dev=version["dev"])

@@ -53,14 +53,14 @@ def pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True
             return False
         passed = True
         draft.now = max(due.at, since)
-        _fire_due(draft, due)
+        _start_due(draft, due)
         draft.now = draft.clock
     if draft.events:
         go_on(draft)
     return not draft.events or draft.is_within_bounds()
 
 
-def _fire_due(draft: Draft, due: Due) -> None:
+def _start_due(draft: Draft, due: Due) -> None:
     if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
         draft.open_turn(c.Turn())
     if due.timer is None:

@@ -87,7 +87,7 @@ class Arguments:
 
     def says(self, text: str) -> bool:
         """Whether the arguments are those of the text."""
-        return are_equal(self.end(), Arguments.of(text))
+        return is_equal_json(self.end(), Arguments.of(text))
 
     @classmethod
     def of(cls, text: str) -> str:
@@ -103,21 +103,21 @@ class Arguments:
         if not final:
             return
         so_far = "".join(self._text)
-        if self._waiting and are_growing([so_far, *self._waiting, final]):
+        if self._waiting and is_growing([so_far, *self._waiting, final]):
             self._waiting = []
         if self.is_blank:
             self._head = ""
             self._take(final)
         elif self.stage is Stage.OPEN and final.startswith(so_far):
             self._take(final[len(so_far) :])
-        elif not are_equal(final, self.end()):
+        elif not is_equal_json(final, self.end()):
             raise Contradiction(f"its arguments are {_short(self.end())} and {_short(final)}")
 
     def _end_of_waiting(self, rest: str) -> str:
         so_far = "".join(self._text)
         in_parts = so_far + "".join(self._waiting) + rest
         grown = self._waiting[-1]
-        is_grown = not rest and is_object(grown) and are_growing([so_far, *self._waiting])
+        is_grown = not rest and is_object(grown) and is_growing([so_far, *self._waiting])
         return grown if is_grown and not is_object(in_parts) else Arguments.of(in_parts)
 
     def _take(self, text: str) -> str:
@@ -160,7 +160,7 @@ class Arguments:
         return None
 
 
-def are_equal(one: str, other: str) -> bool:
+def is_equal_json(one: str, other: str) -> bool:
     """Whether two texts are the same JSON value, or the same text."""
     if one == other:
         return True
@@ -170,7 +170,7 @@ def are_equal(one: str, other: str) -> bool:
         return False
 
 
-def are_growing(texts: Sequence[str]) -> bool:
+def is_growing(texts: Sequence[str]) -> bool:
     """Whether each text begins with the one before it."""
     return all(later.startswith(earlier) for earlier, later in pairwise(texts))
 
@@ -224,7 +224,7 @@ def _repeats(behind: str, text: str) -> bool:
         except (ValueError, RecursionError):
             return False
         repeated = _unwrap(behind[:end])
-        if repeated and not are_equal(repeated, text):
+        if repeated and not is_equal_json(repeated, text):
             if is_object(repeated) and is_object(text):
                 raise Contradiction(f"its arguments are {_short(text)} and {_short(repeated)}")
             return False

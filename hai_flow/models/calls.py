@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.models.arguments import Arguments, Contradiction, Stage, are_equal, is_object
+from hai_flow.models.arguments import Arguments, Contradiction, Stage, is_equal_json, is_object
 from hai_flow.models.call_ids import CallIds
 from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
@@ -167,13 +167,13 @@ class Calls:
         if draft.name != earlier.name:
             return False
         if _OLD in (draft.slot, earlier.slot):
-            if not args or not known or are_equal(args, known):
+            if not args or not known or is_equal_json(args, known):
                 return True
             raise Contradiction(f"a call of {draft.name!r} was said in two forms with other arguments")
         is_one_slot = draft.slot == earlier.slot and "" in (draft.given, earlier.given)
         if not is_one_slot and (not draft.given or draft.given != earlier.given):
             return False
-        return not args or not known or are_equal(args, known)
+        return not args or not known or is_equal_json(args, known)
 
     def _show(self, draft: _Draft) -> Iterator[Piece]:
         if not draft.id:

@@ -74,12 +74,12 @@ class Catalogue:
         """
         by_name: dict[str, Endpoint] = {}
         for model in models:
-            for each, is_ours in self._models_meant(model):
-                endpoint = self._endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
+            for each, is_ours in self._resolve_models(model):
+                endpoint = self._build_endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
                 by_name.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
         return list(by_name.values())
 
-    def _models_meant(self, model: Model) -> list[tuple[Model, bool]]:
+    def _resolve_models(self, model: Model) -> list[tuple[Model, bool]]:
         """The models that a declaration stands for, each with whether it comes from the deployment's catalogue.
 
         A full declaration stands for itself; one with `use` for the catalogue's model and its fallbacks.
@@ -93,7 +93,7 @@ class Catalogue:
             raise not_configured(f"this deployment has no model `{model.use}`{hint}")
         return [(self._models[name], True) for name in dict.fromkeys((model.use, *first.fallback))]
 
-    def _endpoint(self, model: Model, asked: Model, *, is_ours: bool, trusted: bool) -> Endpoint:
+    def _build_endpoint(self, model: Model, asked: Model, *, is_ours: bool, trusted: bool) -> Endpoint:
         """`asked` is the model of the workflow: its parameters and times override those of the catalogue."""
         preset = PRESETS.get(model.provider)
         if preset is None and model.provider not in self._offered:

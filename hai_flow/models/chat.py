@@ -175,7 +175,7 @@ class ChatReader:
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one chunk. Raises StepError for one that reports a fault."""
-        for report in _reports(event):
+        for report in _iter_reports(event):
             self._is_counted = True
             yield from self.answer.usage(usage_of(report))
         if not self._is_counted and isinstance(timings := event.get("timings"), dict):
@@ -205,10 +205,10 @@ class ChatReader:
         yield from self.answer.end()
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
-        yield from self.answer.think(self._thinking_in(delta))
+        yield from self.answer.think(self._read_thinking(delta))
         yield from self.answer.text(plain_text(delta.get("content")))
         yield from self._beside(delta)
-        for number, call in enumerate(_calls_in(delta)):
+        for number, call in enumerate(_list_calls(delta)):
             id, name, args = _call_of(call)
             slot = self._slot_of(call, number, id, name)
             yield from self.answer.call(slot, id=id, name=name, args=args)
@@ -229,22 +229,22 @@ class ChatReader:
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         is_alone = self.answer.stand is Stand.SILENT
-        yield from self.answer.whole_thought(self._thinking_in(message))
+        yield from self.answer.whole_thought(self._read_thinking(message))
         yield from self.answer.whole_text(plain_text(message.get("content")))
         if is_alone:
             yield from self._beside(message)
-        calls = [_call_of(call) for call in _calls_in(message)]
+        calls = [_call_of(call) for call in _list_calls(message)]
         yield from self.answer.whole_calls(calls)
         if isinstance(old := message.get("function_call"), dict) and not calls:
             yield from self.answer.whole_calls([_call_of({"function": old})])
 
-    def _thinking_in(self, delta: Mapping[str, Json]) -> str:
+    def _read_thinking(self, delta: Mapping[str, Json]) -> str:
         """The thinking in a message or a piece of one, by the first of its names that has any."""
         for fields in (delta, _object(delta.get("provider_specific_fields"))):
             for name in self._fields:
                 if thought := plain_text(fields.get(name)):
                     return thought
-        return next(filter(None, map(_thoughts_in, (delta.get(name) for name in _PARTS))), "")
+        return next(filter(None, map(_join_thoughts, (delta.get(name) for name in _PARTS))), "")
 
     def _beside(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
         """Pictures, sound and words of refusal."""
@@ -296,14 +296,14 @@ def args_of(args: Json) -> str:
     return args if isinstance(args, str) else "" if args is None else json.dumps(args, ensure_ascii=False)
 
 
-def _thoughts_in(parts: Json) -> str:
+def _join_thoughts(parts: Json) -> str:
     """The thinking among the parts of a message."""
     thoughts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     thoughts = [part for part in thoughts if part.get("type") in _THOUGHTS]
     return "".join(plain_text(part.get(part["type"]) or part.get("text") or part.get("summary")) for part in thoughts)
 
 
-def _reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+def _iter_reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     """The tokens of an answer, by the places in which a chunk reports them."""
     choices = [choice for choice in _objects(event.get("choices")) if isinstance(choice, dict)]
     beside = [_object(event.get("x_groq")).get("usage"), _object(event.get("meta")).get("tokens")]
@@ -313,7 +313,7 @@ def _reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
         yield event
 
 
-def _calls_in(message: Mapping[str, Json]) -> list[Any]:
+def _list_calls(message: Mapping[str, Json]) -> list[Any]:
     """The calls in a message or a piece of one: a list, its one member, or an object by their indexes."""
     calls = message.get("tool_calls")
     if isinstance(calls, dict) and calls and all(key.isdecimal() for key in calls):
@@ -359,14 +359,14 @@ def usage_of(given: Mapping[str, Json]) -> Usage:
     inner = _object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
     outer = _object(given.get("completion_tokens_details") or given.get("output_tokens_details"))
     return Usage(
-        input=_first_count(given, _INPUTS) + count_of(given.get("cache_n")),
-        output=_first_count(given, _OUTPUTS),
+        input=_find_first_count(given, _INPUTS) + count_of(given.get("cache_n")),
+        output=_find_first_count(given, _OUTPUTS),
         cached=count_of(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens", given.get("cache_n")))),
         reasoning=count_of(outer.get("reasoning_tokens")),
     )
 
 
-def _first_count(given: Mapping[str, Json], names: Sequence[str]) -> int:
+def _find_first_count(given: Mapping[str, Json], names: Sequence[str]) -> int:
     return next((count for name in names if (count := count_of(given.get(name)))), 0)
 
 

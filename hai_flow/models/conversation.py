@@ -42,7 +42,7 @@ def arrange(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
                 continue
             if message.role in ("user", "tool"):
                 message = replace(message, content=EMPTY_RESULT if message.role == "tool" else EMPTY_MESSAGE)
-        if alternate and result and _may_join(result[-1], message):
+        if alternate and result and _can_join(result[-1], message):
             before = result.pop()
             message = replace(before, content=_join_contents(before.content, message.content))
         result.append(message)
@@ -56,7 +56,7 @@ def _is_empty(message: Message) -> bool:
     return all(part.get("type") == "text" and not part.get("text", "").strip() for part in content)
 
 
-def _may_join(one: Message, other: Message) -> bool:
+def _can_join(one: Message, other: Message) -> bool:
     """Whether two messages can be one: those with calls, results or data of the provider stand for themselves."""
     plain = (not each.calls and each.opaque is None and not each.thinking for each in (one, other))
     return one.role == other.role != "tool" and all(plain)

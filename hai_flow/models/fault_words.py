@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 
-def _pattern_of(*patterns: str) -> re.Pattern[str]:
+def _compile_pattern(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I)
 
 
-TOO_LONG: Final = _pattern_of(
+TOO_LONG: Final = _compile_pattern(
     r"context.?(length|window|size|limit)|maximum context|exceed_context",
     r"max(imum)?.(model|input|sequence|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
     r"too many (input |prompt )?tokens|request too large|request_too_large|range of input length",
@@ -24,36 +24,38 @@ TOO_LONG: Final = _pattern_of(
     r"exceed\w* .{0,60}?max(imum)?.{0,12}tokens",
     r"prompt.{0,6}超|(上下文|输入|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
 )
-FILTERED: Final = _pattern_of(
+FILTERED: Final = _compile_pattern(
     r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",
     r"(?<!case.)sensitive|flagged|敏感|不安全|违规|\b1301\b|minimax:10(26|27)",
 )
-UNPAID_CODES: Final = _pattern_of(
+UNPAID_CODES: Final = _compile_pattern(
     r"insufficient_?(user_?|account_?)?(quota|balance|credits?|funds)|billing_(hard_limit_reached|not_active|error)",
     r"arrearage|payment_required|credits?_exhausted|exceeded_current_quota|\b1113\b|minimax:1008",
 )
-UNPAID_WORDS: Final = _pattern_of(
+UNPAID_WORDS: Final = _compile_pattern(
     r"insufficient (account )?(balance|quota|credits?|funds)|(credit|account) balance is too low",
     r"out of (credits?|money)|(more|add|purchase|buy|requires?) credits?|exceeded your current quota|payment required",
     r"overdue|余额不足|欠费|充值|额度不足",
 )
 """Words of a sentence say it only where the server names no wait: some quotas begin anew."""
-DAILY: Final = _pattern_of(r"per.?day|\b(rpd|tpd)\b|daily|每日|每天|今日|当日|(per|every).?(week|month)|weekly|monthly")
-LIMITED: Final = _pattern_of(
+DAILY: Final = _compile_pattern(
+    r"per.?day|\b(rpd|tpd)\b|daily|每日|每天|今日|当日|(per|every).?(week|month)|weekly|monthly"
+)
+LIMITED: Final = _compile_pattern(
     r"rate.?limit|too many (requests|concurrent)|throttl|slow down|request limit|quota (is )?(exceeded|reached)",
     r"请求过于频繁|限流|请求过多",
 )
 """Words for too many requests, where a server gives no status."""
-NO_KEY: Final = _pattern_of(
+NO_KEY: Final = _compile_pattern(
     r"api[ _-]?key (is )?(not valid|invalid|missing|expired|incorrect)|incorrect api key|api_key_invalid",
     r"invalid.{0,10}(api|access)[ _-]?(key|token)|missing (api|bearer)|authentication|unauthori[sz]ed|sign.?in",
     r"log.?in (first|required)|credentials|minimax:(1004|2049)",
 )
-NO_MODEL: Final = _pattern_of(
+NO_MODEL: Final = _compile_pattern(
     r"model_?not_?(found|exist)|(unknown|no such|invalid) model|no model named|模型不存在|\b1211\b",
     r"model\W.{0,80}?(not (found|exist|available|loaded|supported)|does.?n.t exist|does not exist)",
 )
-TURNS: Final = _pattern_of(
+TURNS: Final = _compile_pattern(
     r"roles? must alternate|alternate .{0,20}(user|role)|alternat\w+ between .{0,20}(user|assistant)",
     r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role",
 )

@@ -88,20 +88,20 @@ class ScriptedProvider:
 
 def _tools_to_call(request: Request) -> list[Tool]:
     """The tools of which the question has every word, as long as it has not called one since."""
-    position = _question_index(request)
+    position = _find_question_index(request)
     if any(message.calls for message in request.messages[position:]):
         return []
     words = set(_PARTS.split(_text_of(request.messages[position]).lower()))
     return [tool for tool in request.tools if words.issuperset(_PARTS.split(tool.name.lower()))]
 
 
-def _question_index(request: Request) -> int:
+def _find_question_index(request: Request) -> int:
     """The place of the question: the newest message of the user."""
     return max((n for n, each in enumerate(request.messages) if each.role == "user"), default=len(request.messages) - 1)
 
 
 def _text(request: Request) -> str:
-    position = _question_index(request)
+    position = _find_question_index(request)
     results_shown = [_short(_text_of(each)) for each in request.messages[position:] if each.role == "tool"]
     results = f" Its tools said: {'; '.join(results_shown)}" if results_shown else ""
     question = _short(_text_of(request.messages[position]))

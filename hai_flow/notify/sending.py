@@ -22,7 +22,7 @@ from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
 from hai_flow.notify.letters import Told, chat, letter, payload
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http_transport import HttpConfig, transport_of
+from hai_flow.steps.http_transport import HttpConfig, make_transport
 
 if TYPE_CHECKING:
     import httpx2
@@ -88,7 +88,7 @@ class Sender:
         import httpx2
 
         if self._client is None:
-            transport = transport_of(self._guard, self._config)
+            transport = make_transport(self._guard, self._config)
             self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
         all_headers = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
         try:

@@ -149,8 +149,8 @@ class Cells(Service):
         await self.home.start()
         if self._cells:
             seconds, spreading = self.home.settings.poll_seconds, self.spreading
-            self._keep(lambda: spreading.run(spreading.relay_due, seconds), "events to all of a tenant")
-            self._keep(lambda: spreading.run(spreading.repeat_due, seconds), "what a seat has once")
+            self._keep(lambda: spreading.run(spreading.send_due_relays, seconds), "events to all of a tenant")
+            self._keep(lambda: spreading.run(spreading.send_due_again, seconds), "what a seat has once")
         for number in self._cells:
             self._keep(lambda number=number: self._live(number), f"cell {self.name(number)}")
 

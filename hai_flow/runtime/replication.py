@@ -67,17 +67,17 @@ class Spreading:
         stored = await signals.get_signal(seat.database.api, tenant, id)
         if stored is not None:
             if (stored.type, stored.run_id, stored.data) != (type, None, body):
-                raise signals.another_has(id, stored.type)
+                raise signals.reject_foreign_id(id, stored.type)
             return Taken(True, None)
         async with seat.database.api.acquire() as connection, connection.transaction():
             relay, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
             if (relay.type, relay.data) != (type, body):
-                raise signals.another_has(id, relay.type)
+                raise signals.reject_foreign_id(id, relay.type)
             if not already:
                 await audit.write(connection, tenant, [sent])
         return Taken(already, relay)
 
-    async def note_refusal(self, seat: Runtime, relay: Relay) -> None:
+    async def record_refusal(self, seat: Runtime, relay: Relay) -> None:
         """The seat has not taken it: no cell gets it."""
         await event_relays.drop(seat.database.api, relay)
 
@@ -100,7 +100,7 @@ class Spreading:
                     if cell == seat.cell:
                         return
                     continue
-            await event_relays.note_arrival(seat.database.api, relay, cell)
+            await event_relays.record_arrival(seat.database.api, relay, cell)
 
     async def _give(self, cell: int, relay: Relay) -> Signal:
         delivery = self._at(cell).delivery
@@ -110,7 +110,7 @@ class Spreading:
         )
         return sent
 
-    async def relay_due(self) -> None:
+    async def send_due_relays(self) -> None:
         """Bring the events that another process could not bring to every cell."""
         rows = self._home.rows
 
@@ -141,7 +141,7 @@ class Spreading:
             except (StoreError, *FAILURES) as error:
                 log.warning("cell_not_repeated", cell=runtime.cell, error=str(error) or repr(error))
 
-    async def repeat_due(self) -> None:
+    async def send_due_again(self) -> None:
         """The same for all large tenants, unless another process just did."""
 
         async def look(after: list[object] | None) -> Page:

@@ -67,7 +67,7 @@ async def state_of(connection: Connection, seen: Beat | None) -> State:
             connection, era, f"the witness has seen a beat of {seen.at:%Y-%m-%d %H:%M:%S}, which is not here"
         )
         era = await database_history.current(connection)
-    return State(era, await database_history.last_beat(connection), seen)
+    return State(era, await database_history.find_last_beat(connection), seen)
 
 
 def may_repeat(plan: p.Plan) -> tuple[str, ...]:

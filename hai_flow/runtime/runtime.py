@@ -54,7 +54,7 @@ from hai_flow.runtime.runs.message_queue import MessageQueue
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.runs.thread_state import Keeping
-from hai_flow.runtime.settings import bounds_of, channels_of, queues_of, registry_of
+from hai_flow.runtime.settings import bounds_of, build_registry, channels_of, queues_of
 from hai_flow.runtime.streams.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.runtime.tenancy.quotas import Quotas
@@ -170,7 +170,7 @@ class Runtime(Service):
         self.deadlines = deadlines or Deadlines()
         if beside is None:
             self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
-            self.registry = registry_of(settings, self.toolbox, stands_in=project)
+            self.registry = build_registry(settings, self.toolbox, stands_in=project)
         else:
             self.toolbox, self.registry = beside.toolbox, beside.registry
         self.served = queues_of(settings, every=project)
@@ -194,7 +194,7 @@ class Runtime(Service):
             tool_connections=settings.tool_connections,
         )
         try:
-            self.carrier = await self._carrier()
+            self.carrier = await self._build_carrier()
             try:
                 await self._start_services(settings)
             except BaseException:
@@ -204,7 +204,7 @@ class Runtime(Service):
             await self.database.close()
             raise
 
-    async def _carrier(self) -> Carrier:
+    async def _build_carrier(self) -> Carrier:
         """How this process and the others tell each other of commits."""
         if self.settings.hints is None:
             return Notify(self.database)
@@ -218,7 +218,7 @@ class Runtime(Service):
         self.tenants = Tenants(self.database, limits_of(settings)) if self._beside is None else self._beside.tenants
         self.pins = PinBook(self.database)
         self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
-        self.catalog.channels = self._channels_of
+        self.catalog.channels = self._list_channels
         self.files = Files(
             self.database,
             self._contents,
@@ -304,7 +304,7 @@ class Runtime(Service):
             self._services.append(Replicas(self.replica))
         self.worker = None
         if self.performs:
-            config = _worker_config(settings, self.served)
+            config = _build_worker_config(settings, self.served)
             book = self.files, self.pins, self.tenants
             self.worker = Worker(self.database, self.committer, self.registry, config, *book)
             self.worker.allowed = self.continuity.demand
@@ -315,7 +315,7 @@ class Runtime(Service):
             pulse.looks += [self._sweeper.look, sealer.look]
             self._services += [self.worker, self._sweeper, sealer]
             if self._channels is not None:
-                self._services.append(self._notifier(self._channels))
+                self._services.append(self._build_notifier(self._channels))
         elif self._beside is None and not self._restoring:
             self._services.append(Presence(self.database))
         self._services.append(pulse)  # behind those that it wakes
@@ -331,15 +331,15 @@ class Runtime(Service):
             await _stop_all(started)
             raise
 
-    def _channels_of(self, tenant: str) -> Collection[str] | None:
+    def _list_channels(self, tenant: str) -> Collection[str] | None:
         """The names of a tenant's channels; None: the deployment has no file of them."""
         return None if self._channels is None else tuple(self._channels.place(tenant).channels)
 
-    async def people_of_channels(self, tenant: UUID) -> Mapping[str, Person] | None:
+    async def load_people_of_channels(self, tenant: UUID) -> Mapping[str, Person] | None:
         """The tenant's people whom channels reach, by id; None: this process has no file of them."""
         return None if self._channels is None else self._channels.place(await self.tenants.name(tenant)).people
 
-    def _notifier(self, file: NotifyFile) -> Notifier:
+    def _build_notifier(self, file: NotifyFile) -> Notifier:
         settings = self.settings
         ca = None if settings.http_ca is None else str(settings.http_ca)
         http = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
@@ -373,7 +373,7 @@ class Runtime(Service):
     def hint_lists(self, tenant: UUID) -> None:
         """Call this after a change of something that lists of the tenant show, and that is no commit of a run: a
         claim, a delegation, a workflow, a schedule. Open lists of every process are read anew."""
-        for word in hints.tenant_payloads([tenant]):
+        for word in hints.build_tenant_payloads([tenant]):
             self.inbox.hint(word)
         self.committer.hints.add_tenant(tenant)
 
@@ -385,7 +385,7 @@ class Runtime(Service):
             for news in letter.news:
                 self.fanout.hear(news)
             self.threads.hint("")
-            if not any(map(hints.tenants_of, letter.words)):  # of a release before, which names no tenants
+            if not any(map(hints.parse_tenants, letter.words)):  # of a release before, which names no tenants
                 self.inbox.hint(EVERYTHING)
 
     def _hint(self, payload: str) -> None:
@@ -405,7 +405,7 @@ async def _stop_all(services: Sequence[Service]) -> None:
             log.error("stop_failed", service=type(service).__name__, exc_info=error)
 
 
-def _worker_config(settings: Settings, served: Served) -> WorkerConfig:
+def _build_worker_config(settings: Settings, served: Served) -> WorkerConfig:
     return WorkerConfig(
         served=served,
         lease_seconds=settings.lease_seconds,

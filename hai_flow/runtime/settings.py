@@ -28,12 +28,12 @@ from hai_flow.steps.runner import Registry, Runner
 from hai_flow.steps.secrets import Secrets, hide_secrets, remember
 from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.store.cells.cells import Cell, places_of, read_cells
+from hai_flow.store.cells.cells import Cell, parse_addresses, read_cells
 
 Read = TypeVar("Read")
 
 
-def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False) -> Registry:
+def build_registry(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False) -> Registry:
     """The runner of each kind of effect. `stands_in`: something answers workflows of this disk in place of a model that
     is not there. Raises SettingsError for a file of the settings with mistakes."""
     models = {} if settings.models is None else _read("models", settings.models, read_catalogue)
@@ -90,7 +90,9 @@ def cells_of(settings: Settings) -> tuple[Cell, ...]:
     if settings.cells is None:
         return ()
     file = _read("cells", settings.cells, read_cells)
-    cells, faults = places_of(file, settings, variables(each.url_from for each in file.cells.values() if each.url_from))
+    cells, faults = parse_addresses(
+        file, settings, variables(each.url_from for each in file.cells.values() if each.url_from)
+    )
     if faults:
         raise SettingsError([f"{settings.cells}: {fault}" for fault in faults])
     return cells

@@ -108,13 +108,13 @@ class Shelf:
         return self._schemas
 
 
-async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
+async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> Shelf:
     """The functions of the agent's tools. Raises StepError where one of them can't be had."""
     offers: dict[str, Sequence[Offered]] = {}
     offered: list[Offered] = []
     for entry, tool in turn.tools:
         if isinstance(tool, FrontendTool):
-            offered.append(_client_offer(tool))
+            offered.append(_build_client_offer(tool))
             continue
         if isinstance(tool, AgentTool):
             offered.append(Offered(tool.name, tool.description, _TASK, effect="read"))
@@ -129,7 +129,7 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
     return Shelf(offered)
 
 
-def _client_offer(tool: FrontendTool) -> Offered:
+def _build_client_offer(tool: FrontendTool) -> Offered:
     schema = _NOTHING if tool.parameters is None else strip_marks(tool.parameters.raw)
     return Offered(tool.name, tool.description, schema, effect="read")
 
@@ -142,13 +142,13 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 # --- the conversation -------------------------------------------------------------------------------------------------
 
 
-def memory_size(endpoints: Sequence[Endpoint]) -> int:
+def compute_memory_size(endpoints: Sequence[Endpoint]) -> int:
     """How many tokens of earlier messages fit into the smallest model of those that may be asked."""
     sizes = [int(each.context * REMEMBERED_SHARE) for each in endpoints if each.context is not None]
     return min([REMEMBERED_TOKENS_MAX, *sizes])
 
 
-async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -> tuple[Message, ...]:
+async def build_opening(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -> tuple[Message, ...]:
     """The messages that the conversation with the model begins with: the system's prompt, earlier messages of the
     thread (up to `most` tokens), the question. Raises StepError `llm.invalid_request`."""
     talk_asked = values.loads(talk.asked)
@@ -156,7 +156,7 @@ async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -
     if "messages" in talk_asked or turn.memory == "none" or not most:
         return own
     earlier = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
-    before = [Message("user" if each.role == "user" else "assistant", _memory_text(each.content)) for each in earlier]
+    before = [Message("user" if each.role == "user" else "assistant", _render_memory(each.content)) for each in earlier]
     *system, question = own
     if before and before[-1].role == "user" and before[-1].content == question.content:
         before.pop()  # the message that the prompt repeats
@@ -172,7 +172,7 @@ def _newest(messages: Sequence[Message], most: int) -> Sequence[Message]:
     return messages[first:] if tokens < most else messages[first + 1 :]
 
 
-def _memory_text(content: Json) -> str:
+def _render_memory(content: Json) -> str:
     """A message of the thread as text; a part that is no text becomes its type, like `[image]`."""
     if isinstance(content, str):
         return content
@@ -187,18 +187,18 @@ def _part(part: Json) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'file')}]"
 
 
-def exchange_messages(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+def build_exchange_messages(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The messages since the question (answers, results of calls, a summary of the oldest), as the model at `endpoint`
     gets them."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
     ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
-    answers = [message for each in talk.exchanges for message in _messages_of(each, shelf, endpoint, ids)]
+    answers = [message for each in talk.exchanges for message in _build_messages(each, shelf, endpoint, ids)]
     return [*summary, *answers, *_user_messages(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
 
 
 def _user_messages(messages: Iterable[Said]) -> list[Message]:
     """Messages that people wrote while the agent was at work."""
-    return [Message("user", _memory_text(each.content)) for each in messages]
+    return [Message("user", _render_memory(each.content)) for each in messages]
 
 
 def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
@@ -247,14 +247,14 @@ def is_nearly_full(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequen
 
 def _sizes(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[int]:
     """About how many tokens each exchange has."""
-    exchanges = (_messages_of(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
+    exchanges = (_build_messages(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
     return [sum(message.tokens for message in each) for each in exchanges]
 
 
 def to_summarise(talk: Talk, cut: int, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
     of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
-    messages = exchange_messages(of, shelf, endpoint)
+    messages = build_exchange_messages(of, shelf, endpoint)
     most = SUMMARISED_TOKENS
     if endpoint.context is not None:
         most = max(SUMMARISED_TOKENS_MIN, int(endpoint.context * FULL / 2 / len(messages)))
@@ -268,13 +268,13 @@ def _shorten(message: Message, tokens: int) -> Message:
     return replace(message, content=f"{short}… [cut]")
 
 
-def summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
+def build_summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     """A summary as the log has it (`engine/steps/agents`)."""
     remaining = talk.exchanges[cut:]
     return {"summary": storable(text), "through": remaining[0].number if remaining else talk.exchanges[-1].number + 1}
 
 
-def _messages_of(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
+def _build_messages(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
     own = answer.get("by") == _author_name(endpoint)
     calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
@@ -348,10 +348,10 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
     if fault is not None:
         return {**record, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
     assert offer is not None
-    return {**record, "args": _storable_args(call.args), "effect": offer.effect}
+    return {**record, "args": _make_storable(call.args), "effect": offer.effect}
 
 
-def _storable_args(args: str) -> str:
+def _make_storable(args: str) -> str:
     """Arguments without what a run can't hold: an integer beyond 2^53 is its digits there (`foreign`)."""
     value, notes = foreign.read(args)
     return values.dumps(value).decode() if notes or args.startswith("\ufeff") else args

@@ -35,7 +35,7 @@ class Host:
     files: RunFiles | None = None
     is_over: bool = False
 
-    def waited_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+    def wait_for_result(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         """The result of a coroutine, for a tool that runs in a thread. Raises RuntimeError on the event loop."""
         try:
             running = asyncio.get_running_loop()
@@ -55,19 +55,19 @@ class BlockingConnection:
         self._connection = connection
 
     def execute(self, query: str, *arguments: Any) -> str:
-        return self._host.waited_for(self._connection.execute(query, *arguments))
+        return self._host.wait_for_result(self._connection.execute(query, *arguments))
 
     def executemany(self, query: str, rows: Iterable[Sequence[Any]]) -> None:
-        return self._host.waited_for(self._connection.executemany(query, rows))
+        return self._host.wait_for_result(self._connection.executemany(query, rows))
 
     def fetch(self, query: str, *arguments: Any) -> list[Any]:
-        return self._host.waited_for(self._connection.fetch(query, *arguments))
+        return self._host.wait_for_result(self._connection.fetch(query, *arguments))
 
     def fetchrow(self, query: str, *arguments: Any) -> Any:
-        return self._host.waited_for(self._connection.fetchrow(query, *arguments))
+        return self._host.wait_for_result(self._connection.fetchrow(query, *arguments))
 
     def fetchval(self, query: str, *arguments: Any) -> Any:
-        return self._host.waited_for(self._connection.fetchval(query, *arguments))
+        return self._host.wait_for_result(self._connection.fetchval(query, *arguments))
 
 
 class TransactionBlock:
@@ -86,10 +86,10 @@ class TransactionBlock:
         return await self._block.__aexit__(*error)
 
     def __enter__(self) -> BlockingConnection:
-        return BlockingConnection(self._host, self._host.waited_for(_await(self._block.__aenter__())))
+        return BlockingConnection(self._host, self._host.wait_for_result(_await(self._block.__aenter__())))
 
     def __exit__(self, *error: Any) -> bool | None:
-        return self._host.waited_for(_await(self._block.__aexit__(*error)))
+        return self._host.wait_for_result(_await(self._block.__aexit__(*error)))
 
 
 async def _await(waiting: Awaitable[Answer]) -> Answer:
@@ -120,7 +120,7 @@ class ToolSecrets:
         """The same as `get`, for a `def` tool, which runs in a thread."""
         if self._host is None:
             raise _without_run("secrets")
-        return self._host.waited_for(self.get(name, host=host))
+        return self._host.wait_for_result(self.get(name, host=host))
 
 
 class ToolFiles:
@@ -156,7 +156,7 @@ class ToolFiles:
 
     def _waited(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         assert self._host is not None
-        return self._host.waited_for(coroutine)
+        return self._host.wait_for_result(coroutine)
 
 
 @dataclass(frozen=True, slots=True)

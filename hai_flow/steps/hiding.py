@@ -40,7 +40,7 @@ class Hider:
             return
         forms = self._values.pop(value, None)
         if forms is None:
-            forms = forms_of(value)
+            forms = list_forms(value)
             for form in forms - self._forms.keys():
                 for gram in _grams_of(form):
                     self._by_gram.setdefault(gram, set()).add(form)
@@ -75,7 +75,7 @@ def without(text: str, forms: Iterable[str]) -> str:
     return text
 
 
-def forms_of(value: str) -> frozenset[str]:
+def list_forms(value: str) -> frozenset[str]:
     """A value as it is, in JSON, in addresses, and in Base64 of both alphabets, wherever in a longer text it begins."""
     forms = {value, values.dumps(value).decode()[1:-1], quote(value, safe=""), quote_plus(value, safe="")}
     raw = value.encode()

@@ -24,9 +24,9 @@ from hai_flow.errors import StepError
 from hai_flow.retry_after import retry_after
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_stream import Telling
-from hai_flow.steps.http_transport import HttpConfig, transport_of
+from hai_flow.steps.http_transport import HttpConfig, make_transport
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use, hide_secrets, remember_in_attempt
+from hai_flow.steps.secrets import Secrets, Use, hide_in_attempt, hide_secrets
 from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class HttpRunner:
         http = step.verb
         if not isinstance(http, Http):
             return None
-        return self.callback_doubt(http.callback) or self._secrets.doubt(http.arguments.written)
+        return self.check_callback(http.callback) or self._secrets.doubt(http.arguments.written)
 
-    def callback_doubt(self, callback: Callback | None) -> str | None:
+    def check_callback(self, callback: Callback | None) -> str | None:
         """Why nothing could call back, if something is to."""
         if callback is None or self._config.takes_callbacks:
             return None
@@ -105,7 +105,7 @@ class HttpRunner:
         if self._config.proxy is not None:
             await self._guard.address(host, port)
         if self._client is None:
-            self._client = _client_of(self._guard, self._config)
+            self._client = _make_client(self._guard, self._config)
         return self._client
 
     async def with_secrets(self, value: Json, attempt: Attempt, host: str) -> Json:
@@ -119,7 +119,7 @@ class HttpRunner:
 async def with_address(value: Json, attempt: Attempt) -> Json:
     """`value` with an address at which the service may call back, where it names one. Raises StepError."""
     url = await attempt.callback()
-    remember_in_attempt(url.rpartition("/")[2])
+    hide_in_attempt(url.rpartition("/")[2])
     return with_callback(value, url)
 
 
@@ -261,7 +261,7 @@ class Exchange:
         the body is no text."""
         verb = self._attempt.step.verb
         streamed = verb.stream if isinstance(verb, Http) else None
-        media = _media_of(response)
+        media = _parse_media(response)
         if streamed is None or self._stream is None or not 200 <= response.status_code < 300:
             return None
         if not media.startswith("text/"):
@@ -289,12 +289,12 @@ class Exchange:
             self._count(chunk, url)
             await telling.take(chunk)
         await telling.take(b"", final=True)
-        return self._response_view(response, telling.text, None, url, telling.notes)
+        return self._build_response_value(response, telling.text, None, url, telling.notes)
 
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
         """The response as expressions see it. A request whose answer is odd has been performed all the same: `json` is
         what can be read of the body, and null where that is no JSON; `notes` say what was changed."""
-        kind = _media_of(response)
+        kind = _parse_media(response)
         text, notes = _text_of(content, response.charset_encoding)
         value: Json = None
         if (kind == JSON or kind.endswith("+json")) and text.strip():
@@ -304,14 +304,14 @@ class Exchange:
             except values.NotJson as error:
                 notes.append(f"`json` is null: its type is {kind}, and {error}")
                 if self._big == "refuse" and "big_integers" in str(error):
-                    summary = _short(self._response_view(response, storable(text), None, url))
+                    summary = _short(self._build_response_value(response, storable(text), None, url))
                     message = f"{self._place(url)} answered {response.status_code}: {error}"
                     raise StepError(message, code="http.invalid_response", retriable=False, data=summary) from None
         if notes:
             log.info("http_response_changed", place=self._place(url), notes=notes)
-        return self._response_view(response, storable(text), value, url, notes)
+        return self._build_response_value(response, storable(text), value, url, notes)
 
-    def _response_view(
+    def _build_response_value(
         self, response: httpx2.Response, text: str, value: Json, url: str, notes: Sequence[str] = ()
     ) -> dict[str, Json]:
         headers = {name.lower(): storable(each) for name, each in response.headers.items()}
@@ -344,15 +344,15 @@ def _text_of(content: bytes, charset: str | None) -> tuple[str, list[str]]:
     return text.removeprefix("\ufeff"), notes
 
 
-def _media_of(response: httpx2.Response) -> str:
+def _parse_media(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
+def _make_client(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
     import httpx2
 
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    transport = transport_of(guard, config)
+    transport = make_transport(guard, config)
     return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
 
 
@@ -402,7 +402,7 @@ def _remember_basic(auth: Json) -> None:
     """Hide the user and the password as one: HTTP Basic writes them so."""
     match auth:
         case {"basic": {"user": user, "password": password}}:
-            remember_in_attempt(f"{user}:{password}")
+            hide_in_attempt(f"{user}:{password}")
 
 
 def _with_query(url: str, query: Json) -> httpx2.URL:

@@ -83,7 +83,7 @@ class HttpToolRunner:
         call = step.verb
         if not isinstance(call, Call) or not isinstance(call.tool, HttpTool):
             return None
-        if (doubt := self._http.callback_doubt(call.callback)) is not None:
+        if (doubt := self._http.check_callback(call.callback)) is not None:
             return doubt
         templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
         return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)

@@ -22,7 +22,7 @@ class HttpConfig:
     takes_callbacks: bool = False
 
 
-def transport_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
+def make_transport(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
     """A transport that connects only to addresses that `guard` has allowed. Behind a proxy it can't judge addresses,
     and connects to the proxy alone."""
     import httpcore2

@@ -34,12 +34,12 @@ from hai_flow.steps.agent import (
     CALLS_MAX,
     Shelf,
     answer_record,
-    exchange_messages,
+    build_exchange_messages,
+    build_opening,
+    build_summary_record,
+    collect_shelf,
+    compute_memory_size,
     is_nearly_full,
-    memory_size,
-    opening_of,
-    shelf_of,
-    summary_record,
     to_be_cut,
     to_summarise,
 )
@@ -72,7 +72,7 @@ class LlmRunner:
         if isinstance(llm, AgentTurn):
             return await self._turn(llm, attempt, stream)
         assert isinstance(llm, Llm)
-        endpoints = await self._reachable_models(llm, attempt)
+        endpoints = await self._list_reachable_models(llm, attempt)
         question = _Question(self._providers, llm, (stream, attempt.files))
         messages = await with_files(conversation(values.loads(attempt.args)), attempt.files)
         answer, endpoint = await question.ask(endpoints, lambda _: messages)
@@ -82,13 +82,13 @@ class LlmRunner:
 
     async def _turn(self, verb: AgentTurn, attempt: Attempt, stream: Stream) -> Json:
         """One answer of an agent's model, as it is recorded."""
-        shelf, endpoints = await shelf_of(attempt, verb), await self._reachable_models(verb, attempt)
+        shelf, endpoints = await collect_shelf(attempt, verb), await self._list_reachable_models(verb, attempt)
         question, talk = _Question(self._providers, verb, (stream, attempt.files), shelf), attempt.talk()
-        remembered = memory_size(endpoints)
-        opening = await with_files(await opening_of(attempt, verb, talk, remembered), attempt.files)
+        remembered = compute_memory_size(endpoints)
+        opening = await with_files(await build_opening(attempt, verb, talk, remembered), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
-            return (*opening, *exchange_messages(talk, shelf, asked))
+            return (*opening, *build_exchange_messages(talk, shelf, asked))
 
         cut = max(to_be_cut(talk, shelf, each, opening) for each in endpoints)
         if cut:
@@ -100,7 +100,7 @@ class LlmRunner:
                 raise
             if len(talk.exchanges) > 1:
                 return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
-            before, opening = opening, await with_files(await opening_of(attempt, verb, talk, 0), attempt.files)
+            before, opening = opening, await with_files(await build_opening(attempt, verb, talk, 0), attempt.files)
             if len(before) == len(opening):
                 raise
             answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
@@ -136,7 +136,7 @@ class LlmRunner:
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
         order = partial(to_summarise, talk, cut, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
-        return summary_record(answer.text, talk, cut)
+        return build_summary_record(answer.text, talk, cut)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         return None
@@ -151,7 +151,7 @@ class LlmRunner:
         secrets = [each.secret for each in endpoints if each.secret is not None]
         return next((doubt for name in secrets if (doubt := self._secrets.absent(name))), None)
 
-    async def _reachable_models(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
+    async def _list_reachable_models(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
         """The models that are asked, one after the other, with their keys. Raises StepError."""
         try:
             endpoints = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)

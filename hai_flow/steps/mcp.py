@@ -96,7 +96,7 @@ class McpRunner:
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp_asking import answer_to, complete
         from hai_flow.steps.mcp_results import changes_in, check_output, check_storable, content_of, schema_of
-        from hai_flow.steps.mcp_schemas import output_schema_of
+        from hai_flow.steps.mcp_schemas import compile_output_schema
 
         who = f"{tool.name}.{function}"
         arguments, faults = schema_of(offered.input_schema, who).fit(values.loads(attempt.args))
@@ -111,7 +111,7 @@ class McpRunner:
         if isinstance(result, AsksPerson):
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetch_links(connection, session, result)
-        schema = output_schema_of(offered)
+        schema = compile_output_schema(offered)
         output, notes = check_storable(content_of(result, who, fetched, schema), who, tool.big_integers)
         if notes := (*changes_in(result), *notes):
             stream.noted(notes)
@@ -127,12 +127,12 @@ class McpRunner:
     ) -> dict[int, list[dict[str, Json]]]:
         """The parts that replace the links of a result, by the number of the linking part. A link that the server can't
         read is left out."""
-        from hai_flow.steps.mcp_results import LINKS_MAX, links_in, resource_parts
+        from hai_flow.steps.mcp_results import LINKS_MAX, find_links, read_resource_parts
 
         parts_by_number: dict[int, list[dict[str, Json]]] = {}
         bytes_left = self._config.bytes_max
-        for number, link in links_in(result)[:LINKS_MAX]:
-            parts, size = resource_parts(link, await connection.read(session, link.uri))
+        for number, link in find_links(result)[:LINKS_MAX]:
+            parts, size = read_resource_parts(link, await connection.read(session, link.uri))
             if parts and size <= bytes_left:
                 parts_by_number[number] = parts
                 bytes_left -= size
@@ -277,11 +277,11 @@ class McpRunner:
             each.drop()
 
     def _opens(self, server: McpServer, given: Mapping[str, Any], host: str, *, is_trusted: bool) -> Open:
-        from hai_flow.steps.mcp_connections import over_http, over_stdio
+        from hai_flow.steps.mcp_connections import connect_over_stdio, over_http
 
         if server.url is None:
             env = {str(name): _word(each) for name, each in given.get("env", {}).items()}
-            return over_stdio(server.command, env, 2 * self._config.bytes_max)
+            return connect_over_stdio(server.command, env, 2 * self._config.bytes_max)
         guard = Guard((*self._hosts, host) if is_trusted else self._hosts)
         headers = headers_of(given.get("headers"), given.get("auth"))
         auth = _oauth(server.url, given["oauth"]) if "oauth" in given else None
@@ -372,9 +372,9 @@ def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["re
 
 def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> Offered:
     from hai_flow.steps.mcp_results import DESCRIPTION_CHARS_MAX
-    from hai_flow.steps.mcp_schemas import output_schema_of, read_schema
+    from hai_flow.steps.mcp_schemas import compile_output_schema, read_schema
 
-    result = output_schema_of(offered)
+    result = compile_output_schema(offered)
     return Offered(
         f"{name}.{offered.name}",
         storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX],

@@ -32,7 +32,7 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.mcp_asking import Sitting
-from hai_flow.steps.mcp_http import SESSION_GONE, UNAUTHORIZED, client_for
+from hai_flow.steps.mcp_http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp_messages import FAULT
 from hai_flow.steps.mcp_results import SAID_CHARS_MAX, Resource, result_of, text_of
 from hai_flow.steps.mcp_schemas import NAME, read_tool
@@ -199,7 +199,7 @@ class Connection:
         self._sittings.append(sitting)
         try:
             sending = client.session.send_request(request, _RESULT, progress_callback=progress)
-            return self._judge(await self._unless_asked(sending, sitting, repeatable), repeatable)
+            return self._judge(await self._raise_if_asked(sending, sitting, repeatable), repeatable)
         except MCPError as error:
             if _is_gone(error):
                 raise _SessionGone from None
@@ -216,7 +216,7 @@ class Connection:
             self._end_call(client)
             self._used = time.monotonic()
 
-    async def _unless_asked(
+    async def _raise_if_asked(
         self, sending: Coroutine[Any, Any, Answered], sitting: Sitting, repeatable: bool
     ) -> Answered:
         """The server's answer to a call. Raises AsksPerson where the server asked a question within it: the call is
@@ -417,7 +417,7 @@ class Connection:
         self._tools = None
 
     def _opening_error(self, error: BaseException) -> StepError:
-        error = _innermost(error)
+        error = _find_innermost(error)
         if isinstance(error, StepError):
             cause = error
             return StepError(
@@ -467,7 +467,7 @@ class Connection:
         return StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
 
 
-def over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:
+def connect_over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:
     """A server that is a program."""
 
     def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> AbstractAsyncContextManager[Client]:
@@ -483,7 +483,7 @@ def over_http(
 
     @asynccontextmanager
     async def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> Any:
-        async with client_for(guard, config, headers, None if auth is None else auth()) as http:
+        async with make_client(guard, config, headers, None if auth is None else auth()) as http:
             streams = streamable_http_client(url, http_client=http, max_sse_event_size=config.bytes_max)
             async with _client(streams, changed, asked) as client:
                 yield client
@@ -512,7 +512,7 @@ class _Listed:
     def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
         """Add a page of descriptions. `taken`: the names that the SDK has not refused."""
         for raw in page:
-            name = _printable_name(raw)
+            name = _escape_name(raw)
             tool = read_tool(raw)
             if isinstance(tool, str):
                 self.left_out[name] = tool
@@ -525,7 +525,7 @@ class _Listed:
                 self.tools[tool.name] = tool
 
 
-def _printable_name(raw: Any) -> str:
+def _escape_name(raw: Any) -> str:
     name = raw.get("name") if isinstance(raw, dict) else raw
     return name if isinstance(name, str) and NAME.fullmatch(name) else repr(name)[:200]
 
@@ -550,7 +550,7 @@ def _is_ours(error: MCPError) -> bool:
     return isinstance(error.error.data, dict) and FAULT in error.error.data
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _find_innermost(error: BaseException) -> BaseException:
     """The first exception inside of nested groups: the SDK's transports wrap every exception in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
@@ -558,7 +558,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _error_text(error: BaseException) -> str:
-    error = _innermost(error)
+    error = _find_innermost(error)
     return f"{type(error).__name__}: {_first_line(error)}"
 
 

@@ -19,7 +19,7 @@ from hai_flow.errors import StepError
 from hai_flow.retry_after import retry_after
 from hai_flow.steps import mcp_messages
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http_transport import HttpConfig, transport_of
+from hai_flow.steps.http_transport import HttpConfig, make_transport
 from hai_flow.steps.mcp_messages import read, to_read, unreadable
 
 UNAUTHORIZED: Final = "mcp.unauthorized"
@@ -39,12 +39,12 @@ _DENIED: Final = frozenset({401, 403})
 _STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notifications, as a multiple of one message
 
 
-def client_for(
+def make_client(
     guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: httpx2.Auth | None
 ) -> httpx2.AsyncClient:
     """A client that connects to judged addresses only, and takes `config.bytes_max` of an answer."""
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    transport = _Answering(guard, transport_of(guard, config), config, asks_for_tokens=auth is not None)
+    transport = _Answering(guard, make_transport(guard, config), config, asks_for_tokens=auth is not None)
     return httpx2.AsyncClient(transport=transport, headers=dict(headers), auth=auth, timeout=timeout, trust_env=False)
 
 
@@ -79,7 +79,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault("its answer is compressed", code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
             stream = _Events(response, self._config.bytes_max, bounded=call is not None)
-            return httpx2.Response(response.status_code, headers=_without_length(response), stream=stream)
+            return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
         try:
             content = bytearray()
             async for piece in response.aiter_raw():
@@ -99,7 +99,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         if kind.startswith("application/json"):
             body = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
             if body is not None:
-                return httpx2.Response(status, headers=_without_length(response), content=body)
+                return httpx2.Response(status, headers=_strip_length(response), content=body)
         if self._is_for_the_sdk(status):
             return httpx2.Response(status, headers=response.headers, content=bytes(content))
         if status in _BUSY:
@@ -145,7 +145,7 @@ def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> 
     return message_read.text.encode()
 
 
-def _without_length(response: httpx2.Response) -> httpx2.Headers:
+def _strip_length(response: httpx2.Response) -> httpx2.Headers:
     headers = response.headers.copy()
     headers.pop("content-length", None)
     return headers

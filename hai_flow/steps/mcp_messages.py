@@ -121,7 +121,7 @@ def _cut(value: Any, depth: int) -> Any:
     return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
 
 
-def stand_in_for(raw: bytes, why: str) -> types.JSONRPCMessage | None:
+def make_stand_in(raw: bytes, why: str) -> types.JSONRPCMessage | None:
     """The stand-in for a message of which only the beginning is known: the same as for one that can't be read. Raises
     ValueError if the beginning has neither an id nor a method."""
     text = _storable(raw.decode(errors="replace"))

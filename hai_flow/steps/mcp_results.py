@@ -170,7 +170,7 @@ def _read_structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
     return None
 
 
-def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink]]:
+def find_links(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink]]:
     """The links to resources that only the server itself can read, with the numbers of their parts. A link to the web
     stays a link: the page behind it is not the server's own content."""
     if result.is_error or result.structured_content is not None:
@@ -179,7 +179,7 @@ def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink
     return [(n, link) for n, link in links if link.uri.partition(":")[0].lower() not in _OF_THE_WEB]
 
 
-def resource_parts(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
+def read_resource_parts(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
     """The parts that hold the resource behind a link, and their size in bytes; no parts if one of them claims to be
     Base64 and is not."""
     parts: list[dict[str, Json]] = []

@@ -199,7 +199,7 @@ def read_tool(raw: Any) -> types.Tool | str:
     return "its description can't be read"
 
 
-def output_schema_of(tool: types.Tool) -> JsonSchema | None:
+def compile_output_schema(tool: types.Tool) -> JsonSchema | None:
     """The schema of the results of a function; None where it has none, or none that can be read."""
     if tool.output_schema is None:
         return None

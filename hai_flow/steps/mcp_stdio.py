@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp_messages import read, stand_in_for
+from hai_flow.steps.mcp_messages import make_stand_in, read
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ async def _read(
             message = (
                 _message(line)
                 if is_whole
-                else stand_in_for(line, f"it answers with more than {line_max} bytes at once")
+                else make_stand_in(line, f"it answers with more than {line_max} bytes at once")
             )
             if message is None:  # programs print things
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
@@ -116,11 +116,11 @@ async def _lines(output: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, boo
             return
         except asyncio.LimitOverrunError as error:
             beginning = (await output.readexactly(error.consumed))[:_BEGINNING_BYTES]
-            await _pass_over(output)
+            await _skip_line(output)
             yield beginning, False
 
 
-async def _pass_over(output: asyncio.StreamReader) -> None:
+async def _skip_line(output: asyncio.StreamReader) -> None:
     """Read to the end of the line."""
     while True:
         try:

@@ -63,7 +63,7 @@ class Project:
         """The files of the project, each with its module's name: those of `modules`, of their imports, and of all
         loaded modules. Modules that can't be imported are followed, too."""
         names_by_file: dict[Path, str] = {}
-        waiting = [*modules, *self._loaded_modules()]
+        waiting = [*modules, *self._list_loaded_modules()]
         visited: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -71,7 +71,7 @@ class Project:
             visited.add(name)
             if file is not None:
                 names_by_file[file] = name
-                waiting += self._imports_needed(name, file)
+                waiting += self._list_imports_needed(name, file)
         return names_by_file
 
     def reload(self, changed: Iterable[str]) -> Reloaded:
@@ -92,7 +92,7 @@ class Project:
         self._behind.clear()
         return Reloaded(tuple(stale))
 
-    def _loaded_modules(self) -> dict[str, Path]:
+    def _list_loaded_modules(self) -> dict[str, Path]:
         """The modules of the project that are loaded."""
         loaded = {name: self._file(name) for name in list(sys.modules)}
         return {name: file for name, file in loaded.items() if file is not None and name != "__main__"}
@@ -110,17 +110,17 @@ class Project:
         path = Path(file)
         return path if path.suffix == ".py" and path.is_file() else None
 
-    def _imports_needed(self, name: str, file: Path) -> list[str]:
+    def _list_imports_needed(self, name: str, file: Path) -> list[str]:
         """The modules that importing `name` imports: its packages, and the imports in its file."""
-        stamp = stamp_of(file)
+        stamp = read_stamp(file)
         cached = self._imports.get(file)
         if cached is None or cached[0] != stamp:
-            cached = self._imports[file] = (stamp, tuple(_imports_of(name, file)))
-        return [*_packages_of(name), *cached[1]]
+            cached = self._imports[file] = (stamp, tuple(_iter_imports(name, file)))
+        return [*_iter_packages(name), *cached[1]]
 
     def _with_importers(self, changed: Collection[str]) -> list[str]:
         """`changed`, and all loaded modules of the project that import one of them, or import one that does; sorted."""
-        needs = {name: self._imports_needed(name, file) for name, file in self._loaded_modules().items()}
+        needs = {name: self._list_imports_needed(name, file) for name, file in self._list_loaded_modules().items()}
         affected, size = set(changed), -1
         while size != len(affected):
             size = len(affected)
@@ -157,7 +157,7 @@ def _is_installed(file: str) -> bool:
     return not _INSTALLED.isdisjoint(Path(file).parents)
 
 
-def stamp_of(file: Path) -> Stamp:
+def read_stamp(file: Path) -> Stamp:
     """Zeros for a file that is not there."""
     try:
         status = file.stat()
@@ -166,12 +166,12 @@ def stamp_of(file: Path) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_mode
 
 
-def _packages_of(name: str) -> Iterator[str]:
+def _iter_packages(name: str) -> Iterator[str]:
     while name := name.rpartition(".")[0]:
         yield name
 
 
-def _imports_of(name: str, file: Path) -> Iterator[str]:
+def _iter_imports(name: str, file: Path) -> Iterator[str]:
     """The modules that a file names in its imports; none if Python can't read it. `from shop import x` may mean the
     module `shop.x`."""
     try:

@@ -23,7 +23,7 @@ from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets
 from hai_flow.steps.threads import ToolThreads
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.steps.tools import PythonFunction, full_name
+from hai_flow.steps.tools import PythonFunction, format_name
 from hai_flow.values import Json, storable
 
 
@@ -128,7 +128,7 @@ class PythonRunner:
 
 def _name_of(tool: PythonTool, call: Call) -> str:
     """The name of the function for people."""
-    return full_name(tool.target, call.function, tool.name)
+    return format_name(tool.target, call.function, tool.name)
 
 
 def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _drain_generator(work: Callable[[], Generator[Any]], host: Host, stream: Str
                 break
             text = heard.take(item)
             if text is not None and stream is not None:
-                host.waited_for(stream(text))
+                host.wait_for_result(stream(text))
     return heard.output
 
 

@@ -33,7 +33,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.names.secret_names import REFERENCE, find_secrets
 from hai_flow.errors import StepError
-from hai_flow.steps.hiding import SHOWN_MIN, Hider, forms_of, without
+from hai_flow.steps.hiding import SHOWN_MIN, Hider, list_forms, without
 from hai_flow.values import Json
 
 COMMAND_SECONDS: Final = 10.0
@@ -94,11 +94,11 @@ def remember(value: str) -> None:
     _seen.add(value)
 
 
-def remember_in_attempt(value: str) -> None:
+def hide_in_attempt(value: str) -> None:
     """Hide this value in what the attempt at hand reports, streams and logs, and nowhere else: one that each attempt
     has anew must not push secrets of the deployment out of memory. An attempt is a task of its own."""
     if len(value) >= SHOWN_MIN:
-        _of_attempt.set(_of_attempt.get() | forms_of(value))
+        _of_attempt.set(_of_attempt.get() | list_forms(value))
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.json_pointers import escape
-from hai_flow.steps.tools import whole_function
+from hai_flow.steps.tools import unwrap_function
 from hai_flow.values import Json
 
 SHOWN_FAULTS: Final = 5
@@ -70,15 +70,15 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], given: Sequence[inspect.Parameter], *, streams: bool) -> None:
         """`given` are the parameters that a call fills. `streams`: the function yields its result in pieces."""
-        hints = hints_of(function)
+        hints = read_hints(function)
         more = next((each.name for each in given if each.kind is each.VAR_KEYWORD), None)
         self._takes_any = more is not None
         self._named = {
-            each.name: _supported_hint(hints.get(each.name, Any), "validation") for each in given if _is_named(each)
+            each.name: _convert_hint(hints.get(each.name, Any), "validation") for each in given if _is_named(each)
         }
         self._fields = {name: f"p{number}" for number, name in enumerate(self._named)}
         self._model = self._model_of(given)
-        schema = _schema_of(self._model, "validation")
+        schema = _build_schema(self._model, "validation")
         if more is not None and _is_plain(hints.get(more, Any)):
             schema["additionalProperties"] = pydantic.TypeAdapter(hints.get(more, Any)).json_schema() or True
         self._schema = JsonSchema(schema)
@@ -86,10 +86,10 @@ class Signature:
         scalar = not self._takes_any and all(hint in _SCALARS for hint in self._named.values())
         self._types = self._named if scalar else None
         hint = hints.get("return", Any)
-        self._result = _supported_hint(_yield_type(hint) if streams else hint, "serialization")
+        self._result = _convert_hint(_yield_type(hint) if streams else hint, "serialization")
         self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(self._result)
         self._plain_result = _is_plain(self._result)
-        raw = _schema_of(self._adapter, "serialization")
+        raw = _build_schema(self._adapter, "serialization")
         self._result_schema = JsonSchema(raw) if raw else None
 
     @property
@@ -112,7 +112,7 @@ class Signature:
         try:
             model = self._model.model_validate(values)
         except pydantic.ValidationError as error:
-            faults_found = _validation_faults(error)
+            faults_found = _list_validation_faults(error)
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults_found) from None
         converted = {name: getattr(model, self._fields[name]) for name in self._converted if name in values}
         return {**self._with_whole_integers(values), **converted}
@@ -137,7 +137,7 @@ class Signature:
             for fault in self._schema.findings(literal)
             if fault["path"].split("/")[1:2] and fault["path"].split("/")[1] in self._names_in_pointers
         ]
-        return _faults_as_text(faults) if faults else None
+        return _format_faults(faults) if faults else None
 
     def output(self, value: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
         """The function's result as plain JSON; `note` gets what was changed. Raises StepError `tool.invalid_result`."""
@@ -149,7 +149,7 @@ class Signature:
                 value = self._adapter.dump_python(result, mode="json", by_alias=True)
             except pydantic.ValidationError as error:
                 raise _wrong(
-                    "the tool's result is not what it says", "tool.invalid_result", _validation_faults(error)
+                    "the tool's result is not what it says", "tool.invalid_result", _list_validation_faults(error)
                 ) from None
             except PydanticSerializationError as error:
                 raise StepError(
@@ -188,10 +188,10 @@ class Signature:
         return pydantic.create_model("Arguments", __config__=config, **fields)
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def read_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a function; none where they exist for a type checker only."""
     try:
-        return get_type_hints(whole_function(function), include_extras=True)
+        return get_type_hints(unwrap_function(function), include_extras=True)
     except (NameError, TypeError, AttributeError):
         return {}
 
@@ -228,16 +228,16 @@ def _is_named(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
-def _supported_hint(hint: Any, mode: JsonSchemaMode) -> Any:
+def _convert_hint(hint: Any, mode: JsonSchemaMode) -> Any:
     """The annotation, or Any if it has no form in JSON."""
     try:
-        JsonSchema(_schema_of(pydantic.TypeAdapter(hint), mode))
+        JsonSchema(_build_schema(pydantic.TypeAdapter(hint), mode))
     except Exception:  # of many kinds: an annotation may be anything
         return Any
     return hint
 
 
-def _schema_of(typed: pydantic.TypeAdapter[Any] | type[pydantic.BaseModel], mode: JsonSchemaMode) -> dict[str, Json]:
+def _build_schema(typed: pydantic.TypeAdapter[Any] | type[pydantic.BaseModel], mode: JsonSchemaMode) -> dict[str, Json]:
     if isinstance(typed, pydantic.TypeAdapter):
         return typed.json_schema(mode=mode, schema_generator=_Untitled)
     schema = typed.model_json_schema(mode=mode, schema_generator=_Untitled)
@@ -278,12 +278,12 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _validation_faults(error: pydantic.ValidationError) -> list[dict[str, str]]:
+def _list_validation_faults(error: pydantic.ValidationError) -> list[dict[str, str]]:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in errors]
 
 
-def _faults_as_text(faults: Sequence[Mapping[str, Any]]) -> str:
+def _format_faults(faults: Sequence[Mapping[str, Any]]) -> str:
     sentences = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
     more = len(faults) - SHOWN_FAULTS
     return f"{sentences}; and {more} more" if more > 0 else sentences
@@ -291,4 +291,4 @@ def _faults_as_text(faults: Sequence[Mapping[str, Any]]) -> str:
 
 def _wrong(what: str, code: str, faults: Sequence[Mapping[str, Any]]) -> StepError:
     data: Json = [{"path": each["path"], "message": each["message"]} for each in faults]  # the log has these two
-    return StepError(f"{what}: {_faults_as_text(faults)}"[:2000], code=code, retriable=False, data=data)
+    return StepError(f"{what}: {_format_faults(faults)}"[:2000], code=code, retriable=False, data=data)

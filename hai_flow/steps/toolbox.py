@@ -20,7 +20,7 @@ from typing import Any, Final
 from hai_flow import plugins
 from hai_flow.errors import StepError
 from hai_flow.steps.project import Project, file_of
-from hai_flow.steps.tools import PythonFunction, inspect_function, registered
+from hai_flow.steps.tools import PythonFunction, read_function, registered
 
 ENTRY_POINTS: Final = "hai_flow.tools"
 FOLDER: Final = "tools"
@@ -85,7 +85,7 @@ class Toolbox:
             return {"": self.find(target, "", name, from_disk=from_disk)}
         if not target:
             return self._find_below(name)
-        self._judge_module(target, from_disk)
+        self._check_module(target, from_disk)
         module, by_attribute = _import(target), {}
         for key, each in registered.of(target).items():
             attribute = each.function.__name__
@@ -93,7 +93,7 @@ class Toolbox:
                 attribute = key.removeprefix(f"{name}.")
             by_attribute[attribute] = self.find(target, attribute, name, from_disk=from_disk)
         if from_disk and self._is_of_project(target, module):
-            for attribute in _own_functions(module):
+            for attribute in _list_own_functions(module):
                 by_attribute.setdefault(attribute, self.find(target, attribute, name, from_disk=from_disk))
         return by_attribute
 
@@ -103,7 +103,7 @@ class Toolbox:
         by_name = {function: self._find_registered(f"{name}.{function}") for function in sorted(below)}
         return by_name if by_name and name not in names else {"": self._find_registered(name), **by_name}
 
-    def _judge_module(self, module: str, from_disk: bool) -> None:
+    def _check_module(self, module: str, from_disk: bool) -> None:
         if not self._takes_from(module) and not (from_disk and self._is_of_project(module)):
             raise StepError(self._refusal(module, from_disk), code=NOT_ALLOWED, retriable=False)
 
@@ -112,7 +112,7 @@ class Toolbox:
             return self._find_registered(f"{name}.{function}" if function else name)
         module_name, _, attribute = target.partition(":")
         attribute = attribute or function or name
-        self._judge_module(module_name, from_disk)
+        self._check_module(module_name, from_disk)
         module = _import(module_name)
         candidates = registered.of(module_name)
         registration = (
@@ -123,7 +123,7 @@ class Toolbox:
         if registration is not None:
             return registration
         if from_disk and self._is_of_project(module_name, module):
-            return _own_function(module, attribute)
+            return _find_own_function(module, attribute)
         has = ", ".join(sorted(each.function.__name__ for each in candidates.values())) or "none"
         raise StepError(
             f"expected a function {attribute!r} registered with @tool in {module_name}; it registers {has}",
@@ -160,7 +160,7 @@ class Toolbox:
         registration = registered.found(original)
         if registration is None or not self._takes_from(registration.function.__module__):
             return None
-        return registration if function is original else _inspect(function, attribute, module)
+        return registration if function is original else _read_function(function, attribute, module)
 
     def _is_of_project(self, name: str, module: ModuleType | None = None) -> bool:
         return self.project is not None and self.project.holds(name, module)
@@ -186,26 +186,26 @@ def _import(name: str) -> ModuleType:
         raise StepError(f"can't import {name}: {fault}", code=UNAVAILABLE) from error
 
 
-def _own_functions(module: ModuleType) -> list[str]:
+def _list_own_functions(module: ModuleType) -> list[str]:
     """The names of the functions that the module itself defines."""
     own = inspect.getmembers(module, lambda each: inspect.isfunction(each) and each.__module__ == module.__name__)
     return [name for name, _ in own if not name.startswith("_")]
 
 
-def _own_function(module: ModuleType, attribute: str) -> PythonFunction:
+def _find_own_function(module: ModuleType, attribute: str) -> PythonFunction:
     """A function that the module itself defines. Raises StepError."""
     candidate: Any = getattr(module, attribute, None)
     defined = candidate.func if isinstance(candidate, partial) else candidate
     if attribute.startswith("_") or not inspect.isfunction(defined) or defined.__module__ != module.__name__:
-        has = ", ".join(_own_functions(module)) or "none"
+        has = ", ".join(_list_own_functions(module)) or "none"
         message = f"expected a function {attribute!r} that {module.__name__} defines; it defines {has}"
         raise StepError(message, code=UNAVAILABLE)
-    return _inspect(candidate, attribute, module)
+    return _read_function(candidate, attribute, module)
 
 
-def _inspect(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:
+def _read_function(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:
     try:
-        return inspect_function(function)
+        return read_function(function)
     except (TypeError, ValueError) as error:
         message = f"{attribute!r} in {module.__name__} can't be a tool: {error}"
         raise StepError(message, code=UNAVAILABLE) from error

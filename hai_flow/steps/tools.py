@@ -52,7 +52,7 @@ class PythonFunction:
     @property
     def description(self) -> str:
         """The docstring."""
-        return inspect.cleandoc(inspect.unwrap(whole_function(self.function)).__doc__ or "").strip()
+        return inspect.cleandoc(inspect.unwrap(unwrap_function(self.function)).__doc__ or "").strip()
 
     def argument_fault(self, names: set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
@@ -79,7 +79,7 @@ class _Registered:
         existing = self._functions.get(key)
         if existing is not None and existing.function.__qualname__ != function.__qualname__:
             raise ValueError(f"the tool {name!r} is registered already, by {existing.function.__qualname__}")
-        self._functions[key] = inspect_function(function)
+        self._functions[key] = read_function(function)
         self.changes += 1
 
     def modules(self) -> set[str]:
@@ -134,7 +134,7 @@ def _register(name: str, function: Function) -> Function:
     return function
 
 
-def inspect_function(function: Callable[..., Any]) -> PythonFunction:
+def read_function(function: Callable[..., Any]) -> PythonFunction:
     """`function` as a tool. Raises ValueError for one whose parameters can't be given by name."""
     signature = inspect.signature(function)
     if any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values()):
@@ -147,7 +147,7 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     elif inspect.iscoroutinefunction(function):
         kind = "async"
     try:
-        hints = get_type_hints(whole_function(function))
+        hints = get_type_hints(unwrap_function(function))
     except (NameError, TypeError):  # annotations that exist for a type checker only
         hints = {}
     context = next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
@@ -164,14 +164,14 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     )
 
 
-def whole_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of which a partial gives some arguments."""
     while isinstance(function, partial):
         function = function.func
     return function
 
 
-def full_name(target: str, function: str, name: str) -> str:
+def format_name(target: str, function: str, name: str) -> str:
     """The name of a call's function for people: `pkg.mod:fn`, or the name that it is registered by."""
     if not target:
         return f"{name}.{function}" if function else name

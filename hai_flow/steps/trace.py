@@ -24,7 +24,7 @@ def trace_of(error: BaseException) -> str:
     """The traceback of a tool's exception, at most CHARS_MAX characters: of a longer one the end. Never raises."""
     try:
         traceback_lines = traceback.TracebackException(
-            type(error), error, _without_own_frames(error.__traceback__), limit=-FRAMES_MAX
+            type(error), error, _strip_own_frames(error.__traceback__), limit=-FRAMES_MAX
         )
         text = storable("".join(traceback_lines.format()).rstrip())
     except Exception as fault:  # an exception's text is code of the tool's, too
@@ -32,7 +32,7 @@ def trace_of(error: BaseException) -> str:
     return text if len(text) <= CHARS_MAX else "…" + text[1 - CHARS_MAX :]
 
 
-def _without_own_frames(found: TracebackType | None) -> TracebackType | None:
+def _strip_own_frames(found: TracebackType | None) -> TracebackType | None:
     """The traceback without our own frames, by which the tool was called. All of it, if there are no others."""
     inner = found
     while inner is not None and inner.tb_frame.f_code.co_filename.startswith(_OURS):

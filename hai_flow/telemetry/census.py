@@ -75,7 +75,7 @@ class Census(Service):
         assert runtime is not None
         async with runtime.database.engine.acquire() as connection:
             await metrics_queries.look(connection, timedelta(seconds=self._seconds))
-            counts = await metrics_queries.last_counts(connection)
+            counts = await metrics_queries.read_last_counts(connection)
         if counts is not None:
             self._show(counts)
 

@@ -22,9 +22,9 @@ from hai_flow.engine.state.state import MessageState, PendingState, ToolCallStat
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame
 from hai_flow.wire.errors import error_message
-from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, renders_as_tool_call
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.sent_json import dump
-from hai_flow.wire.transcript import result_id
+from hai_flow.wire.transcript import derive_result_id
 from hai_flow.wire.turns import TurnEncoder
 
 Object: TypeAlias = dict[str, Json]
@@ -107,7 +107,7 @@ class AgentApiEncoder(TurnEncoder):
     def _put_message(self, response: ResponseBuilder, message: MessageState) -> None:
         builder = _message_of(response, message)
         _message_contents(builder, message)
-        builder.complete(_ending_of(message))
+        builder.complete(_derive_ending(message))
 
     def _put_call(self, response: ResponseBuilder, call: ToolCallState) -> None:
         _call_content(_call_of(response, call), call.id, call.name, call.args)
@@ -153,7 +153,7 @@ class AgentApiEncoder(TurnEncoder):
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         builder = _message_of(self._response(""), message)
         contents = _message_contents(builder, message)
-        return [*(_frame(content) for content in contents), _frame(builder.complete(_ending_of(message)))]
+        return [*(_frame(content) for content in contents), _frame(builder.complete(_derive_ending(message)))]
 
     # --- calls and questions
 
@@ -174,7 +174,7 @@ class AgentApiEncoder(TurnEncoder):
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         """Sent even to the client that gave it: the output of a response shows the answers from which it goes on."""
-        builder = self._response("").create_message_builder(result_id(call.id), "function_call_output", "tool")
+        builder = self._response("").create_message_builder(derive_result_id(call.id), "function_call_output", "tool")
         return _frames(_one_content(builder, _result(call.id, call.name, content, error)))
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
@@ -202,7 +202,7 @@ class AgentApiEncoder(TurnEncoder):
     def _question_objects(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
         """A form is shown as a call of `requestInput`. A decision is shown as a call of the tool that the client
         advertised for it, else as a request for approval."""
-        id, args = f"msg_{opened.id}", question_args(as_shown(self.profile, opened))
+        id, args = f"msg_{opened.id}", encode_question_args(as_shown(self.profile, opened))
         if self._is_call(opened):
             data = {"call_id": opened.id, "name": CONFIRM[opened.kind], "arguments": args}
             return _one_content(response.create_message_builder(id, "function_call"), data)
@@ -220,9 +220,9 @@ class AgentApiEncoder(TurnEncoder):
         assert answer is not None, "only what is decided is told so"
         if opened.kind == "tool" or self._is_call(opened):
             name = (opened.tool or "") if opened.kind == "tool" else CONFIRM[opened.kind]
-            builder = response.create_message_builder(result_id(opened.id), "function_call_output", "tool")
+            builder = response.create_message_builder(derive_result_id(opened.id), "function_call_output", "tool")
             return _one_content(builder, _result(opened.id, name, *answer))
-        builder = response.create_message_builder(result_id(opened.id), "mcp_approval_response", "tool")
+        builder = response.create_message_builder(derive_result_id(opened.id), "mcp_approval_response", "tool")
         approved = pending.status == "approve"
         return _one_content(builder, {"approval_request_id": opened.id, "approve": approved, "reason": pending.reason})
 
@@ -273,7 +273,7 @@ def _message_contents(builder: MessageBuilder, message: MessageState) -> list[Ob
     return [_structured_content(builder, output).complete()]
 
 
-def _ending_of(message: MessageState) -> RunStatus:
+def _derive_ending(message: MessageState) -> RunStatus:
     """`incomplete` if the message's attempt failed, or if the stream ends before the message does. Another message or
     stream then has all of it."""
     return "incomplete" if message.aborted or message.open else "completed"
@@ -300,7 +300,7 @@ def _call_content(builder: MessageBuilder, id: str, name: str, args: str) -> Obj
 
 
 def _result_of(response: ResponseBuilder, call: ToolCallState) -> MessageBuilder:
-    return response.create_message_builder(result_id(call.id), "plugin_call_output", "tool")
+    return response.create_message_builder(derive_result_id(call.id), "plugin_call_output", "tool")
 
 
 def _result(id: str, name: str, content: str, error: str | None) -> Object:

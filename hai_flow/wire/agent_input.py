@@ -18,7 +18,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import ResumeEntry, ToolMessage, misplaced_members
+from hai_flow.wire.dialect import ResumeEntry, ToolMessage, list_misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 MEDIA: Final = ("image", "audio", "video", "document")
@@ -141,7 +141,7 @@ class _Reader:
         if status not in ("resolved", "cancelled"):
             self._find("expected resolved or cancelled", *at, "status")
         payload = entry.get("payload", msgspec.UNSET)
-        id, misplaced = self._id(entry, "interruptId", *at), misplaced_members(entry)
+        id, misplaced = self._id(entry, "interruptId", *at), list_misplaced_members(entry)
         return ResumeEntry(id, status == "cancelled", payload, misplaced)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
@@ -174,7 +174,7 @@ class _Reader:
         if isinstance(content, list) and all(
             isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
         ):
-            return [_upgrade_part(part) for part in content]
+            return [_convert_part(part) for part in content]
         self._find("expected text or a list of content parts, each an object with a type", *at, "content")
         return ""
 
@@ -199,7 +199,7 @@ class _Reader:
             self._find("expected text or a list of content parts", *at, "content")
         elif content is None and error is None:
             self._find("expected the answer to a call as text, found none", *at, "content")
-        misplaced = misplaced_members(message, "digest")
+        misplaced = list_misplaced_members(message, "digest")
         return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced)
 
     def _join_text(self, at: _Place, parts: list[Json]) -> str | None:
@@ -270,7 +270,7 @@ class _Reader:
         self._findings.append({"path": pointer_of(*at), "message": message})
 
 
-def _upgrade_part(part: dict[str, Json]) -> dict[str, Json]:
+def _convert_part(part: dict[str, Json]) -> dict[str, Json]:
     """A part `binary` {mimeType, data | url | id, filename?} as image, audio, video or document with a source, as newer
     clients write it (docs/design/protocols.md#ag-ui-messages). A part that lacks one of these stays unchanged."""
     mime = part.get("mimeType")

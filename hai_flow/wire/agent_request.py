@@ -15,7 +15,7 @@ from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
 from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.dialect import Posted, Profile, ToolMessage, misplaced_members
+from hai_flow.wire.dialect import Posted, Profile, ToolMessage, list_misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 Object: TypeAlias = dict[str, Json]
@@ -105,7 +105,7 @@ class _Reader:
                 except ValueError as error:
                     self._find(str(error), *place)
                     continue
-                id, misplaced = self._message_id(at, message), answer.misplaced_parts(message, data)
+                id, misplaced = self._message_id(at, message), answer.list_misplaced_parts(message, data)
                 answers.append(ToolMessage(id, call, content, digest=data.get("digest"), misplaced=misplaced))
         return tuple(answers)
 
@@ -209,10 +209,10 @@ class _Answer(NamedTuple):
     read: Callable[[Object], str]
     whole: bool
 
-    def misplaced_parts(self, message: Object, data: Object) -> tuple[str, ...]:
+    def list_misplaced_parts(self, message: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
-        beside = misplaced_members(message)
-        return beside if self.whole else (*beside, *misplaced_members(data, "digest"))
+        beside = list_misplaced_members(message)
+        return beside if self.whole else (*beside, *list_misplaced_members(data, "digest"))
 
 
 def _output(data: Object) -> str:

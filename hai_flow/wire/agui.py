@@ -25,7 +25,7 @@ from hai_flow.engine.state.state import MessageState, PendingState, RunState, Sp
 from hai_flow.engine.steps.tool_calls import ABORTED, model_call
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
-from hai_flow.wire.agui_interrupts import interrupt, pending_value
+from hai_flow.wire.agui_interrupts import build_pending_value, interrupt
 from hai_flow.wire.agui_protobuf import PROTOBUF
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry
 from hai_flow.wire.errors import error_message
@@ -35,13 +35,13 @@ from hai_flow.wire.questions import (
     Call,
     answer_of,
     as_shown,
+    can_be_answered,
     confirmation,
-    may_be_answered,
-    question_args,
+    encode_question_args,
     renders_as_tool_call,
 )
-from hai_flow.wire.sent_json import dump, without_none
-from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.sent_json import dump, strip_none
+from hai_flow.wire.transcript import derive_result_id, history
 from hai_flow.wire.turns import SPOKEN, TurnEncoder
 
 PROTOCOL: Final = "1.0"
@@ -88,7 +88,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         ),
         user_messages=posted.user_messages,
         tool_messages=posted.tool_messages,
-        resume=posted.resume or _answers_of_command(posted.forwarded, limits),
+        resume=posted.resume or _parse_answers_of_command(posted.forwarded, limits),
         parent_run_id=posted.parent_run_id,
         history=posted.history,
         workflow=workflow,
@@ -97,7 +97,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
     )
 
 
-def _answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
+def _parse_answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
     """The answers of clients that do not know `resume` (docs/design/protocols.md#copilotkit). They send `command`
     {resume, interruptEvent} in its place; `interruptEvent` is the question as the server sent it, with its id.
 
@@ -172,7 +172,7 @@ class AguiEncoder(TurnEncoder):
         return [_usage(label, spent) for label, spent in sorted(self.state.turn_spent.items())]
 
     def _status(self, at: int, status: str, reason: str) -> list[Frame]:
-        return self.custom(at, "hai.status", without_none({"status": status, "reason": reason or None}))
+        return self.custom(at, "hai.status", strip_none({"status": status, "reason": reason or None}))
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_error(at, error_message(error), error.code, usage=self._usage())]
@@ -273,7 +273,7 @@ class AguiEncoder(TurnEncoder):
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if renders_as_tool_call(self.profile, opened):
-            return _whole_call(opened.id, CONFIRM[opened.kind], question_args(opened), at)
+            return _whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
         frames = self._question_event(at, opened)
         if opened.kind == "gate" and self._is_interrupt(opened) and model_call(self.state, opened.path) is None:
             frames += self._call_behind_gate(at, opened)
@@ -292,7 +292,7 @@ class AguiEncoder(TurnEncoder):
         answer get it in place of an interrupt."""
         if self._is_interrupt(opened) and not self._old:
             return []
-        return [_custom("hai.pending", pending_value(as_shown(self.profile, opened)), at)]
+        return [_custom("hai.pending", build_pending_value(as_shown(self.profile, opened)), at)]
 
     def _call_behind_gate(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
@@ -300,20 +300,20 @@ class AguiEncoder(TurnEncoder):
     def _is_interrupt(self, opened: e.PendingOpened) -> bool:
         if opened.kind == "tool" or renders_as_tool_call(self.profile, opened):
             return False
-        return may_be_answered(self.profile, opened)
+        return can_be_answered(self.profile, opened)
 
     def _interrupts(self, status: str | None) -> Json:
         """The outcome of a turn that waits for people; None if it has none.
 
         A question that got a vote in this turn is not asked again at its end, even if other people's votes are missing.
         """
-        questions = self._interrupting(status)
+        questions = self._list_interrupting(status)
         if not questions:
             return None
         interrupts = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in questions]
         return {"type": "interrupt", "interrupts": interrupts}
 
-    def _interrupting(self, status: str | None) -> list[PendingState]:
+    def _list_interrupting(self, status: str | None) -> list[PendingState]:
         """The questions that become interrupts if the turn ends now; `status` as in `run_finished`."""
         if status not in (None, "paused", "needs_attention"):
             return []
@@ -358,7 +358,7 @@ class AguiEncoder(TurnEncoder):
         return {_gate_call(self.state, opened) for opened in gates}
 
     def _interrupting_now(self) -> list[PendingState]:
-        return self._interrupting(self.state.status if self.state.status in SPOKEN else None)
+        return self._list_interrupting(self.state.status if self.state.status in SPOKEN else None)
 
     def _holder_of_interrupts(self, at: int, messages: Sequence[dict[str, Json]]) -> list[Frame]:
         """An empty message to which a client can attach interrupts that have no call. It is sent if this stream may end
@@ -401,9 +401,9 @@ class AguiEncoder(TurnEncoder):
         if opened.kind != "gate" or not self._is_interrupt(opened):
             return confirmation(profile, pending)
         id = _gate_call(self.state, opened)
-        return Call(id, opened.tool or opened.path, opened.args or "{}", self._gate_answer(id, pending))
+        return Call(id, opened.tool or opened.path, opened.args or "{}", self._find_gate_answer(id, pending))
 
-    def _gate_answer(self, id: str, pending: PendingState) -> tuple[str, str | None] | None:
+    def _find_gate_answer(self, id: str, pending: PendingState) -> tuple[str, str | None] | None:
         """The result of the call behind a gate, else the gate's outcome; None as long as one of them is still to
         come."""
         call = self.state.tool_calls.get(id)
@@ -445,7 +445,7 @@ class AguiEncoder(TurnEncoder):
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         value = {"id": id, "from": event.from_, "to": event.to, "task": event.task}
-        return [_custom("hai.collaboration", without_none(value), at)]
+        return [_custom("hai.collaboration", strip_none(value), at)]
 
 
 def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
@@ -475,7 +475,7 @@ class _Words:
         match message.kind:
             case "text":
                 fields = {"id": message.id, "role": "assistant", "content": message.content or None}
-                return without_none({**fields, "metadata": None if self._old else _layout_of(message)})
+                return strip_none({**fields, "metadata": None if self._old else _layout_of(message)})
             case "data":
                 block = _block(message, message.content)
                 return {"id": message.id, "role": "activity", "activityType": BLOCK, "content": block}
@@ -483,14 +483,14 @@ class _Words:
                 return None
             case _:
                 fields = {"id": message.id, "role": "reasoning", "content": message.content}
-                return without_none({**fields, "metadata": _layout_of(message) if message.aborted else None})
+                return strip_none({**fields, "metadata": _layout_of(message) if message.aborted else None})
 
     def _user_message(self, message: MessageState) -> dict[str, Json]:
         content = message.content
         if isinstance(content, list):
             content = [_old_part(part) if self._old else _part(part) for part in content]
         fields = {"id": message.id, "role": message.role, "content": content, "name": message.name}
-        return without_none(fields)
+        return strip_none(fields)
 
     def holder(self, id: str, at: int) -> dict[str, Json]:
         return {"id": id, "role": "assistant"}
@@ -526,7 +526,7 @@ def _old_part(part: dict[str, Json]) -> dict[str, Json]:
 
 def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
     """One event. Fields that are None are left out; `call` is the toolCallId of a frame that streams a call."""
-    return Frame(type, dump(without_none({"type": type, **fields, "timestamp": at})), call, terminal)
+    return Frame(type, dump(strip_none({"type": type, **fields, "timestamp": at})), call, terminal)
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
@@ -536,7 +536,7 @@ def _custom(name: str, value: Json, at: int) -> Frame:
 
 def _raw(event: Json, source: str | None, at: int) -> Frame:
     fields = {"type": "RAW", "event": event}
-    return Frame("RAW", dump({**fields, **without_none({"source": source}), "timestamp": at}))
+    return Frame("RAW", dump({**fields, **strip_none({"source": source}), "timestamp": at}))
 
 
 def _error(at: int, message: str, code: str, usage: Json = None) -> Frame:
@@ -561,7 +561,7 @@ def _layout_of(message: MessageState) -> Json:
     """The place of a message in HAI's layout, and whether it broke off."""
     cut = True if message.aborted else None
     place = {"blockId": message.block_id, "layout": message.layout, "style": message.style, "aborted": cut}
-    place = without_none(place)
+    place = strip_none(place)
     return {"hai": place} if place else None
 
 
@@ -572,7 +572,7 @@ def _block(message: MessageState, content: str) -> dict[str, Json]:
         "layout": message.layout,
         "style": message.style,
     }
-    return without_none(fields)
+    return strip_none(fields)
 
 
 def _whole_call(id: str, name: str, args: str, at: int) -> list[Frame]:
@@ -592,7 +592,7 @@ def _call_end(id: str, at: int) -> Frame:
 
 
 def _result(id: str, content: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_RESULT", at, messageId=result_id(id), toolCallId=id, content=content, role="tool")
+    return _frame("TOOL_CALL_RESULT", at, messageId=derive_result_id(id), toolCallId=id, content=content, role="tool")
 
 
 AGUI: Final = Dialect(

@@ -9,8 +9,8 @@ from hai_flow import instants, values
 from hai_flow.definition.plan import RESPOND
 from hai_flow.engine import events as e
 from hai_flow.values import Json
-from hai_flow.wire.questions import question_args
-from hai_flow.wire.sent_json import without_none
+from hai_flow.wire.questions import encode_question_args
+from hai_flow.wire.sent_json import strip_none
 
 _REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
 
@@ -27,17 +27,17 @@ def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) ->
         "expiresAt": _expiry(opened) if expires else None,
         "metadata": {"hai": {"kind": opened.kind, **_question(opened)}},
     }
-    return without_none(fields)
+    return strip_none(fields)
 
 
-def pending_value(opened: e.PendingOpened) -> dict[str, Json]:
+def build_pending_value(opened: e.PendingOpened) -> dict[str, Json]:
     """The question as the value of CUSTOM `hai.pending`, for clients that do not know interrupts or cannot answer
     here."""
     return {"id": opened.id, "kind": opened.kind, **_question(opened)}
 
 
 def _question(opened: e.PendingOpened) -> dict[str, Json]:
-    return values.loads(question_args(opened))
+    return values.loads(encode_question_args(opened))
 
 
 def _schema(opened: e.PendingOpened) -> Json:
@@ -52,7 +52,7 @@ def _schema(opened: e.PendingOpened) -> Json:
     reason = {"type": "string"}
     why = (opened.policy or {}).get("reasons") or []
     edits: dict[str, Json] = (
-        {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if _may_edit(opened) else {}
+        {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if _can_edit(opened) else {}
     )
     if opened.schema is None and {*why} <= {RESPOND} and set(opened.options) <= {"approve", "reject", RESPOND}:
         properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason, **edits}
@@ -72,7 +72,7 @@ def _schema(opened: e.PendingOpened) -> Json:
     return schema
 
 
-def _may_edit(opened: e.PendingOpened) -> bool:
+def _can_edit(opened: e.PendingOpened) -> bool:
     return bool((opened.policy or {}).get("edit"))
 
 

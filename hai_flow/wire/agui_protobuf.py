@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.values import Json
-from hai_flow.wire.framing import Framing, length_prefixed
+from hai_flow.wire.framing import Framing, encode_with_length
 
 Write: TypeAlias = Callable[[int, Json], bytes]
 
@@ -25,7 +25,7 @@ CONTENT_TYPE: Final = "application/vnd.ag-ui.event+proto"
 # --- the wire format ----------------------------------------------------------------------------------------------
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     """A number of at least 0, seven bits in each byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
@@ -36,23 +36,23 @@ def _varint(number: int) -> bytes:
 
 
 def _bytes(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return _encode_varint(number << 3 | 2) + _encode_varint(len(content)) + content
 
 
-def _string(number: int, text: Json) -> bytes:
+def _encode_string(number: int, text: Json) -> bytes:
     return _bytes(number, str(text).encode())
 
 
 def _text(number: int, text: Json) -> bytes:
     """A string that is left out if it is empty."""
-    return _string(number, text) if text else b""
+    return _encode_string(number, text) if text else b""
 
 
 def _integer(number: int, value: Json) -> bytes:
-    return _varint(number << 3) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    return _encode_varint(number << 3) + _encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _boolean(number: int, value: Json) -> bytes:
+def _encode_boolean(number: int, value: Json) -> bytes:
     return _integer(number, int(value))
 
 
@@ -63,11 +63,11 @@ def _value(value: Json) -> bytes:
     if value is None:
         return _integer(1, 0)
     if isinstance(value, bool):
-        return _boolean(4, value)
+        return _encode_boolean(4, value)
     if isinstance(value, int | float):
-        return _varint(2 << 3 | 1) + struct.pack("<d", value)
+        return _encode_varint(2 << 3 | 1) + struct.pack("<d", value)
     if isinstance(value, str):
-        return _string(3, value)
+        return _encode_string(3, value)
     if isinstance(value, dict):
         return _bytes(5, _struct(value))
     return _bytes(6, b"".join(_bytes(1, _value(item)) for item in value))
@@ -77,7 +77,7 @@ def _struct(record: dict[str, Json]) -> bytes:
     return b"".join(_bytes(1, _text(1, key) + _bytes(2, _value(item))) for key, item in record.items())
 
 
-def _value_field(number: int, value: Json) -> bytes:
+def _encode_value_field(number: int, value: Json) -> bytes:
     return _bytes(number, _value(value))
 
 
@@ -114,20 +114,22 @@ def _fields(*fields: tuple[int, str, Write]) -> tuple[_Field, ...]:
 
 _SOURCES: Final = {
     "data": (1, _fields((1, "value", _text), (2, "mimeType", _text))),
-    "url": (2, _fields((1, "value", _text), (2, "mimeType", _string))),
-    "file": (3, _fields((1, "value", _text), (2, "provider", _string), (3, "mimeType", _string))),
+    "url": (2, _fields((1, "value", _text), (2, "mimeType", _encode_string))),
+    "file": (3, _fields((1, "value", _text), (2, "provider", _encode_string), (3, "mimeType", _encode_string))),
 }
 _PARTS: Final = {"text": 1, "image": 2, "audio": 3, "video": 4, "document": 5}
 
 
 def _part(number: int, part: Json) -> bytes:
     if part["type"] == "text":
-        content = _message(_fields((1, "text", _text), (2, "id", _string), (3, "metadata", _value_field)), part)
+        content = _message(
+            _fields((1, "text", _text), (2, "id", _encode_string), (3, "metadata", _encode_value_field)), part
+        )
     else:
         source = part["source"]
         place, fields = _SOURCES[source["type"]]
         content = _bytes(1, _bytes(place, _message(fields, source)))
-        content += _message(_fields((2, "metadata", _value_field), (3, "id", _string)), part)
+        content += _message(_fields((2, "metadata", _encode_value_field), (3, "id", _encode_string)), part)
     return _bytes(number, _bytes(_PARTS[part["type"]], content))
 
 
@@ -136,19 +138,19 @@ _TOOL_CALL: Final = _fields((1, "id", _text), (2, "type", _text), (3, "function"
 _MESSAGE: Final = _fields(
     (1, "id", _text),
     (2, "role", _text),
-    (3, "content", _string),
-    (4, "name", _string),
+    (3, "content", _encode_string),
+    (4, "name", _encode_string),
     (5, "toolCalls", _repeated_field(_message_field(_TOOL_CALL))),
-    (6, "toolCallId", _string),
-    (7, "error", _string),
+    (6, "toolCallId", _encode_string),
+    (7, "error", _encode_string),
     (8, "contentParts", _repeated_field(_part)),
     (9, "metadata", _map),
-    (12, "activityType", _string),
+    (12, "activityType", _encode_string),
     (13, "activityContent", _map),
 )
 
 
-def _message_variant(number: int, message: Json) -> bytes:
+def _encode_message_variant(number: int, message: Json) -> bytes:
     """A message. Its content goes into the field for its kind."""
     content = message.get("content")
     place = {list: "contentParts", dict: "activityContent"}.get(type(content))
@@ -160,18 +162,20 @@ def _message_variant(number: int, message: Json) -> bytes:
 _INTERRUPT: Final = _fields(
     (1, "id", _text),
     (2, "reason", _text),
-    (3, "message", _string),
-    (4, "toolCallId", _string),
-    (5, "responseSchema", _value_field),
-    (6, "expiresAt", _string),
-    (7, "metadata", _value_field),
+    (3, "message", _encode_string),
+    (4, "toolCallId", _encode_string),
+    (5, "responseSchema", _encode_value_field),
+    (6, "expiresAt", _encode_string),
+    (7, "metadata", _encode_value_field),
 )
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def _operation(number: int, operation: Json) -> bytes:
     kind = _OPERATIONS.index(operation["op"])
-    rest = _message(_fields((2, "path", _text), (3, "from", _string), (4, "value", _value_field)), operation)
+    rest = _message(
+        _fields((2, "path", _text), (3, "from", _encode_string), (4, "value", _encode_value_field)), operation
+    )
     return _bytes(number, (_integer(1, kind) if kind else b"") + rest)
 
 
@@ -195,37 +199,42 @@ _RUN: Final = ((2, "threadId", _text), (3, "runId", _text))
 _KINDS: Final[dict[str, _Kind]] = {
     name: _Kind(type, field, _fields(*fields))
     for name, type, field, fields in (
-        ("TEXT_MESSAGE_START", 0, 1, (_MESSAGE_ID, (3, "role", _string), (4, "name", _string))),
+        ("TEXT_MESSAGE_START", 0, 1, (_MESSAGE_ID, (3, "role", _encode_string), (4, "name", _encode_string))),
         ("TEXT_MESSAGE_CONTENT", 1, 2, (_MESSAGE_ID, (3, "delta", _text))),
         ("TEXT_MESSAGE_END", 2, 3, (_MESSAGE_ID,)),
-        ("TOOL_CALL_START", 3, 4, (_CALL_ID, (3, "toolCallName", _text), (4, "parentMessageId", _string))),
+        ("TOOL_CALL_START", 3, 4, (_CALL_ID, (3, "toolCallName", _text), (4, "parentMessageId", _encode_string))),
         ("TOOL_CALL_ARGS", 4, 5, (_CALL_ID, (3, "delta", _text))),
         ("TOOL_CALL_END", 5, 6, (_CALL_ID,)),
-        ("STATE_SNAPSHOT", 6, 7, ((2, "snapshot", _value_field),)),
+        ("STATE_SNAPSHOT", 6, 7, ((2, "snapshot", _encode_value_field),)),
         ("STATE_DELTA", 7, 8, ((2, "delta", _repeated_field(_operation)),)),
-        ("MESSAGES_SNAPSHOT", 8, 9, ((2, "messages", _repeated_field(_message_variant)),)),
-        ("RAW", 9, 10, ((2, "event", _value_field), (3, "source", _string))),
-        ("CUSTOM", 10, 11, ((2, "name", _text), (3, "value", _value_field))),
-        ("RUN_STARTED", 11, 12, (*_RUN, (4, "parentRunId", _string), (6, "protocolVersion", _string))),
+        ("MESSAGES_SNAPSHOT", 8, 9, ((2, "messages", _repeated_field(_encode_message_variant)),)),
+        ("RAW", 9, 10, ((2, "event", _encode_value_field), (3, "source", _encode_string))),
+        ("CUSTOM", 10, 11, ((2, "name", _text), (3, "value", _encode_value_field))),
+        ("RUN_STARTED", 11, 12, (*_RUN, (4, "parentRunId", _encode_string), (6, "protocolVersion", _encode_string))),
         (
             "RUN_FINISHED",
             12,
             13,
             (
                 *_RUN,
-                (4, "result", _value_field),
+                (4, "result", _encode_value_field),
                 (5, "outcome", _text),
                 (6, "interrupts", _repeated_field(_message_field(_INTERRUPT))),
             ),
         ),
-        ("RUN_ERROR", 13, 14, ((2, "code", _string), (3, "message", _text))),
+        ("RUN_ERROR", 13, 14, ((2, "code", _encode_string), (3, "message", _text))),
         ("STEP_STARTED", 14, 15, (_STEP,)),
         ("STEP_FINISHED", 15, 16, (_STEP,)),
         (
             "TOOL_CALL_RESULT",
             21,
             22,
-            ((3, "messageId", _text), (4, "toolCallId", _text), (5, "content", _string), (6, "role", _string)),
+            (
+                (3, "messageId", _text),
+                (4, "toolCallId", _text),
+                (5, "content", _encode_string),
+                (6, "role", _encode_string),
+            ),
         ),
         ("ACTIVITY_SNAPSHOT", 22, 23, (_REASONING_ID, (4, "activityType", _text), (5, "content", _map))),
         ("REASONING_START", 24, 25, (_REASONING_ID,)),
@@ -249,7 +258,7 @@ def encode_event(event: dict[str, Json]) -> bytes:
 
 
 def _render(data: bytes, name: str, id: str | None) -> bytes:
-    return length_prefixed(encode_event(values.loads(data)))
+    return encode_with_length(encode_event(values.loads(data)))
 
 
 PROTOBUF: Final = Framing(CONTENT_TYPE, _render)

@@ -26,7 +26,7 @@ from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile, ToolMessage
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.questions import as_shown
-from hai_flow.wire.sent_json import dump, object_of, without_none
+from hai_flow.wire.sent_json import dump, parse_object, strip_none
 from hai_flow.wire.transcript import history
 from hai_flow.wire.turns import TurnEncoder
 
@@ -37,7 +37,7 @@ _IDS: Final = uuid5(NAMESPACE_URL, "urn:hai-flow:aui")
 
 def event(type: str, at: int, id: UUID | str, **fields: Json) -> bytes:
     """One event as JSON. `at` is in milliseconds since 1970. Fields that are None are left out."""
-    return dump(without_none({"type": type, "id": str(id), "timestamp": instants.rfc3339(at), **fields}))
+    return dump(strip_none({"type": type, "id": str(id), "timestamp": instants.rfc3339(at), **fields}))
 
 
 def profile() -> Profile:
@@ -64,14 +64,14 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
                 beside = sorted(payload.keys() - {"result", "digest"})
                 if beside:
                     raise answer_refusal(opened, f"expected the result alone, found {', '.join(beside)} beside it.")
-            chosen = _results_of(opened).get(action or "", action)
+            chosen = _map_results(opened).get(action or "", action)
             answer = payload.get("result", payload or chosen)
         case "ask":
             answer = action if action in opened.options and not payload else payload
         case _:
             if action is not None and payload.get("decision", action) != action:
                 raise answer_refusal(opened, f"the action is {action!r}, and the payload's decision another one.")
-            answer = without_none({"decision": action, **payload})
+            answer = strip_none({"decision": action, **payload})
     content = answer if isinstance(answer, str) else values.dumps(answer).decode()
     return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
 
@@ -79,7 +79,7 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
 _YES_NO: Final[dict[str, Json]] = {"yes": True, "no": False}
 
 
-def _results_of(opened: e.PendingOpened) -> dict[str, Json]:
+def _map_results(opened: e.PendingOpened) -> dict[str, Json]:
     """The possible results of a frontend tool, by the option that gives each; empty if they can't be listed. With them
     a page that has only buttons can answer."""
     schema = opened.schema if isinstance(opened.schema, dict) else {}
@@ -99,7 +99,7 @@ class AuiEncoder(TurnEncoder):
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
         if not frames and not self.state.turn_open:  # this stream goes across turns
-            visible = self.visible_event(event)
+            visible = self.filter_event(event)
             if isinstance(visible, e.RunStopped):
                 frames = self.run_finished(visible.at, self.run_id(), "stopped", visible.reason)
             elif isinstance(visible, _STEP_ENDS):
@@ -200,7 +200,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_state_snapshot", at, state=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        return [_frame("aui_state_delta", at, delta=[without_none(dict(each)) | _value_of(each) for each in ops])]
+        return [_frame("aui_state_delta", at, delta=[strip_none(dict(each)) | _value_of(each) for each in ops])]
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         messages = history(_Words(), self.profile, self.state, transcript)
@@ -247,7 +247,7 @@ class AuiEncoder(TurnEncoder):
         """A structured output: the component is its type, the props its data."""
         layout = {"layout": message.layout, "blockId": message.block_id, "style": message.style}
         data = output.get("data")
-        props = {**(data if isinstance(data, dict) else without_none({"data": data})), **without_none(layout)}
+        props = {**(data if isinstance(data, dict) else strip_none({"data": data})), **strip_none(layout)}
         return _frame(
             "aui_render_snapshot",
             at,
@@ -265,7 +265,7 @@ class AuiEncoder(TurnEncoder):
         return []  # arguments come whole
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        args = object_of(call.args)
+        args = parse_object(call.args)
         return [
             _frame("aui_tool_call_args", at, call=call.id, tool_call_id=call.id, args_delta=args),
             _frame("aui_tool_call_end", at, call=call.id, tool_call_id=call.id, status="completed"),
@@ -287,7 +287,7 @@ class AuiEncoder(TurnEncoder):
     def _details(self, opened: e.PendingOpened) -> Object:
         """The question and the actions that answer it."""
         question = as_shown(self.profile, opened)
-        chosen = opened.options or tuple(_results_of(opened) if opened.kind == "tool" else ())
+        chosen = opened.options or tuple(_map_results(opened) if opened.kind == "tool" else ())
         options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
         payload = {
             "options": options,
@@ -302,7 +302,7 @@ class AuiEncoder(TurnEncoder):
             "interrupt_id": opened.id,
             "reason": "\n".join(filter(None, (opened.title, opened.message))) or opened.tool or opened.kind,
             "required_action": _REQUIRED[opened.kind],
-            "payload": without_none(payload),
+            "payload": strip_none(payload),
         }
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
@@ -352,7 +352,7 @@ _USUAL: Final = {"ask": ("submit",), "tool": ("answer",)}
 
 
 def _value_of(operation: Object) -> Object:
-    """The value of an operation, also if it is null: `without_none` would take it for absent."""
+    """The value of an operation, also if it is null: `strip_none` would take it for absent."""
     return {"value": operation["value"]} if "value" in operation else {}
 
 
@@ -370,14 +370,14 @@ class _Words:
             "timestamp": instants.rfc3339(message.at),
             "extra": {"aborted": True} if message.aborted else message.extra,
         }
-        return without_none(fields)
+        return strip_none(fields)
 
     def holder(self, id: str, at: int) -> Object:
         return {"id": id, "role": "assistant", "content": "", "timestamp": instants.rfc3339(at)}
 
 
 def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
-    data = dump(without_none({"type": type, "timestamp": instants.rfc3339(at), **fields}))
+    data = dump(strip_none({"type": type, "timestamp": instants.rfc3339(at), **fields}))
     return Frame(type, data, call, terminal)
 
 

@@ -88,7 +88,7 @@ _ANSWER_MEMBERS: Final = (
 )
 
 
-def misplaced_members(record: Mapping[str, Json], *taken: str) -> tuple[str, ...]:
+def list_misplaced_members(record: Mapping[str, Json], *taken: str) -> tuple[str, ...]:
     """The parts of an answer that stand in `record` itself, beside the member which holds the answer. `taken` are those
     that the protocol reads there. Other members are none of ours: clients add fields of their own."""
     return tuple(name for name in _ANSWER_MEMBERS if name not in taken and record.get(name) is not None)

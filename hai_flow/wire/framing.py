@@ -27,22 +27,22 @@ def _event(data: bytes, name: str, id: str | None) -> bytes:
     return sse.event_bytes(data, id=id)
 
 
-def _event_with_name(data: bytes, name: str, id: str | None) -> bytes:
+def _encode_event_with_name(data: bytes, name: str, id: str | None) -> bytes:
     return sse.event_bytes(data, id=id, event=name)
 
 
-def length_prefixed(payload: bytes) -> bytes:
+def encode_with_length(payload: bytes) -> bytes:
     """`payload` behind its length in four bytes, big-endian (docs/design/protocols.md#binary-frames)."""
     return struct.pack(">I", len(payload)) + payload
 
 
-def _message_pack(data: bytes, name: str, id: str | None) -> bytes:
-    return length_prefixed(msgspec.msgpack.encode(msgspec.json.decode(data)))
+def _encode_message_pack(data: bytes, name: str, id: str | None) -> bytes:
+    return encode_with_length(msgspec.msgpack.encode(msgspec.json.decode(data)))
 
 
 SSE: Final = Framing(sse.CONTENT_TYPE, _event, sse.KEEP_ALIVE)
-NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _event_with_name, sse.KEEP_ALIVE)
-MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _message_pack, length_prefixed(b""))
+NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _encode_event_with_name, sse.KEEP_ALIVE)
+MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _encode_message_pack, encode_with_length(b""))
 """Each event as MessagePack, with the maps and values of its JSON. HAI names a binary transport and leaves it
 undefined; this is HAI Flow's own (docs/design/protocols.md#binary-frames), and docs/protocols/hai.md describes it for
 clients. An empty frame keeps the connection alive: no document is empty, and a client that reads by length skips it

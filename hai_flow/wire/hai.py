@@ -25,9 +25,9 @@ from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.posted_json import Limits
-from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, renders_as_tool_call
-from hai_flow.wire.sent_json import dump, without_none
-from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
+from hai_flow.wire.sent_json import dump, strip_none
+from hai_flow.wire.transcript import derive_result_id, history
 from hai_flow.wire.turns import TurnEncoder
 
 # --- inward -------------------------------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ def document(output: Json, layout: Json = None, block_id: str | None = None, sty
     `{` is written `\\u007b`. So the client splits between documents only, and reads the same text.
     """
     fields = {"output": output, "style": style, "blockId": block_id, "layout": layout or {}}
-    return dump(without_none(fields)).decode().replace("}{", "}\\u007b")
+    return dump(strip_none(fields)).decode().replace("}{", "}\\u007b")
 
 
 def _thinking(content: str, *, thinking: bool, elapsed: int | None = None) -> Json:
     data = {"content": content, "elapsed": elapsed, "thinking": thinking, "collapse": True}
-    return {"type": "thinking", "data": without_none(data)}
+    return {"type": "thinking", "data": strip_none(data)}
 
 
 def _delta(message: MessageState, content: str, *, plain: bool, at: int | None = None) -> str:
@@ -146,7 +146,7 @@ class HaiEncoder(TurnEncoder):
         finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
         if status is not None:
             status_event = {"status": status, "reason": reason or None}
-            return [_custom("hai.status", without_none(status_event), at), finished]
+            return [_custom("hai.status", strip_none(status_event), at), finished]
         if self.state.status == "finished" and self.state.output is not None:
             return [_custom("hai.output", {"output": self.state.output}, at), finished]
         return [finished]
@@ -235,7 +235,7 @@ class HaiEncoder(TurnEncoder):
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if not renders_as_tool_call(self.profile, opened):
             return self._question_event(at, opened)
-        args = _call_args(opened.id, question_args(opened), at)
+        args = _call_args(opened.id, encode_question_args(opened), at)
         return [_call_start(opened.id, CONFIRM[opened.kind], at), args, _call_end(opened.id, at)]
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
@@ -250,7 +250,7 @@ class HaiEncoder(TurnEncoder):
         return [_custom(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        event_record = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
+        event_record = {"type": "RAW", "event": event, **strip_none({"source": source}), "timestamp": at}
         return [Frame("RAW", dump(event_record))]  # another system's event is written even if it is null
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
@@ -283,7 +283,7 @@ class _Words:
             "timestamp": message.at,
             "extra": {"aborted": True} if message.aborted else message.extra,
         }
-        return without_none(fields)
+        return strip_none(fields)
 
     def holder(self, id: str, at: int) -> dict[str, Json]:
         return {"id": id, "role": "assistant", "timestamp": at}
@@ -294,7 +294,7 @@ class _Words:
 
 def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
     """One HAI event. Fields that are None are left out; `call` is the toolCallId of a frame that streams a call."""
-    return Frame(type, dump(without_none({"type": type, **fields, "timestamp": at})), call, terminal)
+    return Frame(type, dump(strip_none({"type": type, **fields, "timestamp": at})), call, terminal)
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
@@ -304,7 +304,9 @@ def _custom(name: str, value: Json, at: int) -> Frame:
 
 def _pending(opened: e.PendingOpened, at: int) -> Frame:
     """A question as a custom event, with all the arguments that a call of its tool would have."""
-    return _custom("hai.pending", {"id": opened.id, "kind": opened.kind, **values.loads(question_args(opened))}, at)
+    return _custom(
+        "hai.pending", {"id": opened.id, "kind": opened.kind, **values.loads(encode_question_args(opened))}, at
+    )
 
 
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:
@@ -337,7 +339,7 @@ def _call_end(id: str, at: int) -> Frame:
 
 def _call_result(id: str, content: str, error: str | None, at: int) -> Frame:
     return _frame(
-        "TOOL_CALL_RESULT", at, messageId=result_id(id), toolCallId=id, content=content, role="tool", error=error
+        "TOOL_CALL_RESULT", at, messageId=derive_result_id(id), toolCallId=id, content=content, role="tool", error=error
     )
 
 

@@ -22,9 +22,9 @@ from hai_flow.wire.personal import mask_of
 from hai_flow.wire.sent_json import dump
 from hai_flow.wire.withheld import (
     CONVERSATION,
-    event_without_conversation,
-    event_without_evidence,
-    state_without_conversation,
+    strip_conversation,
+    strip_conversation_from_event,
+    strip_evidence_from_event,
 )
 
 _JSON_TEXTS: Final = ("args", "evidence")
@@ -72,10 +72,10 @@ def seeing(profile: Profile, state: RunState) -> Callable[[Event], Event | None]
         nonlocal current
         current = evolve(current, event)
         if profile.redaction != CONVERSATION:
-            visible = event_without_evidence(event, current, profile.reader) if profile.redaction else event
+            visible = strip_evidence_from_event(event, current, profile.reader) if profile.redaction else event
             return visible if mask is None else mask.event(visible, current)
         assert profile.reader is not None, "who starts a run sees all of it"
-        return event_without_conversation(event, state_without_conversation(current, profile.reader), profile.reader)
+        return strip_conversation_from_event(event, strip_conversation(current, profile.reader), profile.reader)
 
     return seen
 

@@ -98,7 +98,7 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
         "name": name,
         "title": reveal(plan.title or plan.name)[:200],
         "description": reveal(description)[:DESCRIPTION_CHARS_MAX],
-        "inputSchema": {"type": "object", **_without_own_keywords(plan.input.raw)},
+        "inputSchema": {"type": "object", **_strip_own_keywords(plan.input.raw)},
         "outputSchema": RESULT_SCHEMA,
         "annotations": {
             "readOnlyHint": not writes,
@@ -110,7 +110,7 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
-def prompt_of(plan: Plan, name: str) -> dict[str, Any]:
+def build_prompt(plan: Plan, name: str) -> dict[str, Any]:
     """A workflow as a prompt, with which a person asks for a run: its arguments are the fields of the input."""
     schema = plan.input.raw if isinstance(plan.input.raw, Mapping) else {}
     properties = schema.get("properties")
@@ -161,7 +161,7 @@ def _writes(plan: Plan) -> bool:
     return any(isinstance(step.verb, Emit | Http | Run) for step in plan.steps.values())
 
 
-def _without_own_keywords(schema: Json) -> dict[str, Any]:
+def _strip_own_keywords(schema: Json) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
     copy: dict[str, Any] = values.loads(values.dumps(schema))
@@ -198,8 +198,8 @@ def result_of(shown: Shown) -> dict[str, Any]:
     elif state.status == "stopped":
         text = "The run was stopped."
     else:
-        text = content["waits_for"] = sentence_of(shown)
-        content["questions"] = [question_view(each) for each in shown.questions]
+        text = content["waits_for"] = describe_run(shown)
+        content["questions"] = [build_question_value(each) for each in shown.questions]
         content["url"] = shown.url
         text = f"{text}\nRun {state.run_id}, {shown.url}"
     if blocks is not None and len(values.dumps(content)) <= BLOCKS_BYTES_MAX:
@@ -242,7 +242,7 @@ def _link(run_id: str) -> dict[str, Any]:
     return {"type": "resource_link", "uri": uri, "name": name, "mimeType": "application/json"}
 
 
-def sentence_of(shown: Shown) -> str:
+def describe_run(shown: Shown) -> str:
     """What a run that is not over is doing, or waits for, in one sentence."""
     state = shown.state
     mine = [each for each in shown.questions if each.mine]
@@ -272,7 +272,7 @@ def _people(opened: PendingOpened) -> str:
     return ", ".join(selectors) if selectors else "others"
 
 
-def question_view(question: Question) -> dict[str, Any]:
+def build_question_value(question: Question) -> dict[str, Any]:
     """An open question for a client: what is asked, and whether the caller may answer."""
     opened = question.pending.opened
     view: dict[str, Any] = {
@@ -314,17 +314,17 @@ def task_of(shown: Shown, *, forms: bool = True, urls: bool = True) -> dict[str,
     if fault_of(shown) is not None:
         task["status"] = "failed"
     elif status == "working":
-        task["statusMessage"] = sentence_of(shown)
-        if requests_of(shown, forms=forms, urls=urls):
+        task["statusMessage"] = describe_run(shown)
+        if build_requests(shown, forms=forms, urls=urls):
             task["status"] = "input_required"
     return task
 
 
-def detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, Any]:
+def build_detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, Any]:
     """The run as `tasks/get` shows it: with what it asks the caller, or its result."""
     task = task_of(shown, forms=forms, urls=urls)
     if task["status"] == "input_required":
-        task["inputRequests"] = requests_of(shown, forms=forms, urls=urls)
+        task["inputRequests"] = build_requests(shown, forms=forms, urls=urls)
     elif task["status"] == "failed":
         task["error"] = fault_of(shown)
     elif task["status"] == "completed":
@@ -349,7 +349,7 @@ def poll_interval(age: int) -> int:
 # --- questions as elicitations ----------------------------------------------------------------------------------------
 
 
-def requests_of(
+def build_requests(
     shown: Shown, *, forms: bool, urls: bool, faults: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The open questions that the caller may answer, as elicitations by their ids. `forms`, `urls`: the modes that the
@@ -365,7 +365,7 @@ def requests_of(
     return requests
 
 
-def short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
+def make_short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
     """A name for the id of each question, for one round of a call: the step that asks, where only one does."""
     steps = {each.id: each.path.rpartition("/")[2].partition("[")[0] for each in questions}
     names = list(steps.values())
@@ -375,7 +375,7 @@ def short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
 def _request(question: Question, *, forms: bool, urls: bool) -> dict[str, Any] | None:
     opened = question.pending.opened
     message = reveal("\n".join(filter(None, (opened.title, opened.message))) or "An answer is needed.")
-    form = flat_form(opened) if forms else None
+    form = build_flat_form(opened) if forms else None
     if form is not None:
         return {"mode": "form", "message": message, "requestedSchema": form}
     if urls:
@@ -392,7 +392,7 @@ _KEPT: Final = {
 _FORMATS: Final = ("email", "uri", "date", "date-time")
 
 
-def flat_form(opened: PendingOpened) -> dict[str, Any] | None:
+def build_flat_form(opened: PendingOpened) -> dict[str, Any] | None:
     """The form of a question that asks the caller for values, as MCP allows one: flat. None: it is a decision, it asks
     for something richer, or for personal values, which no form of a client may carry."""
     schema = opened.schema

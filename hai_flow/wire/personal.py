@@ -63,8 +63,8 @@ class Mask:
             input=mask_object(whole.input, personal.input),
             state=mask_object(whole.state, personal.state),
             output=mask_value(whole.output, personal.output),
-            error=error_without_personal(whole.error, personal),
-            failure=error_without_personal(whole.failure, personal),
+            error=strip_personal(whole.error, personal),
+            failure=strip_personal(whole.failure, personal),
             key=_key(whole.key, personal),
             slot=_key(whole.slot, personal),
             steps=_mask_each(whole.steps, lambda path, step: _step(step, personal.of(path), personal)),
@@ -142,7 +142,7 @@ class Mask:
         return replace(event, output=mask_value(event.output, personal.output))
 
     def _mask_failure(self, event: e.RunFailed, whole: RunState, personal: Personal) -> e.Event:
-        return replace(event, error=error_without_personal(event.error, personal))
+        return replace(event, error=strip_personal(event.error, personal))
 
     def _mask_migration(self, event: e.Migrated, whole: RunState, personal: Personal) -> e.Event:
         return replace(
@@ -184,7 +184,7 @@ class Mask:
         if getattr(event, "notes", ()) and changes["output"] != event.output:  # they name the members of the output
             changes["notes"] = (MASK,) * len(event.notes)
         if getattr(event, "error", None) is not None:
-            changes["error"] = error_without_personal(event.error, personal, event.path)
+            changes["error"] = strip_personal(event.error, personal, event.path)
         return replace(event, **changes)
 
     def _message_started(self, event: e.MessageStarted, whole: RunState, personal: Personal) -> e.Event:
@@ -450,7 +450,7 @@ def _step(step: StepState, of: OfStep, personal: Personal) -> StepState:
         step,
         args=_json(step.args, of.args),
         output=mask_value(step.output, _output(of)),
-        error=error_without_personal(step.error, personal, hidden=of.touches),
+        error=strip_personal(step.error, personal, hidden=of.touches),
         approval=mask_value(step.approval, of.approval),
         ending=None if step.ending is None else _ending(step.ending, of, personal),
         received=tuple(replace(each, data=mask_value(each.data, of.output)) for each in step.received),
@@ -464,7 +464,7 @@ def _ending(ending: Ending, of: OfStep, personal: Personal) -> Ending:
     return replace(
         ending,
         output=mask_value(ending.output, of.output),
-        error=error_without_personal(ending.error, personal, hidden=True),
+        error=strip_personal(ending.error, personal, hidden=True),
         reason=MASK if ending.reason else "",
     )
 
@@ -476,7 +476,7 @@ def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
         return replace(
             known,
             output=mask_value(known.output, mark),
-            error=error_without_personal(known.error, personal, hidden=of.touches),
+            error=strip_personal(known.error, personal, hidden=of.touches),
         )
 
     items = [MASK] * len(loop.items) if of.items is True else mask_value(loop.items, of.items)
@@ -488,14 +488,14 @@ def _below(path: str, personal: Personal) -> bool:
     return personal.of(path).touches and personal.of(path).words
 
 
-def error_without_personal(error: Any, personal: Personal, path: str = "", *, hidden: bool = False) -> Any:
+def strip_personal(error: Any, personal: Personal, path: str = "", *, hidden: bool = False) -> Any:
     """An error without personal values: its text may quote the arguments of a step. `path`: the step that it ended.
     None stays None."""
     if error is None:
         return None
     places: Iterable[str] = [each for each in (error.path, path) if each]
     hidden = hidden or any(personal.of(each).touches for each in places) or (not places and personal.anything)
-    cause = error_without_personal(error.cause, personal, path, hidden=hidden)
+    cause = strip_personal(error.cause, personal, path, hidden=hidden)
     if not hidden:
         return replace(error, cause=cause)
     return replace(error, message=MASK, data=mask_value(error.data, True), cause=cause)

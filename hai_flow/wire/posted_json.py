@@ -45,7 +45,7 @@ def load(body: bytes, limits: Limits) -> Json:
     what a run can't hold is text (`foreign.take`): the tool has had its effect. Raises `Rejected`."""
     _demand_small(body, limits)
     try:
-        value = json.loads(body.decode(), object_pairs_hook=members_once, parse_constant=_refuse_constant)
+        value = json.loads(body.decode(), object_pairs_hook=build_object, parse_constant=_refuse_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
         raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
@@ -67,7 +67,7 @@ def load_foreign(body: bytes, limits: Limits) -> Foreign:
     if len(body) > limits.body_bytes_max:
         raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
     try:
-        return foreign.read(body, pairs=members_once)
+        return foreign.read(body, pairs=build_object)
     except values.NotJson as error:
         raise Rejected(400, "body.not_json", values.storable(str(error))) from None
 
@@ -123,7 +123,7 @@ def _depth(body: bytes, enough: int) -> int:
     return deepest
 
 
-def members_once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """The object of these members. Raises ValueError if a key stands twice."""
     record = dict(pairs)
     if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used

@@ -9,8 +9,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings.votes import asks
 from hai_flow.engine.state.state import PendingState
 from hai_flow.wire.dialect import Profile
-from hai_flow.wire.sent_json import without_none
-from hai_flow.wire.withheld import without_evidence_of
+from hai_flow.wire.sent_json import strip_none
+from hai_flow.wire.withheld import strip_evidence_of
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 """The frontend tools that a client may advertise to get questions as calls, by the kind of question."""
@@ -25,7 +25,7 @@ class Call(NamedTuple):
     answer: tuple[str, str | None] | None
 
 
-def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
+def can_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
     """Whether this client may answer the question: its profile allows answers, and the question is put to its
     reader."""
     if not profile.may_answer or opened.policy is None:
@@ -38,14 +38,14 @@ def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
 def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
     """The question as this client sees it. A client that can't answer it sees that there is a question, but neither its
     evidence nor the digest that binds an answer to it."""
-    if may_be_answered(profile, opened):
+    if can_be_answered(profile, opened):
         return opened
-    return without_evidence_of(opened)
+    return strip_evidence_of(opened)
 
 
 def renders_as_tool_call(profile: Profile, opened: e.PendingOpened) -> bool:
     """Whether the client gets this question as a call: it advertised the tool for it and may answer."""
-    return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
+    return can_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
 
 
 def confirmation(profile: Profile, pending: PendingState) -> Call | None:
@@ -53,10 +53,10 @@ def confirmation(profile: Profile, pending: PendingState) -> Call | None:
     opened = pending.opened
     if not renders_as_tool_call(profile, opened):
         return None
-    return Call(opened.id, CONFIRM[opened.kind], question_args(opened), answer_of(pending))
+    return Call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), answer_of(pending))
 
 
-def question_args(opened: e.PendingOpened) -> str:
+def encode_question_args(opened: e.PendingOpened) -> str:
     """The arguments of confirmAction and requestInput (docs/design/protocols.md#hai)."""
     fields = {
         "title": opened.title,
@@ -70,7 +70,7 @@ def question_args(opened: e.PendingOpened) -> str:
         "deadline": opened.deadline,
         "digest": opened.digest or None,
     }
-    return values.dumps(without_none(fields)).decode()
+    return values.dumps(strip_none(fields)).decode()
 
 
 def answer_of(pending: PendingState) -> tuple[str, str | None] | None:

@@ -215,7 +215,7 @@ class Recorder:
         return self._digest(text)
 
     def _digest(self, text: str) -> dict[str, str]:
-        return {"sha256": salted_digest(self._salt(text), text)}
+        return {"sha256": hash_with_salt(self._salt(text), text)}
 
 
 def canonical(text: str | None) -> str | None:
@@ -228,7 +228,7 @@ def canonical(text: str | None) -> str | None:
         return text
 
 
-def salted_digest(salt: str, text: str) -> str:
+def hash_with_salt(salt: str, text: str) -> str:
     """The digest of a text that a receipt has in its place, in hexadecimal."""
     return sha256((salt + text).encode()).hexdigest()
 
@@ -247,7 +247,7 @@ def read_texts(document: str) -> tuple[str, dict[str, dict[str, str]]]:
             set(content) == {"receipt", "texts"} and isinstance(token, str) and canonical_text == document.strip("\n")
         )
         proven = {
-            key: set(each) == {"salt", "text"} and salted_digest(each["salt"], each["text"]) == key
+            key: set(each) == {"salt", "text"} and hash_with_salt(each["salt"], each["text"]) == key
             for key, each in texts.items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -273,16 +273,16 @@ def check_payload(payload: bytes, texts: Mapping[str, Any]) -> dict[str, Any]:
         raise Unproven(f"the content: expected form {FORM} of a receipt, found {form!r}.")
     if any(each != decided for each in executed):
         raise Unproven("what was executed: its arguments are not those that were decided.")
-    if strange := set(texts) - set(_digests(content)):
+    if strange := set(texts) - set(_list_digests(content)):
         raise Unproven(f"the texts: nothing in the signed part has the digest {min(strange)[:16]}...")
     return content
 
 
-def _digests(value: Json) -> list[str]:
+def _list_digests(value: Json) -> list[str]:
     if isinstance(value, dict):
         own = [value["sha256"]] if set(value) == {"sha256"} else []
-        return own + [each for part in value.values() for each in _digests(part)]
-    return [each for part in value for each in _digests(part)] if isinstance(value, list) else []
+        return own + [each for part in value.values() for each in _list_digests(part)]
+    return [each for part in value for each in _list_digests(part)] if isinstance(value, list) else []
 
 
 def _file(content: Json) -> str:

@@ -26,13 +26,13 @@ def dump(value: Json) -> bytes:
     return data
 
 
-def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
+def strip_none(fields: Mapping[str, Json]) -> dict[str, Json]:
     """`fields` without the absent ones: null for an optional field is fatal to clients
     (docs/design/protocols.md#absent-never-null)."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def object_of(text: str) -> dict[str, Json]:
+def parse_object(text: str) -> dict[str, Json]:
     """The object that a JSON text holds. A model may have written another value, or no JSON: this is kept as
     `value`."""
     try:

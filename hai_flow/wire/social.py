@@ -26,9 +26,9 @@ from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import NAMED_SSE
-from hai_flow.wire.questions import as_shown, question_args
-from hai_flow.wire.sent_json import dump, object_of, without_none
-from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.questions import as_shown, encode_question_args
+from hai_flow.wire.sent_json import dump, parse_object, strip_none
+from hai_flow.wire.transcript import derive_result_id, history
 from hai_flow.wire.turns import TurnEncoder
 
 STAGE: Final = "worker"
@@ -58,7 +58,7 @@ class SocialEncoder(TurnEncoder):
 
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
-        if isinstance(visible := self.visible_event(event), e.RunStopped):  # also of a run whose turn is over
+        if isinstance(visible := self.filter_event(event), e.RunStopped):  # also of a run whose turn is over
             return frames or [self._stop_frame(visible.reason)]
         return frames
 
@@ -90,7 +90,7 @@ class SocialEncoder(TurnEncoder):
             return [self._stop_frame(reason)] if self.state.ended else []
         if self.state.ended:
             return [self._frame("RUN_FINISHED", terminal=True, run_id=run_id)]
-        fields = without_none({"status": status or "waiting", "pendings": self._open_questions()})
+        fields = strip_none({"status": status or "waiting", "pendings": self._open_questions()})
         return [self._frame("RUN_FINISHED", run_id=run_id, **fields)]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
@@ -106,7 +106,7 @@ class SocialEncoder(TurnEncoder):
         """The open questions to people, with the fields that they have at `/v1/pendings`."""
         opened = [each.opened for each in self.state.open_questions]
         return [
-            without_none(
+            strip_none(
                 {
                     "id": each.id,
                     "kind": each.kind,
@@ -163,7 +163,7 @@ class SocialEncoder(TurnEncoder):
         return []
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        return [self._call("TOOL_CALL_ARGS", call, args=object_of(call.args)), self._call("TOOL_CALL_END", call)]
+        return [self._call("TOOL_CALL_ARGS", call, args=parse_object(call.args)), self._call("TOOL_CALL_END", call)]
 
     def _call(self, type: str, call: ToolCallState, **fields: Json) -> Frame:
         return self._frame(
@@ -180,12 +180,12 @@ class SocialEncoder(TurnEncoder):
         return [
             self._frame(
                 "TOOL_CALL_RESULT",
-                messageId=result_id(call.id),
+                messageId=derive_result_id(call.id),
                 role="tool",
                 stage=STAGE,
                 tool_name=call.name,
                 tool_call_id=call.id,
-                tool_call_args=object_of(call.args),
+                tool_call_args=parse_object(call.args),
                 status="success" if error is None else "failure",
                 result=content,
                 error=error,
@@ -202,7 +202,7 @@ class SocialEncoder(TurnEncoder):
             "answer": "\n".join(filter(None, (opened.title, opened.message))),
             "result_type": "clarification",
             "suggested_actions": list(opened.options),
-            "ui_schema": values.loads(question_args(as_shown(self.profile, opened))),
+            "ui_schema": values.loads(encode_question_args(as_shown(self.profile, opened))),
         }
         return [self._message(opened.id, "assistant", message_fields)]
 
@@ -242,7 +242,7 @@ class _Words:
                 return None
             content = report["answer"]
         fields = {"id": message.id, "role": message.role, "content": content, "name": message.name}
-        return {**without_none({**fields, "timestamp": message.at, "extra": message.extra}), **report}
+        return {**strip_none({**fields, "timestamp": message.at, "extra": message.extra}), **report}
 
     def holder(self, id: str, at: int) -> dict[str, Json]:
         return {"id": id, "role": "assistant", "timestamp": at}
@@ -255,7 +255,7 @@ def report_of(message: MessageState) -> dict[str, Json] | None:
     if message.kind == "text":
         report = {**_REPORT, "answer": message.content}
     else:
-        output = object_of(message.content)
+        output = parse_object(message.content)
         if output.get("type") == "thinking":
             return None
         report = {**_REPORT, **_report_fields(message, output)}
@@ -272,7 +272,7 @@ def _report_fields(message: MessageState, output: dict[str, Json]) -> dict[str, 
     if output.get("type") == "text" and isinstance(output.get("content"), str):
         return {"answer": output["content"]}
     block = {"output": output, "layout": message.layout, "blockId": message.block_id, "style": message.style}
-    return {"ui_schema": without_none(block)}
+    return {"ui_schema": strip_none(block)}
 
 
 def _fits(name: str, value: Json) -> bool:

@@ -99,7 +99,7 @@ class Spans:
     def asking(self, id: str) -> Span | None:
         return self._asked.get(id)
 
-    def note_question(self, id: str, span: Span) -> None:
+    def record_question(self, id: str, span: Span) -> None:
         self._asked[id] = span
 
     def rename(self, paths: Mapping[str, str]) -> None:
@@ -201,7 +201,7 @@ def _apply_question(spans: Spans, seq: int, event: e.PendingOpened) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
         span.waits.append(Wait("people", event.at, due=event.deadline, id=event.id))
-        spans.note_question(event.id, span)
+        spans.record_question(event.id, span)
 
 
 def _apply_answer(spans: Spans, seq: int, event: e.PendingDecided | e.PendingVoided) -> None:

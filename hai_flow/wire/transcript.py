@@ -30,7 +30,7 @@ class Words(Protocol):
         ...
 
 
-def result_id(tool_call_id: str) -> str:
+def derive_result_id(tool_call_id: str) -> str:
     """The id of the message that answers a call."""
     return f"{tool_call_id}:result"
 
@@ -68,7 +68,7 @@ class _History:
         holder.setdefault("toolCalls", []).append(call)
         if answer is not None:
             content, error = answer
-            result = {"id": result_id(id), "role": "tool", "content": content, "toolCallId": id}
+            result = {"id": derive_result_id(id), "role": "tool", "content": content, "toolCallId": id}
             self._append(result if error is None else {**result, "error": error})
 
     def _append(self, message: dict[str, Json]) -> None:
@@ -76,14 +76,14 @@ class _History:
         self._by_id.setdefault(message["id"], message)
 
 
-def entries_of(state: RunState) -> list[Entry]:
+def list_entries(state: RunState) -> list[Entry]:
     """The closed messages and complete calls of one run, in the order in which they began."""
     entries: list[Entry] = [message for message in state.messages.values() if not message.open]
     entries += [call for call in state.tool_calls.values() if not call.open]
     return sorted(entries, key=lambda entry: entry.n)
 
 
-def without_superseded(entries: Iterable[Entry]) -> list[Entry]:
+def drop_superseded(entries: Iterable[Entry]) -> list[Entry]:
     """The entries without the messages of attempts that broke off, where a later attempt of the same step has answered.
     The entries of several runs follow one another."""
     remaining: list[Entry] = []
@@ -134,7 +134,7 @@ def history(
     def add_question(pending: PendingState, call: Call) -> None:
         result.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
 
-    for entry in without_superseded(transcript):
+    for entry in drop_superseded(transcript):
         if isinstance(entry, MessageState):
             result.add_message(entry)
         else:  # its run is over: an answer would have no effect any more
@@ -143,7 +143,7 @@ def history(
     open_questions = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
     open_questions.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
     without_ids = {call.id for _, call in open_questions}.union(without)
-    for entry in without_superseded(entries_of(state)):
+    for entry in drop_superseded(list_entries(state)):
         while open_questions and _before(open_questions[-1][0], entry):
             add_question(*open_questions.pop())
         if isinstance(entry, MessageState):

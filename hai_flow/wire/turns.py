@@ -20,10 +20,10 @@ from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile
 from hai_flow.wire.personal import mask_of
-from hai_flow.wire.withheld import CONVERSATION, event_without_conversation, state_without_conversation
+from hai_flow.wire.withheld import CONVERSATION, strip_conversation, strip_conversation_from_event
 
 
-def _steps_open(state: RunState) -> set[str]:
+def _list_steps_open(state: RunState) -> set[str]:
     """The steps that a stream has open at this moment: those that began in the open turn and that a client can see."""
     if not state.turn_open or state.turn is None:
         return set()
@@ -48,9 +48,9 @@ class TurnEncoder(ABC):
         self._kept = state  # with the parts that are kept from the reader
         self._keeps_back = profile.redaction == CONVERSATION
         self._mask = None if self._keeps_back else mask_of(profile)
-        self.state = state = self._visible_state(state)
+        self.state = state = self._filter_state(state)
         self._before = state  # as it was before the event that is being encoded
-        self._steps = _steps_open(state)
+        self._steps = _list_steps_open(state)
 
     # --- the words ------------------------------------------------------------------------------------------------
 
@@ -171,30 +171,30 @@ class TurnEncoder(ABC):
             return self._encode(event, before)
         self._kept = evolve(self._kept, event)
         if self._mask is None:
-            self.state = self._visible_state(self._kept)
-            visible = self.visible_event(event)
+            self.state = self._filter_state(self._kept)
+            visible = self.filter_event(event)
         else:
             visible = self._mask.event(event, self._kept)
             moved = isinstance(event, e.Migrated)
-            self.state = self._visible_state(self._kept) if moved else evolve(before, visible)
+            self.state = self._filter_state(self._kept) if moved else evolve(before, visible)
         return [] if visible is None else self._encode(visible, before)
 
-    def visible_event(self, event: e.Event) -> e.Event | None:
+    def filter_event(self, event: e.Event) -> e.Event | None:
         """The event that was just folded, as the reader sees it; None: it is kept from them."""
         if self._mask is not None:
             return self._mask.event(event, self._kept)
         if not self._keeps_back:
             return event
         assert self.profile.reader is not None, "who starts a run sees all of it"
-        return event_without_conversation(event, self.state, self.profile.reader)
+        return strip_conversation_from_event(event, self.state, self.profile.reader)
 
-    def _visible_state(self, whole: RunState) -> RunState:
+    def _filter_state(self, whole: RunState) -> RunState:
         if self._mask is not None:
             return self._mask.state(whole)
         if not self._keeps_back:
             return whole
         assert self.profile.reader is not None, "who starts a run sees all of it"
-        return state_without_conversation(whole, self.profile.reader)
+        return strip_conversation(whole, self.profile.reader)
 
     def _encode(self, event: e.Event, before: RunState) -> list[Frame]:
         closing = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []

@@ -49,7 +49,7 @@ class Call:
     body: bytes
 
 
-def first_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+def read_first_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers of a `Call`, in one pass over them: an unknown sender may send tens of thousands."""
     headers: dict[str, str] = {}
     for name, value in items:
@@ -72,13 +72,13 @@ def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -
                 return False
             return _same(proof if bearer is None else bearer[2].strip(), _key(secret))
         case "stripe":
-            sent_at, signatures = _stripe_parts(proof)
+            sent_at, signatures = _parse_stripe_parts(proof)
             expected = _hex(_sign(_key(secret), sent_at.encode() + b"." + call.body))
             return _is_recent(sent_at, now) and _has_match(signatures, expected)
         case "standard":
             id, sent_at = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
             content = id.encode() + b"." + sent_at.encode() + b"." + call.body
-            expected = base64.b64encode(_sign(_standard_key(secret), content))
+            expected = base64.b64encode(_sign(_decode_standard_key(secret), content))
             signatures = [
                 value for version, _, value in (each.partition(",") for each in proof.split()) if version == "v1"
             ]
@@ -94,13 +94,13 @@ def identity(call: Call, scheme: Scheme, header: str) -> str | None:
         case "github":  # the same body has the same signature
             return sha256(call.body).hexdigest()
         case "stripe":
-            sent_at, _ = _stripe_parts(call.headers.get(header.lower() or HEADERS[scheme], ""))
+            sent_at, _ = _parse_stripe_parts(call.headers.get(header.lower() or HEADERS[scheme], ""))
             return sha256(b"t=" + sent_at.encode() + b"." + call.body).hexdigest()
         case "token":
             return None
 
 
-def visible_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
+def filter_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
     """The headers that a workflow may see: none that holds a secret."""
     hidden = _KEPT_BACK | ({header.lower()} if scheme == "token" and header else set())
     return {name: value for name, value in sorted(call.headers.items()) if name not in hidden}
@@ -122,7 +122,7 @@ def content_of(call: Call, limits: Limits) -> Foreign:
         ) from None
 
 
-def _stripe_parts(given: str) -> tuple[str, list[str]]:
+def _parse_stripe_parts(given: str) -> tuple[str, list[str]]:
     """The signed time, and the signatures. The proof and the identity of the event both come from this one reading.
     With two readings, an attacker could repeat a request with a header that proves one event and identifies another."""
     parts = [part.partition("=") for part in given.split(",")]
@@ -161,7 +161,7 @@ def _is_recent(sent_at: str, now: int) -> bool:
     return abs(now / 1000 - int(sent_at)) <= TOLERANCE_SECONDS
 
 
-def _standard_key(secret: str) -> bytes:
+def _decode_standard_key(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError:  # not base64: the bytes as they are

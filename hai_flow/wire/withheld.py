@@ -39,12 +39,12 @@ def concerns(pending: PendingState, reader: Principal) -> bool:
     return pending.opened.policy is not None and asks(pending.opened.policy, reader)
 
 
-def asks_reader(state: RunState, reader: Principal) -> bool:
+def is_asking_reader(state: RunState, reader: Principal) -> bool:
     """Whether any question of the run, or of the runs below it, is the reader's."""
     return any(concerns(each, reader) for each in state.questions.values())
 
 
-def state_without_conversation(state: RunState, reader: Principal) -> RunState:
+def strip_conversation(state: RunState, reader: Principal) -> RunState:
     """The run for a reader that may see only questions of their own."""
     pendings = Map({id: each for id, each in state.pendings.items() if concerns(each, reader)})
     relayed = Map({id: each for id, each in state.relayed.items() if concerns(each.pending, reader)})
@@ -62,25 +62,25 @@ def state_without_conversation(state: RunState, reader: Principal) -> RunState:
         started_at=state.started_at,
         ended_at=state.ended_at,
         state={},
-        error=None if state.error is None else error_without_words(state.error),
+        error=None if state.error is None else strip_words(state.error),
         turn=state.turn,
         pendings=pendings,
         open_pendings=Map({path: id for path, id in state.open_pendings.items() if id in pendings}),
-        children=Map({path: id for path, id in state.children.items() if _asks_from(relayed, path)}),
+        children=Map({path: id for path, id in state.children.items() if _is_asking_from(relayed, path)}),
         relayed=relayed,
     )
 
 
-def _asks_from(relayed: Map[str, RelayedState], path: str) -> bool:
+def _is_asking_from(relayed: Map[str, RelayedState], path: str) -> bool:
     return any(each.path == path for each in relayed.values())
 
 
-def error_without_words(error: e.Error) -> e.Error:
+def strip_words(error: e.Error) -> e.Error:
     """The error without its message and details: only the fact that something failed."""
     return e.Error(code=error.code.partition(".")[0] if "." in error.code else "failed", message="The run failed.")
 
 
-def event_without_conversation(event: e.Event, shown: RunState, reader: Principal) -> e.Event | None:
+def strip_conversation_from_event(event: e.Event, shown: RunState, reader: Principal) -> e.Event | None:
     """The event for a reader that may see only questions of their own; None: it is kept from them. `shown` is the run
     after the event, as they see it."""
     match event:
@@ -91,7 +91,7 @@ def event_without_conversation(event: e.Event, shown: RunState, reader: Principa
         case e.RunFinished():
             return msgspec.structs.replace(event, output=None)
         case e.RunFailed():
-            return msgspec.structs.replace(event, error=error_without_words(event.error))
+            return msgspec.structs.replace(event, error=strip_words(event.error))
         case e.RunStopped():
             return msgspec.structs.replace(event, reason="")
         case e.PendingOpened():
@@ -104,32 +104,32 @@ def event_without_conversation(event: e.Event, shown: RunState, reader: Principa
             return None
 
 
-def without_evidence_of(opened: e.PendingOpened) -> e.PendingOpened:
+def strip_evidence_of(opened: e.PendingOpened) -> e.PendingOpened:
     """The question without its evidence, and without the digest that binds an answer to it: only the people that it
     asks may see these."""
     return msgspec.structs.replace(opened, evidence=None, digest="")
 
 
-def event_without_evidence(event: e.Event, state: RunState, reader: Principal | None) -> e.Event:
+def strip_evidence_from_event(event: e.Event, state: RunState, reader: Principal | None) -> e.Event:
     """The event for a reader of the whole run, without the evidence of questions that ask others. `reader` None: the
     run's requester."""
     match event:
         case e.PendingOpened() if not _sees(event, reader):
-            return without_evidence(event)
+            return strip_evidence(event)
         case e.ChildAsked() if not _sees(event.opened, reader):
-            return msgspec.structs.replace(event, opened=without_evidence_of(event.opened))
+            return msgspec.structs.replace(event, opened=strip_evidence_of(event.opened))
         case e.PendingEdited() | e.PendingRestamped() | e.VoteCast():
             pending = state.pendings.get(event.id)
-            return event if pending is None or _sees(pending.opened, reader) else without_evidence(event)
+            return event if pending is None or _sees(pending.opened, reader) else strip_evidence(event)
         case _:
             return event
 
 
-def without_evidence(event: e.Event) -> e.Event:
+def strip_evidence(event: e.Event) -> e.Event:
     """The event of a question, without the question's evidence and digest."""
     match event:
         case e.PendingOpened():
-            return without_evidence_of(event)
+            return strip_evidence_of(event)
         case e.PendingEdited() | e.PendingRestamped():
             return msgspec.structs.replace(event, digest="")
         case e.VoteCast():

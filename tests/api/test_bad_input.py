@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai_flow.api.http.problems import codes_of_faults
+from hai_flow.api.http.problems import collect_codes_of_faults
 from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -234,7 +234,7 @@ def test_a_finding_says_in_the_words_of_json_what_was_expected(
     assert refused.status_code == 422
     (found,) = refused.json()["findings"]
     assert {**found, **finding} == found
-    assert found["code"] in codes_of_faults()
+    assert found["code"] in collect_codes_of_faults()
 
 
 def test_other_methods_and_paths_are_refused_as_problems(http: httpx2.Client, run_id: str, pending_id: str) -> None:

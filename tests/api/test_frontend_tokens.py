@@ -204,7 +204,7 @@ def changed(page: str, **claims: Any) -> str:
 def test_a_token_that_was_changed_is_none(strict: ServerProcess, dsn: str, backend: str) -> None:
     page = token(strict, backend)
     other_key, other = People(dsn).key("service:other", roles=["issuer"])
-    parts = keys.parts_of(other)
+    parts = keys.split_key(other)
     assert parts is not None
     payload = changed(page).removeprefix("hait_").rpartition(".")[0]
     foreign = base64.urlsafe_b64encode(keys.sign(parts, payload.encode())).rstrip(b"=").decode()
@@ -232,7 +232,7 @@ def test_a_token_that_was_changed_is_none(strict: ServerProcess, dsn: str, backe
 
 
 def test_the_database_can_not_sign(dsn: str, backend: str) -> None:
-    key = keys.parts_of(backend)
+    key = keys.split_key(backend)
     assert key is not None
     row = People(dsn).do(lambda connection: keys.find_key(connection, key.id))
     assert row is not None

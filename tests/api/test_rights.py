@@ -16,9 +16,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
-from hai_flow.api.app import common_routes
+from hai_flow.api.app import build_common_routes
 from hai_flow.api.permissions import limited_credentials
-from hai_flow.api.permissions.principals import NOBODY, Principal, missing_right
+from hai_flow.api.permissions.principals import NOBODY, Principal, reject_missing_right
 from hai_flow.api.permissions.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
 from tests.support.identities import KEYS, People
@@ -45,8 +45,8 @@ def test_every_operation_that_asks_for_its_caller_declares_the_header_of_develop
 
 
 def test_the_routes_of_an_application_are_complete_before_the_first_request() -> None:
-    assert {type(route) for route in common_routes()} >= {APIWebSocketRoute}
-    assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in common_routes())
+    assert {type(route) for route in build_common_routes()} >= {APIWebSocketRoute}
+    assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in build_common_routes())
 
 
 def test_no_dependency_of_a_route_takes_a_thread_for_what_does_not_wait() -> None:
@@ -55,7 +55,7 @@ def test_no_dependency_of_a_route_takes_a_thread_for_what_does_not_wait() -> Non
         for each in dependant.dependencies:
             yield from within(each)
 
-    routes = [route for route in common_routes() if isinstance(route, APIRoute | APIWebSocketRoute)]
+    routes = [route for route in build_common_routes() if isinstance(route, APIRoute | APIWebSocketRoute)]
     calls = {each.call for route in routes for each in within(route.dependant)}
     names = {
         name
@@ -218,5 +218,9 @@ def test_a_body_is_not_read_for_who_has_no_credential(strict: ServerProcess) -> 
 
 
 def test_a_refusal_names_the_roles_that_would_do() -> None:
-    assert missing_right((Right.SEE_INBOX,)).detail.endswith("which your roles do not have; the role decider does.")
-    assert missing_right((Right.PUBLISH, Right.CHECK_WORKFLOWS)).detail.endswith("; the roles author, publisher do.")
+    assert reject_missing_right((Right.SEE_INBOX,)).detail.endswith(
+        "which your roles do not have; the role decider does."
+    )
+    assert reject_missing_right((Right.PUBLISH, Right.CHECK_WORKFLOWS)).detail.endswith(
+        "; the roles author, publisher do."
+    )

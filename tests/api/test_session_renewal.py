@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.auth.cookie_encryption import seal, unseal
-from hai_flow.api.auth.sessions import COOKIE, LINK, csrf_of, link_token
+from hai_flow.api.auth.sessions import COOKIE, LINK, derive_csrf, sign_link_token
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.sessions import digest
@@ -171,7 +171,7 @@ async def test_what_the_provider_says_now_counts(strict: ServerProcess, dsn: str
     await until(lambda: roles(strict, session) == ["viewer"])
     start = httpx2.post(
         f"{strict.url}/v1/runs/00000000-0000-0000-0000-000000000000/pause",
-        headers={"Cookie": f"{COOKIE}={session}", "Origin": strict.url, "HAI-CSRF": csrf_of(session)},
+        headers={"Cookie": f"{COOKIE}={session}", "Origin": strict.url, "HAI-CSRF": derive_csrf(session)},
     )
     assert start.status_code == 403
     assert audited(strict, dsn, "session.changed")[0]["details"]["was"] == ["operator"]
@@ -344,7 +344,7 @@ async def test_a_session_that_signs_out_while_it_is_renewed_stays_ended(
     try:
         change(dsn, session, DUE)
         await until(lambda: roles(strict, session) == ["operator"] and provider.used != [])
-        headers = {"Cookie": f"{COOKIE}={session}", "Origin": strict.url, "HAI-CSRF": csrf_of(session)}
+        headers = {"Cookie": f"{COOKIE}={session}", "Origin": strict.url, "HAI-CSRF": derive_csrf(session)}
         assert httpx2.delete(f"{strict.url}/v1/session", headers=headers, timeout=30).status_code == 204
     finally:
         released.set()
@@ -435,7 +435,7 @@ def test_what_is_sealed_is_for_one_text_and_one_row() -> None:
 
 
 def test_who_signed_in_by_a_link_has_the_built_in_roles_that_there_are_now(strict: ServerProcess, dsn: str) -> None:
-    token = People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+    token = People(dsn).do(lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
     answer = httpx2.post(f"{strict.url}/sign-in/link/{token}")
     session = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
     kept = json.dumps({"who": {"id": "user:local", "roles": ["viewer"]}, "credential": LINK})

@@ -16,7 +16,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
+from hai_flow.api.auth.sessions import COOKIE, derive_csrf, sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.keys import create_key, revoke_key
 from hai_flow.store.people import delegations
@@ -65,7 +65,7 @@ def said(response: httpx2.Response) -> tuple[int, str]:
 
 
 def link(dsn: str) -> str:
-    return "/sign-in/link/" + People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+    return "/sign-in/link/" + People(dsn).do(lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
 
 
 def cookie_of(response: httpx2.Response, name: str = COOKIE) -> str:
@@ -87,7 +87,7 @@ def browser(strict: ServerProcess, session: str, **headers: str) -> dict[str, st
         "Cookie": f"{COOKIE}={session}",
         "Origin": strict.url,
         "Sec-Fetch-Site": "same-origin",
-        "HAI-CSRF": csrf_of(session),
+        "HAI-CSRF": derive_csrf(session),
         **headers,
     }
 
@@ -129,7 +129,7 @@ def test_a_sign_in_is_in_the_audit(strict: ServerProcess, dsn: str) -> None:
 def test_a_page_of_ours_uses_the_session(strict: ServerProcess, dsn: str) -> None:
     session = signed_in(strict, dsn)
     told = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}).json()
-    assert (told["principal"], told["way"], told["csrf"]) == ("user:local", "session", csrf_of(session))
+    assert (told["principal"], told["way"], told["csrf"]) == ("user:local", "session", derive_csrf(session))
     assert start(strict, browser(strict, session)).json()["started_by"] == "user:local"
 
 
@@ -430,7 +430,7 @@ def test_the_key_of_a_program_begins_no_session(strict: ServerProcess, dsn: str,
 
 def test_a_link_of_a_person_gives_the_roles_that_were_said_and_no_others(strict: ServerProcess, dsn: str) -> None:
     token = People(dsn).do(
-        lambda connection: link_token(connection, LOCAL_TENANT, "user:ann", ["decider"], ["finance"])
+        lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:ann", ["decider"], ["finance"])
     )
     session = cookie_of(httpx2.post(f"{strict.url}/sign-in/link/{token}"))
     found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.api.rest.runs import live_lists
-from hai_flow.api.shared_lists import Items, SharedLists, sight_key
+from hai_flow.api.shared_lists import Items, SharedLists, derive_sight_key
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
@@ -84,8 +84,8 @@ WHO = c.Principal("user:ann", ("viewer",), ("sales",))
 def test_the_same_person_by_two_sessions_has_one_sight() -> None:
     first = Principal(WHO, LOCAL_TENANT, way="session", session=b"1", expires_at=1, credential="x")
     second = Principal(WHO, LOCAL_TENANT, way="session", session=b"2", session_version=3, expires_at=2)
-    assert sight_key(first) == sight_key(second)
-    assert hash(sight_key(first)) == hash(sight_key(second))
+    assert derive_sight_key(first) == derive_sight_key(second)
+    assert hash(derive_sight_key(first)) == hash(derive_sight_key(second))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_same_person_by_two_sessions_has_one_sight() -> None:
 )
 def test_who_may_see_something_else_has_another_sight(other: dict[str, Any]) -> None:
     mine: dict[str, Any] = {"who": WHO, "tenant": LOCAL_TENANT, "way": "session"}
-    assert sight_key(Principal(**mine)) != sight_key(Principal(**mine | other))
+    assert derive_sight_key(Principal(**mine)) != derive_sight_key(Principal(**mine | other))
 
 
 def _reader(items: Items) -> live_lists.Reader:

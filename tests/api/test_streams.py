@@ -555,7 +555,7 @@ async def test_a_connection_has_so_few_attributes_that_python_keeps_them_in_the_
     config.load()
     config.head_seconds = 60.0
     protocol = http_protocol.Protocol(config, ServerState(), {})
-    protocol._await_head()
+    protocol._wait_for_head()
     protocol.on_message_begin()
     protocol._limit_trailers(1)
     protocol._stop_clock()

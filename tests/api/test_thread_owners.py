@@ -13,7 +13,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -62,7 +62,7 @@ async def race(dsn: str, thread_id: str, ann: Any, eve: Any) -> list[Any]:
     transaction = connection.transaction()
     await transaction.start()
     insert = "INSERT INTO slots (tenant, slot, run_id) VALUES ($1, $2, $3)"
-    await connection.execute(insert, tenant, thread_slot(thread_id), uuid4())
+    await connection.execute(insert, tenant, derive_thread_slot(thread_id), uuid4())
     with ThreadPoolExecutor(2) as pool:
         posted = [pool.submit(each) for each in (ann, eve)]
 

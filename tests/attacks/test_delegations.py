@@ -12,7 +12,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
+from hai_flow.api.auth.sessions import COOKIE, derive_csrf, sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.erasure import forget
 from tests.attacks.house import wait_for
@@ -71,13 +71,13 @@ class Place:
 
     def sign_in(self, person: str, roles: Sequence[str] = tuple(BOSS)) -> str:
         """The text of a browser's session of the person, who has no key."""
-        token = self.people.do(lambda connection: link_token(connection, LOCAL_TENANT, person, roles, ["board"]))
+        token = self.people.do(lambda connection: sign_link_token(connection, LOCAL_TENANT, person, roles, ["board"]))
         return session_in(self.api.post(f"/sign-in/link/{token}"))
 
     def page(self, session: str) -> dict[str, str]:
         """The headers of a request that a page of ours makes in the session."""
         own = {"Origin": str(self.api.base_url).rstrip("/"), "Sec-Fetch-Site": "same-origin"}
-        return {"Cookie": f"{COOKIE}={session}", "HAI-CSRF": csrf_of(session), **own}
+        return {"Cookie": f"{COOKIE}={session}", "HAI-CSRF": derive_csrf(session), **own}
 
     def change(self, statement: str, *arguments: Any) -> None:
         """Change the database behind the servers' backs, as another process does."""

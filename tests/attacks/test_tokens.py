@@ -154,7 +154,7 @@ def test_a_pattern_that_means_no_principals_is_refused(place: Place, pattern: st
 
 def forged(key: str, **claims: Any) -> dict[str, str]:
     """A token that the holder of the key has signed without asking the server."""
-    parts = keys.parts_of(key)
+    parts = keys.split_key(key)
     assert parts is not None
     whole = {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": now_ms() + 60_000, "id": "user:x", **claims}
     payload = base64.urlsafe_b64encode(json.dumps(whole).encode()).rstrip(b"=")

@@ -204,7 +204,7 @@ async def test_no_relative_acts_on_the_approval_between_what_a_run_that_goes_on_
 ) -> None:
     it, second = relatives, await relatives.failed_fork()
     paying, other = (it.first, second) if payer == "the run" else (second, it.first)
-    meanwhile = it.hold("acted_elsewhere", 1, lambda: it.pay(paying))
+    meanwhile = it.hold("list_acted_elsewhere", 1, lambda: it.pay(paying))
     if way == "bulk":
         await it.http.post("/v1/runs/bulk", json={"action": "retry", "runs": [other]})
     else:
@@ -242,7 +242,7 @@ async def test_a_run_that_ends_while_a_skip_is_on_its_way_is_looked_at_again(rel
         await until(lambda: is_now(it.http, waiting, "failed"))
         return await it.pay(it.first)
 
-    meanwhile = it.hold("acted_elsewhere", 1, fails_and_its_fork_pays)
+    meanwhile = it.hold("list_acted_elsewhere", 1, fails_and_its_fork_pays)
     late = await it.http.post(f"/v1/runs/{waiting}/skip", json={"step": "late"})
     assert [each.status_code for each in meanwhile] == [200]
     assert late.json()["code"] == "retry_approved", late.text

@@ -11,7 +11,7 @@ from hai_flow.definition.tools.openapi import ApiDocument, Unusable
 from hai_flow.errors import StepError
 from hai_flow.steps.mcp_asking import _question
 from hai_flow.steps.mcp_results import schema_of
-from hai_flow.steps.mcp_schemas import output_schema_of, read_tool
+from hai_flow.steps.mcp_schemas import compile_output_schema, read_tool
 from tests.attacks.work import SCHEMAS
 
 TOO_LARGE = {name: schema for name, (schema, codes) in SCHEMAS.items() if codes == ("schema.too_large",)}
@@ -36,7 +36,7 @@ def test_a_function_whose_arguments_have_too_large_a_schema_is_left_out_by_name(
 def test_results_are_not_held_against_too_large_a_schema(name: str) -> None:
     read = read_tool({"name": "says", "inputSchema": {}, "outputSchema": {"type": "object", **TOO_LARGE[name]}})
     assert isinstance(read, types.Tool)
-    assert output_schema_of(read) is None
+    assert compile_output_schema(read) is None
 
 
 @pytest.mark.parametrize("name", TOO_LARGE)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.cli.client.eligible import as_whom, may_answer, principal
-from hai_flow.cli.client.questions import about_the_sample, answer_example, or_else
+from hai_flow.cli.client.questions import answer_example, explain_sample, format_other_options
 from hai_flow.cli.decisions import approval
 from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving
@@ -70,12 +70,15 @@ def test_the_command_answers_with_a_sample_of_what_is_asked() -> None:
     asked = {"id": "call_x", "kind": "ask", "schema": form}
     assert answer_example(asked) == """decide call_x --values '{"note": "text"}'"""
     tool = {"id": "call_x", "kind": "tool", "schema": {"type": ["boolean", "string"]}}
-    assert (answer_example(tool), or_else(tool)) == ("decide call_x --result true", "--error TEXT")
+    assert (answer_example(tool), format_other_options(tool)) == ("decide call_x --result true", "--error TEXT")
     doubt = {"id": "call_x", "kind": "doubt", "options": ["happened", "again", "fail"]}
-    assert (answer_example(doubt), or_else(doubt)) == ("decide call_x happened --result null", "again, fail")
+    assert (answer_example(doubt), format_other_options(doubt)) == (
+        "decide call_x happened --result null",
+        "again, fail",
+    )
     approve = {**asking("role:x", reasons=["ship it"]), "options": ["ship it", "revise", "reject"]}
     assert answer_example(approve, act_as=ANN) == "decide call_x 'ship it' --reason TEXT --as user:ann"
-    assert or_else(approve) == "revise, reject"
+    assert format_other_options(approve) == "revise, reject"
 
 
 def test_a_sample_that_the_question_would_not_take_is_said_to_be_none() -> None:
@@ -88,10 +91,10 @@ def test_a_sample_that_the_question_would_not_take_is_said_to_be_none() -> None:
         }
 
     assert answer_example(asked("^CC-[0-9]{4}$")) == """decide call_x --values '{"code": "CC-0000"}'"""
-    assert about_the_sample(asked("^CC-[0-9]{4}$")) == ""
-    assert "this sample does not fit: /code: " in about_the_sample(asked("^(?!x)[0-9]$"))
-    assert about_the_sample(asked("(")) == ""
-    assert about_the_sample({"id": "call_x", "kind": "doubt", "options": ["happened", "again"]}) == ""
+    assert explain_sample(asked("^CC-[0-9]{4}$")) == ""
+    assert "this sample does not fit: /code: " in explain_sample(asked("^(?!x)[0-9]$"))
+    assert explain_sample(asked("(")) == ""
+    assert explain_sample({"id": "call_x", "kind": "doubt", "options": ["happened", "again"]}) == ""
 
 
 def vote(by: str, **rest: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.answers import fields_of
-from hai_flow.cli.client.samples import as_options, sample_input
+from hai_flow.cli.client.samples import as_options, generate_input
 from hai_flow.cli.console import Console
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.run.run import check_input, inputs
@@ -153,14 +153,14 @@ def test_a_suggested_input_is_one_that_the_workflow_takes() -> None:
         many={"type": "array", "minItems": 2, "items": {"type": "boolean"}},
         at={"type": "string", "format": "email"},
     )
-    sample = sample_input(schema)
+    sample = generate_input(schema)
     assert sample == {"name": "text", "count": 1, "size": "S", "many": [True, True], "at": "ann@example.com"}
     assert as_options({"name": "my text", "many": [True]}) == " -i 'name=my text' -i 'many=[true]'"
 
 
 def test_where_no_input_can_be_guessed_none_is_suggested() -> None:
-    assert sample_input(schema_of(release={"type": "string", "pattern": "^(?=v)v[0-9]$"})) is None
-    assert sample_input(schema_of(loop={"$ref": "#"})) is None
+    assert generate_input(schema_of(release={"type": "string", "pattern": "^(?=v)v[0-9]$"})) is None
+    assert generate_input(schema_of(loop={"$ref": "#"})) is None
 
 
 def test_a_suggested_text_has_the_pattern_and_the_length_that_it_must_have() -> None:
@@ -170,7 +170,7 @@ def test_a_suggested_text_has_the_pattern_and_the_length_that_it_must_have() -> 
         long={"type": "string", "minLength": 10},
         short={"type": "string", "maxLength": 2},
     )
-    assert sample_input(schema) == {"release": "v0", "code": "AA-11111", "long": "texttextte", "short": "te"}
+    assert generate_input(schema) == {"release": "v0", "code": "AA-11111", "long": "texttextte", "short": "te"}
 
 
 def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.cli.author.sources import workflow_files
+from hai_flow.cli.author.sources import list_workflow_files
 from hai_flow.cli.client.rest import server_url
 from hai_flow.cli.examples import EXAMPLES
 
@@ -98,5 +98,5 @@ def test_a_folder_is_searched_without_what_others_have_installed(tmp_path: Path)
     for folder in (".", "flows/deep", ".venv/lib/site-packages/x", "node_modules/y", "venv/z", ".git"):
         os.makedirs(tmp_path / folder, exist_ok=True)
         (tmp_path / folder / "a.flow.yaml").write_text("hai: flow/v1")
-    assert workflow_files(tmp_path) == sorted([tmp_path / "a.flow.yaml", tmp_path / "flows/deep/a.flow.yaml"])
-    assert workflow_files(tmp_path / ".venv" / "lib" / "site-packages" / "x"), "a folder that is named is searched"
+    assert list_workflow_files(tmp_path) == sorted([tmp_path / "a.flow.yaml", tmp_path / "flows/deep/a.flow.yaml"])
+    assert list_workflow_files(tmp_path / ".venv" / "lib" / "site-packages" / "x"), "a folder that is named is searched"

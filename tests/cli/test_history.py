@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.cli.runs.history import Line, duration, lines_of, questions_below, words_of
+from hai_flow.cli.runs.history import Line, build_lines, duration, list_questions_below, words_of
 from hai_flow.cli.runs.show import next_commands
 
 SOURCE = """\
@@ -74,7 +74,7 @@ EVENTS = happened(
 
 
 def test_steps_stand_in_the_order_of_execution_in_the_authors_words() -> None:
-    assert shown(lines_of(EVENTS, {}, words_of(SOURCE))) == [
+    assert shown(build_lines(EVENTS, {}, words_of(SOURCE))) == [
         ("switch when input.amount > 1", "finished", "0 ms", ""),
         ("  say some", "finished", "0 ms", ""),
         ("say never", "skipped", "", "if input.amount > 1000: false"),
@@ -90,12 +90,12 @@ def test_steps_stand_in_the_order_of_execution_in_the_authors_words() -> None:
 
 def test_without_the_source_a_step_is_called_by_its_verb_and_id() -> None:
     assert words_of("hai: flow/v9\nsteps: 7") == {}
-    words = [line.words for line in lines_of(EVENTS, {})]
+    words = [line.words for line in build_lines(EVENTS, {})]
     assert words[:4] == ["switch", "1: say", "never", "for_each rollout"]
 
 
 def test_where_a_step_stands_now_beats_what_its_events_say() -> None:
-    (line,) = lines_of(happened((0, "step_started", "nap", {"verb": "wait"})), {"nap": "waiting"})
+    (line,) = build_lines(happened((0, "step_started", "nap", {"verb": "wait"})), {"nap": "waiting"})
     assert (line.words, line.status) == ("wait nap", "waiting")
 
 
@@ -113,7 +113,7 @@ def test_what_a_step_waits_for_and_what_was_decided_is_its_note() -> None:
         (0, "step_started", "e", {"verb": "call"}),
         (9, "step_stopped", "e", {"reason": "another branch won"}),
     )
-    assert [line.note for line in lines_of(events, {})] == [
+    assert [line.note for line in build_lines(events, {})] == [
         "until 2026-01-01 00:01:00Z",
         "for a signal paid or lost",
         "for an answer, until 2026-01-01 00:01:00Z",
@@ -133,7 +133,7 @@ def test_a_run_that_was_retried_and_moved_goes_on_under_its_new_names() -> None:
         (3, "step_started", "new/call#1", {"verb": "call"}),
         (4, "step_finished", "new/call#1"),
     )
-    lines = lines_of(events, {})
+    lines = build_lines(events, {})
     assert [(line.words, line.status) for line in lines] == [("try new", "running"), ("call", "finished")]
 
 
@@ -145,7 +145,7 @@ def test_what_runs_below_ask_is_among_the_questions_until_it_is_answered() -> No
         (1, "child_asked", "sub", {"opened": second, "votes": [{"by": "user:ann"}], "known": True}),
         (2, "child_asked", "sub", {"opened": first, "status": "answered", "known": True}),
     )
-    assert questions_below(events) == [{**second, "needed": {"votes": [{"by": "user:ann"}]}}]
+    assert list_questions_below(events) == [{**second, "needed": {"votes": [{"by": "user:ann"}]}}]
 
 
 def test_durations_have_two_units_at_most() -> None:

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.cli.runs.history import lines_of
+from hai_flow.cli.runs.history import build_lines
 from hai_flow.cli.runs.show import next_commands
-from hai_flow.cli.runs.why_waiting import describe_stop, ends_of_waits, holding, key_awaited, limit_of
+from hai_flow.cli.runs.why_waiting import describe_stop, find_key_awaited, holding, limit_of, map_ends_of_waits
 from hai_flow.cli.terminal import moment, program
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -96,7 +96,7 @@ def test_many_holders_are_counted_and_none_means_that_it_is_about_to_begin() -> 
     assert holding(queued) == "0 (starting), 1 (waiting), 2 (waiting) and 2 more"
     assert len(list(next_commands(queued, [], []))) == 4
     assert holding({**run, "queued_for": {"key": "k", "limit": 1, "holders": []}}).startswith("nobody now")
-    assert key_awaited(run) == holding(run) == ""
+    assert find_key_awaited(run) == holding(run) == ""
 
 
 def test_a_wait_ends_when_its_timer_says_now_and_not_at_all_while_a_pause_halts_it() -> None:
@@ -105,12 +105,14 @@ def test_a_wait_ends_when_its_timer_says_now_and_not_at_all_while_a_pause_halts_
         {"type": "signals_awaited", "path": "a", "types": ["paid"], "at": AT},
         {"type": "timer_set", "path": "a", "kind": "halting_deadline", "due": LATER, "at": AT},
     ]
-    assert [line.note for line in lines_of(events, {})] == ["for a signal paid, until 2026-01-01 01:00:00Z"]
+    assert [line.note for line in build_lines(events, {})] == ["for a signal paid, until 2026-01-01 01:00:00Z"]
     timer = {"path": "a", "kind": "halting_deadline", "due": "2026-01-01T00:30:00.000Z"}
-    now = ends_of_waits({"status": "waiting", "timers": [timer]})
-    assert [line.note for line in lines_of(events, {}, ends=now)] == ["for a signal paid, until 2026-01-01 00:30:00Z"]
-    paused = ends_of_waits({"status": "paused", "timers": [timer, {"path": "a", "kind": "remind", "due": AT}]})
-    (line,) = lines_of(events, {}, ends=paused)
+    now = map_ends_of_waits({"status": "waiting", "timers": [timer]})
+    assert [line.note for line in build_lines(events, {}, ends=now)] == [
+        "for a signal paid, until 2026-01-01 00:30:00Z"
+    ]
+    paused = map_ends_of_waits({"status": "paused", "timers": [timer, {"path": "a", "kind": "remind", "due": AT}]})
+    (line,) = build_lines(events, {}, ends=paused)
     assert line.note == "for a signal paid, its deadline stands still meanwhile"
 
 
@@ -122,4 +124,4 @@ def test_the_limit_of_the_whole_run_is_told() -> None:
 
 def test_a_step_that_a_person_had_skipped_says_who_and_why() -> None:
     events = [{"type": "step_skipped", "path": "a", "at": AT, "by": "user:ann", "reason": "nobody is there"}]
-    assert [line.note for line in lines_of(events, {})] == ["by user:ann: nobody is there"]
+    assert [line.note for line in build_lines(events, {})] == ["by user:ann: nobody is there"]

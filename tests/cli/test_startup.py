@@ -83,8 +83,8 @@ async def test_migrate_gives_the_roles_a_right_that_they_lack(database_url: str)
     connection = await asyncpg.connect(database_url)
     try:
         await connection.execute("REVOKE SELECT ON runs FROM hai_api")
-        assert not await database_roles.are_complete(database_url)
+        assert not await database_roles.has_all_roles(database_url)
         assert run("migrate", HAI_FLOW_DATABASE_URL=database_url).returncode == 0
-        assert await database_roles.are_complete(database_url)
+        assert await database_roles.has_all_roles(database_url)
     finally:
         await connection.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.cli.runs.time_travel import obstacle_of
+from hai_flow.cli.runs.time_travel import explain_obstacle
 from tests.support.commands import run
 from tests.support.server import serving
 
@@ -40,7 +40,7 @@ def test_a_mark_says_in_a_sentence_why_the_run_cannot_be_forked_there(
     detail: str | None, forkable: bool, said: str
 ) -> None:
     why = None if detail is None else {"code": "fork_somehow", "detail": detail}
-    assert obstacle_of({"forkable": forkable, "why_not": why}, "r") == said
+    assert explain_obstacle({"forkable": forkable, "why_not": why}, "r") == said
 
 
 def test_a_run_is_looked_back_at_forked_and_a_step_of_it_skipped(database_url: str, tmp_path: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hai_flow.api.auth.sessions import link_token
+from hai_flow.api.auth.sessions import sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.api.test_links import Mailed, mailed
 from tests.support.chromium import Chromium
@@ -34,7 +34,7 @@ def strict(dsn: str) -> Iterator[ServerProcess]:
 
 
 def test_the_link_that_dev_prints_signs_a_browser_in_once(browser: Chromium, strict: ServerProcess, dsn: str) -> None:
-    token = People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+    token = People(dsn).do(lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
     with browser.tab() as page:
         page.open(f"{strict.url}/sign-in/link/{token}")
         page.shows("This link signs this browser in")

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hai_flow.api.auth.sessions import link_token
+from hai_flow.api.auth.sessions import sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page
@@ -25,7 +25,7 @@ def dsn(postgres_server: Server, built: Path) -> Iterator[str]:
 
 
 def link(dsn: str) -> str:
-    return "/sign-in/link/" + People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+    return "/sign-in/link/" + People(dsn).do(lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
 
 
 def signed_in(driver: rig.Driver, server: ServerProcess, dsn: str) -> Page:

@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 from console import building
-from hai_flow.api.http.problems import codes_of_faults
+from hai_flow.api.http.problems import collect_codes_of_faults
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.schedule import Clause
@@ -33,7 +33,7 @@ def test_every_mistake_of_a_document_has_a_sentence_in_chinese() -> None:
 
 
 def test_every_fault_of_a_value_and_of_a_request_has_a_sentence_in_chinese() -> None:
-    codes = codes_of_values() | codes_of_faults()
+    codes = codes_of_values() | collect_codes_of_faults()
     assert {"value.minimum", "value.no_variable", "request.missing", "request.unknown_parameter"} < codes
     assert codes - set(translated()) == set()
 

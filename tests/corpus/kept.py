@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hai_flow import values
-from hai_flow.api.requests.views import snapshot_view
+from hai_flow.api.requests.views import render_snapshot
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import Event
 from hai_flow.engine.evolve.evolve import evolve
@@ -89,7 +89,7 @@ def write(path: Path, lines: Sequence[Kept | Decided]) -> None:
 
 def seen(state: RunState) -> dict[str, Any]:
     """The state as REST shows it."""
-    shown: dict[str, Any] = values.loads(values.dumps(snapshot_view(state, lambda pending: True)))
+    shown: dict[str, Any] = values.loads(values.dumps(render_snapshot(state, lambda pending: True)))
     return shown
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.cli.runs.history import lines_of
+from hai_flow.cli.runs.history import build_lines
 from hai_flow.engine import events as e
 from hai_flow.wire.spans import Spans
 from tests.foreign.test_mcp import GOOD, TEXT, Odd
@@ -45,7 +45,7 @@ async def test_digits_of_a_python_tool_s_integer_are_noted(make: Make, eye: Conn
         spans.take(seq, each)
     assert [each.notes for each in spans.all if each.path == "a"] == [event.notes]
     events = [{**json.loads(e.encode_events([each]))[0], "at": "2026-01-01T00:00:00.000Z"} for each in log]
-    shown = [each.note for each in lines_of(events, {})]
+    shown = [each.note for each in build_lines(events, {})]
     assert any(f"changed: /id: {KEPT}" in each for each in shown)
 
 

@@ -17,7 +17,7 @@ from hai_flow.models.structured import read_answer
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import CallArgs, CallStart, Finish
 from hai_flow.steps.signatures import plain
-from hai_flow.steps.tools import inspect_function
+from hai_flow.steps.tools import read_function
 
 BIG = 1234567890123456789
 ODD = st.recursive(
@@ -71,7 +71,7 @@ def test_big_integers_are_refused_where_the_author_says_so() -> None:
     def receipt() -> dict[str, int]:
         return {"id": BIG}
 
-    signature = inspect_function(receipt).signature
+    signature = read_function(receipt).signature
     assert signature.output({"id": BIG}) == {"id": str(BIG)}
     with pytest.raises(StepError, match="refuse") as raised:
         signature.output({"id": BIG}, "refuse")
@@ -130,7 +130,7 @@ def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:
     def delete(id: int, note: str) -> int:
         return id
 
-    signature = inspect_function(delete).signature
+    signature = read_function(delete).signature
     assert signature.arguments({"id": str(BIG), "note": str(BIG)}) == {"id": BIG, "note": str(BIG)}
     assert signature.output(BIG) == str(BIG)
 

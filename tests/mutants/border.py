@@ -70,11 +70,11 @@ hiding.bug(
 secrets = Room("hai_flow/steps/secrets.py", "tests/steps/test_secrets.py")
 secrets.bug(
     "what an attempt hides, all do",
-    ("        _of_attempt.set(_of_attempt.get() | forms_of(value))", "        _seen.add(value)"),
+    ("        _of_attempt.set(_of_attempt.get() | list_forms(value))", "        _seen.add(value)"),
 )
 
 basic = Room("hai_flow/steps/http.py", "tests/steps/test_http.py")
-basic.bug("user and password are not hidden as one", ('remember_in_attempt(f"{user}:{password}")', "pass"))
+basic.bug("user and password are not hidden as one", ('hide_in_attempt(f"{user}:{password}")', "pass"))
 basic.bug(
     "an error is cut before it is hidden", ('hide_secrets(response["text"][:HIDDEN_CHARS_MAX])', 'response["text"]')
 )

@@ -101,7 +101,7 @@ branches.bug(
 seats = Room("hai_flow/runtime/runs/concurrency_slots.py", _HEIRS)
 seats.bug(
     "nobody looks for heirs that have not begun",
-    ("            await concurrency_slots.overdue_heirs(self.database.api),\n", "            [],\n"),
+    ("            await concurrency_slots.list_overdue_heirs(self.database.api),\n", "            [],\n"),
     by=f"{_HEIRS}::test_a_run_whose_fork_is_never_born_undoes_what_it_had_left_to_it",
 )
 seats.bug(

@@ -40,7 +40,7 @@ wire.bug(
 )
 wire.bug(
     "the error of a run's end is shown",
-    ("return replace(event, error=error_without_personal(event.error, personal))", "return event"),
+    ("return replace(event, error=strip_personal(event.error, personal))", "return event"),
 )
 wire.bug(
     "a patch of the state shows what it changes",

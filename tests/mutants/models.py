@@ -31,7 +31,7 @@ arguments.bug(
 calls = Room("hai_flow/models/calls.py")
 calls.bug(
     "a call that is said again is made again",
-    ("        return not args or not known or are_equal(args, known)", "        return False"),
+    ("        return not args or not known or is_equal_json(args, known)", "        return False"),
     by=_MEANT,
 )
 calls.bug(
@@ -70,7 +70,7 @@ arguments.bug(
 )
 arguments.bug(
     "arguments that the end contradicts count",
-    ("        elif not are_equal(final, self.end()):", "        elif False:"),
+    ("        elif not is_equal_json(final, self.end()):", "        elif False:"),
     by=_MEANT,
 )
 arguments.bug(
@@ -212,7 +212,7 @@ conversation.bug(
 )
 conversation.bug(
     "neighbours of one role stay apart",
-    ("if alternate and result and _may_join(result[-1], message):", "if False:"),
+    ("if alternate and result and _can_join(result[-1], message):", "if False:"),
     by=f"{_CONVERSATIONS}::test_neighbours_of_one_role_are_joined_where_the_server_needs_it",
 )
 tokens = Room("hai_flow/models/tokens.py")

@@ -34,7 +34,7 @@ triggers.bug(
 problems = Room("hai_flow/api/http/problems.py", _UNREADABLE)
 problems.bug(
     "a service that calls back reads what the workflow says",
-    ("    if caller_of(request) is None:\n        detail =", "    if False:\n        detail ="),
+    ("    if find_caller(request) is None:\n        detail =", "    if False:\n        detail ="),
     by=f"{_UNREADABLE}::test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow",
 )
 bulk = Room("hai_flow/api/rest/people/inbox.py", _UNREADABLE)
@@ -253,13 +253,13 @@ _INBOX: Final = "tests/runtime/test_inbox.py"
 _OTHERS: Final = f"{_INBOX}::test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_other_tenant_s"
 questions.bug(
     "open lists of all tenants are read anew at each commit",
-    ("if payload == EVERYTHING else hints.tenants_of", "if payload else hints.tenants_of"),
+    ("if payload == EVERYTHING else hints.parse_tenants", "if payload else hints.parse_tenants"),
     by=_OTHERS,
 )
 telling = Room("hai_flow/runtime/commit/hints.py", _INBOX)
 telling.bug(
     "hints name no tenants, so that open lists wait for the poll",
-    ("[*sorted(self._words), *hints.tenant_payloads(self._tenants)]", "sorted(self._words)"),
+    ("[*sorted(self._words), *hints.build_tenant_payloads(self._tenants)]", "sorted(self._words)"),
     by=_OTHERS,
 )
 

@@ -257,7 +257,7 @@ delivery.bug(
     "subscribe does not look again",
     (
         (
-            "            await self._offer_stored(message, subscription.since, {type: readings[type] for "
+            "            await self._send_stored(message, subscription.since, {type: readings[type] for "
             "type in awaited}, ())\n"
         ),
         "",
@@ -267,7 +267,7 @@ delivery.bug(
 delivery.bug(
     "subscribe looks for what was stored only behind the subscription",
     (
-        "awaited = await self._offer_stored(message, subscription.since, readings, again)",
+        "awaited = await self._send_stored(message, subscription.since, readings, again)",
         "awaited = list(subscription.types)",
     ),
     by=_SIGNALS,
@@ -336,7 +336,7 @@ delivery.bug(
 )
 delivery.bug(
     "a newer signal overtakes an older one that another process is about to offer",
-    ("self._offer_in_order(each, [*before, signal])", "self._offer_in_order(each, [signal])"),
+    ("self._send_in_order(each, [*before, signal])", "self._send_in_order(each, [signal])"),
     by=f"{_SIGNALS}::test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer",
 )
 delivery.bug(
@@ -517,7 +517,10 @@ decider.bug(
 )
 decider.bug(
     "a run that was not looked for is unknown",
-    ("return _unknown_run(run) if run.loaded_at >= submission.arrived else None", "return _unknown_run(run)"),
+    (
+        "return _reject_unknown_run(run) if run.loaded_at >= submission.arrived else None",
+        "return _reject_unknown_run(run)",
+    ),
     by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
 )
 decider.bug(
@@ -643,7 +646,7 @@ lanes.bug(
     "who lost decides again on the state that lost",
     (
         "        run.losses += 1\n        entry.give_back()\n        self._queues.load_again(run)",
-        "        run.losses += 1\n        entry.give_back()\n        self._queues.lane_of(run).add(run)",
+        "        run.losses += 1\n        entry.give_back()\n        self._queues.find_lane(run).add(run)",
     ),
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
@@ -832,7 +835,7 @@ worker.bug(
 )
 worker.bug(
     "a dead worker's attempts are begun as if nobody had",
-    ("        if suspect and self._declare_lost(held):\n            return\n", ""),
+    ("        if suspect and self._fail_lost(held):\n            return\n", ""),
     by=f"{_WORKER}::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
 )
 worker.bug(
@@ -898,7 +901,7 @@ worker.bug(
 )
 worker.bug(
     "what is in flight at a stop is handed back as if it had not begun",
-    ("        await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))\n", ""),
+    ("        await asyncio.gather(*(self._fail_begun(held) for held in list(self._held.values())))\n", ""),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
 worker.bug(
@@ -1013,7 +1016,7 @@ thread_messages.bug(
 )
 thread_messages.bug(
     "a run that is being stopped is told its thread as it was",
-    ("        if not _holds_its_thread(state):\n            return (await self._read(run))[0]\n", ""),
+    ("        if not _is_thread_held(state):\n            return (await self._read(run))[0]\n", ""),
 )
 thread_messages.bug(
     "messages of threads are kept without a bound",

@@ -314,7 +314,7 @@ commits.bug(
 )
 arrays.bug(
     "the fences of chunks are not sent",
-    ("yield _array_text([entry.fence for entry in moved]) if None in versions else _NO", "yield _NO"),
+    ("yield _encode_array([entry.fence for entry in moved]) if None in versions else _NO", "yield _NO"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
 arrays.bug(
@@ -461,8 +461,8 @@ slots_read.bug(
 statement.bug(
     "a run is born with a slot that is another's by now",
     (
-        '(_slots_held("entries", "births"), f" AND ({_holds(\'births\')})")',
-        '(_slots_held("entries", "births"), "")',
+        '(_render_slots_held("entries", "births"), f" AND ({_render_holds(\'births\')})")',
+        '(_render_slots_held("entries", "births"), "")',
     ),
     by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
 )
@@ -948,7 +948,7 @@ workflows.bug(
 )
 workflows.bug(
     "the same workflow published at once is refused",
-    ("if await workflow_by_sha(connection, tenant, sha256) is None:", "if True:"),
+    ("if await find_workflow_by_sha(connection, tenant, sha256) is None:", "if True:"),
     by=f"{_READS}::test_the_same_workflow_published_by_many_at_once_is_one_workflow",
 )
 

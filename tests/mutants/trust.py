@@ -75,7 +75,7 @@ frontend.bug(
     "a token that is signed beside the server holds what it says",
     ("_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"),
 )
-frontend.bug("a key decides as anybody", ("issuer=None if key.vouches_for(id) else", "issuer=None if id else"))
+frontend.bug("a key decides as anybody", ("issuer=None if key.can_vouch_for(id) else", "issuer=None if id else"))
 limited = Room("hai_flow/api/permissions/principals.py", _TOKENS)
 limited.bug(
     "a limited token opens what goes by the person",
@@ -125,7 +125,7 @@ _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
 of_issuers.bug(
     "a claim that stands twice counts by its last",
-    ("        json.loads(text.decode(), object_pairs_hook=members_once)\n", ""),
+    ("        json.loads(text.decode(), object_pairs_hook=build_object)\n", ""),
     by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
 )
 of_issuers.bug(

@@ -59,7 +59,7 @@ async def attempt(runtime: Runtime, run_id: UUID, step: str, fork_id: UUID | Non
     fork, plan = await runtime.branches.fork(fork_id or uuid4(), LOCAL_TENANT, there, now, NOBODY)
     row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, run_id)
     assert row is not None
-    stop = c.Stop(by="user:op", inherited=await runtime.branches.work_left(row, there))
+    stop = c.Stop(by="user:op", inherited=await runtime.branches.list_work_left(row, there))
     return Attempt(run_id, fork, plan, stop, Branch(run_id, None, seq))
 
 
@@ -247,7 +247,7 @@ async def test_a_second_fork_of_a_run_leaves_what_it_shares_with_the_first_one(m
     fork, plan = await runtime.branches.fork(uuid4(), LOCAL_TENANT, there, now, NOBODY)
     row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, first.fork.run_id)
     assert row is not None
-    inherited = await runtime.branches.work_left(row, there)
+    inherited = await runtime.branches.list_work_left(row, there)
     second = Attempt(run_id, fork, plan, c.Stop(by="user:op", inherited=inherited), Branch(run_id, None, seq))
     await succeed(runtime, second, leaving=first.fork.run_id)
     await until(lambda: is_now(runtime, fork.run_id, "waiting"))

@@ -110,10 +110,10 @@ async def test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_o
 
 def test_the_payloads_of_tenants_say_all_of_them_and_no_other_payload_does() -> None:
     tenants = {uuid4() for _ in range(500)}
-    payloads = hints.tenant_payloads(tenants)
+    payloads = hints.build_tenant_payloads(tenants)
     assert max(map(len, payloads)) < 8000, "NOTIFY takes no more"
-    assert set().union(*(hints.tenants_of(each) or () for each in payloads)) == tenants
-    assert [hints.tenants_of(each) for each in ("*", "due", "due:q", str(uuid4()), "tenants:", "tenants:x")] == [
+    assert set().union(*(hints.parse_tenants(each) or () for each in payloads)) == tenants
+    assert [hints.parse_tenants(each) for each in ("*", "due", "due:q", str(uuid4()), "tenants:", "tenants:x")] == [
         None
     ] * 6
 

@@ -61,14 +61,14 @@ def test_merged_commits_come_apart_byte_for_byte(batches: list[list[Any]]) -> No
     events, parts = log_compaction.merge_commits(rows)
     assert len(json.loads(events)) == seq
     row = rows[-1] | {"first_seq": 1, "events": events, "parts": parts}
-    assert list(log_compaction.commits_of(row)) == [each | {"parts": None} for each in rows]
+    assert list(log_compaction.iter_commits(row)) == [each | {"parts": None} for each in rows]
 
 
 @pytest.mark.parametrize("parts", [b"{}", b"[]", b"[[7,3,1,0]]", b"[[1,3,1,0]]"])
 def test_parts_that_are_not_those_of_the_events_are_refused(parts: bytes) -> None:
     row = {"first_seq": 1, "last_seq": 1, "version": 1, "events": b"[1,2]", "parts": parts}
     with pytest.raises(ValueError, match="its parts"):
-        list(log_compaction.commits_of(row))
+        list(log_compaction.iter_commits(row))
 
 
 async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Connection, database_url: str) -> None:
@@ -78,12 +78,12 @@ async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Con
     seq = (await state_of(runtime, run_id)).seq
     before = await everything_read(runtime, run_id, seq)
     rows = await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id)
-    packed = await log_compaction.pack_run(eye, run_id)
+    packed = await log_compaction.merge_log(eye, run_id)
     assert packed.before == rows
     assert packed.after < rows
     assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == packed.after
     assert await everything_read(runtime, run_id, seq) == before
-    assert await log_compaction.pack_run(eye, run_id) == (packed.after, packed.after)
+    assert await log_compaction.merge_log(eye, run_id) == (packed.after, packed.after)
     assert (await found_by_verify(database_url)).violations == []
     other = await make()  # it knows nothing of the run, and loads it
     with pytest.raises(Rejected, match="can't retry"):
@@ -108,7 +108,7 @@ async def test_behind_a_merge_a_run_is_forked_where_it_could_be_before(make: Mak
     before, marks = await obstacles(runtime, run_id), await runtime.moments.marks(LOCAL_TENANT, run_id, ())
     assert None in before
     assert "fork_unsettled" in before
-    assert (await log_compaction.pack_run(eye, run_id)).after == 1
+    assert (await log_compaction.merge_log(eye, run_id)).after == 1
     assert await obstacles(runtime, run_id) == before
     assert [each.seq for each in await runtime.moments.marks(LOCAL_TENANT, run_id, ())] == [each.seq for each in marks]
 
@@ -131,7 +131,7 @@ async def test_who_stands_in_the_middle_of_a_merged_row_goes_on_from_there(make:
     again = await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))  # so it knows the run as it waits
     assert again.already
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
-    await log_compaction.pack_run(eye, run_id)
+    await log_compaction.merge_log(eye, run_id)
     assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == 1
     with pytest.raises(Rejected, match="can't retry a run that is finished"):
         await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
@@ -204,7 +204,7 @@ async def test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_t
     runtime = await make(performs=True)
     run_id = await decided(runtime)
     await grown_old(eye)
-    await log_compaction.pack_run(eye, run_id)
+    await log_compaction.merge_log(eye, run_id)
     before = await rows_of(eye, run_id)
     archive = Archive(str(tmp_path))
     tried = await prune(eye, archive=archive, do=False)
@@ -341,7 +341,7 @@ async def test_what_a_process_that_died_has_left_is_removed_by_the_next(make: Ma
     runtime = await make(performs=True)
     run_id = (await start(runtime, TEXT)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
-    unit = await retention.unit_of(eye, LOCAL_TENANT, str(run_id))
+    unit = await retention.list_unit(eye, LOCAL_TENANT, str(run_id))
     assert await retention.remove(eye, unit, None, BY)
     assert await retention.clear(eye, [run_id], 1) == 1
     assert await eye.fetchval("SELECT count(*) FROM log") > 0
@@ -366,7 +366,7 @@ async def test_nobody_is_removed_who_went_on_since_it_was_looked_at(make: Make, 
     runtime = await make(performs=True)
     run_id = (await start(runtime, FAILING)).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    unit = await retention.unit_of(eye, LOCAL_TENANT, str(run_id))
+    unit = await retention.list_unit(eye, LOCAL_TENANT, str(run_id))
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
     assert not await retention.remove(eye, unit, None, BY)
     assert await rows_of_run(eye, run_id) == 1
@@ -388,7 +388,7 @@ async def test_files_of_an_archived_run_stay_and_those_of_a_removed_one_go(
         await eye.execute("INSERT INTO file_uses VALUES ($1, $2, $3)", LOCAL_TENANT, digest, run_id)
         await grown_old(eye)
         assert (await prune(eye, archive=archive)).removed == 1
-        await files.forget_files(eye, kept_for)
+        await files.delete_unused_files(eye, kept_for)
         assert bool(await eye.fetchval("SELECT count(*) FROM files WHERE sha256 = $1", digest)) is (archive is not None)
 
 

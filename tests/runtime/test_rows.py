@@ -241,7 +241,7 @@ def schedules(stage: Stage) -> Round:
 
     async def round() -> None:
         given.append([SimpleNamespace(id=id, wake_at=NOW, next_fire_at=None) for id in ("bad", "good")])
-        await stage.runtime.triggers._fire_due()
+        await stage.runtime.triggers._start_due()
 
     return round
 
@@ -257,7 +257,7 @@ def relayed_events(stage: Stage) -> Round:
 
     stage.patch.setattr(event_relays, "due", due)
     stage.patch.setattr(made, "bring", bring)
-    return made.relay_due
+    return made.send_due_relays
 
 
 def mirrored_tenants(stage: Stage) -> Round:
@@ -272,7 +272,7 @@ def mirrored_tenants(stage: Stage) -> Round:
     stage.patch.setattr("hai_flow.runtime.replication.MIRRORED_EVERY", timedelta(0))
     stage.patch.setattr(tenants, "large_tenants", large)
     stage.patch.setattr(made, "repeat", repeat)
-    return made.repeat_due
+    return made.send_due_again
 
 
 SCENES: dict[Sweep, Scene] = {

@@ -93,7 +93,7 @@ async def test_publishing_keeps_the_triggers_of_the_latest_version(make: Make) -
     assert [each.workflow for each in await schedules(runtime)] == [stored.sha256], "an older version changes nothing"
     await publish(runtime, "  - api: {}\n", version=3)
     assert await schedules(runtime) == []
-    assert await triggers.event_triggers_of(runtime.database.api, LOCAL_TENANT, "order.paid") == []
+    assert await triggers.list_event_triggers(runtime.database.api, LOCAL_TENANT, "order.paid") == []
 
 
 async def test_a_schedule_that_stays_keeps_its_next_instant_and_stays_paused(make: Make, eye: Connection) -> None:
@@ -414,7 +414,7 @@ async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_
     done = await asyncio.gather(*publishing, return_exceptions=True)
     (refused,) = [each for each in done if isinstance(each, DefinitionError)]
     assert [each.code for each in refused.findings] == ["webhook.path_taken"]
-    (row,) = await triggers.event_triggers_of(one.database.api, LOCAL_TENANT, "pay", "webhook")
+    (row,) = await triggers.list_event_triggers(one.database.api, LOCAL_TENANT, "pay", "webhook")
     stored = await workflows.list_workflows(one.database.api, LOCAL_TENANT)
     assert [each.name for each in stored] == [row.workflow_name]
 

@@ -200,9 +200,9 @@ async def test_a_run_that_a_newer_release_wrote_is_passed_over_and_refused(make:
         await worker.committer.submit(run_id, LOCAL_TENANT, note("n"))
     with pytest.raises(Unreadable, match="newer release"):
         await state_of(worker, run_id)
-    assert await leases.name_newer(eye, timedelta(minutes=1)) == 0, "its own workers may be on their way"
-    assert await leases.name_newer(eye, timedelta(0)) == 1
-    assert await leases.name_newer(eye, timedelta(0)) == 0
+    assert await leases.mark_newer(eye, timedelta(minutes=1)) == 0, "its own workers may be on their way"
+    assert await leases.mark_newer(eye, timedelta(0)) == 1
+    assert await leases.mark_newer(eye, timedelta(0)) == 0
     assert "newer release" in ((await row_of(eye, run_id)).unreadable or "")
     assert hot is not None
     await eye.execute("UPDATE runs SET abi = $2 WHERE id = $1", run_id, e.ABI)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hai_flow.errors import StepError
 from hai_flow.steps import secrets as steps_secrets
 from hai_flow.steps.hiding import HIDDEN, Hider
-from hai_flow.steps.secrets import Secrets, Source, Use, hide_secrets, remember, remember_in_attempt
+from hai_flow.steps.secrets import Secrets, Source, Use, hide_in_attempt, hide_secrets, remember
 from hai_flow.steps.secrets_file import read_secrets
 
 DISK = Use("any.host", "w", from_disk=True)
@@ -203,7 +203,7 @@ async def test_what_an_attempt_alone_hides_pushes_no_secret_out_and_ends_with_it
     tokens = [token_urlsafe(32) for _ in range(2000)]
 
     async def attempt(token: str) -> tuple[str, str]:
-        remember_in_attempt(token)
+        hide_in_attempt(token)
         return hide_secrets(f"sk-live-0123456789abcdef {token}"), hide_secrets(tokens[0])
 
     reports = [await asyncio.create_task(attempt(token)) for token in tokens]

@@ -25,8 +25,8 @@ from hai_flow.store.audit.audit_chain import (
     Verifier,
     commitment,
     genesis,
+    hash_seal,
     new_row,
-    seal_hash,
 )
 from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.identity import erasure
@@ -418,7 +418,7 @@ def chain(count: int, tenant: UUID = TENANT) -> list[Link]:
     for n in range(1, count + 1):
         details = Details(f"user:{n % 7}", b"s" * 16, b"{}")
         record = Record(tenant=tenant, id=UUID(int=n), at=n, act="run.paused", commitment=commitment(details))
-        hash = seal_hash(hash, n, record)
+        hash = hash_seal(hash, n, record)
         links.append(Link(Seal(n, record.id, hash), record, details))
     return links
 
@@ -463,7 +463,7 @@ def test_no_two_records_have_the_same_bytes(parts: list[bytes], cut: int) -> Non
     for at in range(len(whole)):
         one = Record(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[:at], digest=whole[at:])
         other = Record(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[: at + 1], digest=whole[at + 1 :])
-        assert seal_hash(b"", 1, one) != seal_hash(b"", 1, other)
+        assert hash_seal(b"", 1, one) != hash_seal(b"", 1, other)
 
 
 def test_a_hundred_thousand_records_are_checked_in_linear_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.settings import Settings
-from hai_flow.store.cells.cells import places_of, read_cells, within
+from hai_flow.store.cells.cells import parse_addresses, read_cells, within
 
 HOME = "postgresql://flow:secret@db/flow"
 SETTINGS = Settings(database_url=HOME)
@@ -14,7 +14,7 @@ HEAD = b"hai: cells/v1\ncells:\n"
 
 def faults_of(body: bytes, settings: Settings = SETTINGS, found: dict[str, str] | None = None) -> list[str]:
     file, findings = read_cells(HEAD + body, "cells.yaml")
-    return [finding.message for finding in findings] or places_of(file, settings, found or {})[1]
+    return [finding.message for finding in findings] or parse_addresses(file, settings, found or {})[1]
 
 
 def test_a_cell_is_a_schema_of_home_or_has_a_place_of_its_own() -> None:
@@ -25,7 +25,7 @@ def test_a_cell_is_a_schema_of_home_or_has_a_place_of_its_own() -> None:
     )
     file, findings = read_cells(HEAD + body, "cells.yaml")
     assert findings == []
-    cells, faults = places_of(file, SETTINGS, {"SOUTH": "postgresql://db2/flow"})
+    cells, faults = parse_addresses(file, SETTINGS, {"SOUTH": "postgresql://db2/flow"})
     assert faults == []
     assert [(cell.number, cell.name, cell.dsn) for cell in cells] == [
         (1, "north", f"{HOME}?options=-csearch_path%3Dcell_1"),

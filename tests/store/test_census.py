@@ -25,7 +25,7 @@ AN_HOUR = timedelta(hours=1)
 async def look(db: Database, every: timedelta = AT_ONCE) -> metrics_queries.Found:
     async with db.engine.acquire() as connection:
         await metrics_queries.look(connection, every)
-        found = await metrics_queries.last_counts(connection)
+        found = await metrics_queries.read_last_counts(connection)
     assert found is not None
     return found
 

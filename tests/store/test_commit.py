@@ -385,7 +385,7 @@ async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -
     await commit(db, birth(), worker=a)
     for each in (a, b):
         await leases.retire_worker(db.engine, each)
-    assert await leases.forget_workers(db.engine, timedelta(days=1)) == 1
+    assert await leases.delete_dead_workers(db.engine, timedelta(days=1)) == 1
     assert await db.api.fetch("SELECT id FROM workers") == [(a,)]
 
 
@@ -582,7 +582,7 @@ async def test_old_firings_are_forgotten_through_all_pages(db: Database, monkeyp
     removed = 0
     for _ in range(5):
         removed += (
-            await orphan_cleanup.sweep(db.api, "fires", timedelta(0), partial(triggers.forget_fires, db.api)) or 0
+            await orphan_cleanup.sweep(db.api, "fires", timedelta(0), partial(triggers.delete_old_fires, db.api)) or 0
         )
         await db.api.execute("UPDATE sweeps SET due_at = now()")
     assert removed == 5

@@ -137,14 +137,14 @@ async def test_a_pending_is_found_in_its_thread_alone(db: Database) -> None:
     await commit(db, run)
     for version, status in ((1, "open"), (2, "approve")):
         await commit(db, decision(run.run_id, version, pendings=[PendingRow("p", status, "s", b"d", None, b"{}")]))
-        assert await feedback.pending_of_thread(db.api, TENANT, "t", run.run_id, "p") == status
+        assert await feedback.find_pending_of_thread(db.api, TENANT, "t", run.run_id, "p") == status
     for tenant, thread_id, run_id, id in (
         (STRANGER, "t", run.run_id, "p"),
         (TENANT, "u", run.run_id, "p"),
         (TENANT, "t", uuid4(), "p"),
         (TENANT, "t", run.run_id, "q"),
     ):
-        assert await feedback.pending_of_thread(db.api, tenant, thread_id, run_id, id) is None
+        assert await feedback.find_pending_of_thread(db.api, tenant, thread_id, run_id, id) is None
 
 
 # --- threads ------------------------------------------------------------------------------------------------------

@@ -93,13 +93,13 @@ async def test_a_count_is_that_of_my_pendings_and_says_when_it_stopped(db: Datab
     start = birth(pendings=[asked(f"p{n}", "role:boss user:ann") for n in range(5)])
     other = birth(workflow_name="other", pendings=[asked("q", "user:ann")])
     await commit(db, start, other)
-    assert await inbox.counts_by_workflow(db.api, TENANT, ["user:ann", "role:boss"], 6) == (
+    assert await inbox.count_by_workflow(db.api, TENANT, ["user:ann", "role:boss"], 6) == (
         {"demo": 5, "other": 1},
         True,
     )
-    counts, complete = await inbox.counts_by_workflow(db.api, TENANT, ["user:ann"], 3)
+    counts, complete = await inbox.count_by_workflow(db.api, TENANT, ["user:ann"], 3)
     assert (sum(counts.values()), complete) == (4, False)
-    assert await inbox.counts_by_workflow(db.api, TENANT, ["user:eve"], 3) == ({}, True)
+    assert await inbox.count_by_workflow(db.api, TENANT, ["user:eve"], 3) == ({}, True)
 
 
 # --- beside a million -------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ async def test_a_lock_that_nobody_gives_back_is_reported(
 def test_the_revisions_that_the_names_of_files_tell_are_those_of_alembic() -> None:
     scripts = ScriptDirectory.from_config(migrations._config())
     assert revisions.head() == scripts.get_current_head()
-    assert revisions.all_revisions() == {script.revision for script in scripts.walk_revisions()}
+    assert revisions.list_revisions() == {script.revision for script in scripts.walk_revisions()}
 
 
 def test_the_revisions_are_found_beside_the_package_and_inside_it(

@@ -18,7 +18,7 @@ import pytest
 from hai_flow.store.catalog import workflows
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.database_roles import API, ENGINE
-from hai_flow.store.postgres.row_security import behind_the_wall
+from hai_flow.store.postgres.row_security import wrap_in_role
 from tests.store.conftest import role
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
 from tests.support.postgres import Server
@@ -59,7 +59,7 @@ async def _names(connection: asyncpg.Connection, query: str, *given: object) -> 
 async def test_of_many_callers_on_two_sessions_each_sees_its_own_tenant_and_who_sets_none_sees_nothing(
     pooled: str,
 ) -> None:
-    walled, sessions = behind_the_wall(FORGETFUL, 0), set[int]()
+    walled, sessions = wrap_in_role(FORGETFUL, 0), set[int]()
 
     async def caller(number: int) -> None:
         chance = random.Random(number)
@@ -74,7 +74,7 @@ async def test_of_many_callers_on_two_sessions_each_sees_its_own_tenant_and_who_
                         assert await _names(connection, walled, str(tenant)) == [NAMES[tenant]]
                     case 2:  # cut off in the middle, with the tenant set
                         with pytest.raises(asyncpg.DivisionByZeroError):
-                            await connection.fetch(behind_the_wall("SELECT 1 / (random() * 0)::int", 0), str(tenant))
+                            await connection.fetch(wrap_in_role("SELECT 1 / (random() * 0)::int", 0), str(tenant))
                     case _:  # one transaction of several statements
                         async with connection.transaction():
                             assert await _names(connection, walled, str(tenant)) == [NAMES[tenant]]
@@ -89,8 +89,8 @@ async def test_of_many_callers_on_two_sessions_each_sees_its_own_tenant_and_who_
 
 async def test_a_tenant_that_was_set_for_a_session_would_be_seen_by_the_next_caller(pooled: str) -> None:
     """What the test above would find: so the setting has to end with its transaction."""
-    leaking = behind_the_wall(FORGETFUL, 0).replace(", true) AS tenant", ", false) AS tenant")
-    assert leaking != behind_the_wall(FORGETFUL, 0)
+    leaking = wrap_in_role(FORGETFUL, 0).replace(", true) AS tenant", ", false) AS tenant")
+    assert leaking != wrap_in_role(FORGETFUL, 0)
     one, other = [await asyncpg.connect(pooled, statement_cache_size=0) for _ in range(2)]
     try:
         found: list[str] = []

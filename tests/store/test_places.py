@@ -59,20 +59,22 @@ async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_it_has(db: Dat
 
 async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_begins_there_just_now(db: Database) -> None:
     run = uuid4()
-    assert await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.thread_slot(THREAD), run)
+    assert await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.derive_thread_slot(THREAD), run)
     assert await point(db, 2) is None
-    assert await concurrency_slots.slot_holder(db.api, TENANT, concurrency_slots.thread_slot(THREAD)) == run
+    assert await concurrency_slots.slot_holder(db.api, TENANT, concurrency_slots.derive_thread_slot(THREAD)) == run
 
 
 async def test_nothing_begins_in_a_cell_that_points_elsewhere(db: Database) -> None:
     assert await point(db, 2) == 2
-    assert not await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.thread_slot(THREAD), uuid4())
+    assert not await concurrency_slots.promise_slot(
+        db.api, TENANT, concurrency_slots.derive_thread_slot(THREAD), uuid4()
+    )
     assert await concurrency_slots.overdue_promises(db.api) == []
 
 
 @given(st.integers(0, CELLS_MAX), st.integers(0, 2**128 - 1), st.sampled_from([4, 6, 7, 8]))
 def test_a_pointer_is_taken_for_no_run(cell: int, bits: int, version: int) -> None:
-    assert thread_locations.cell_pointed_to(thread_locations.pointer_to(cell)) == cell
+    assert thread_locations.cell_pointed_to(thread_locations.make_pointer(cell)) == cell
     assert thread_locations.cell_pointed_to(uuids.uuid_of(bits, version)) is None
 
 

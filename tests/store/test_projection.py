@@ -12,7 +12,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings import open
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.store.commit.entries import PendingRow, TurnRow
-from hai_flow.store.commit.projection import rows_of, thread_entry
+from hai_flow.store.commit.projection import read_thread_entry, rows_of
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, lit, policy, who
 from tests.support.runs import FORK, Play
 
@@ -146,7 +146,7 @@ def test_messages_and_calls_are_rows_of_the_thread_that_read_back_as_they_are() 
     assert [(row.n, row.role) for row in rows] == [(0, "user"), (1, "user"), (2, "assistant"), (3, "tool")]
     posted, said = position(run, e.MessagesChanged), position(run, e.MessageEnded)
     assert [row.position for row in rows] == [posted, posted, said, position(run, e.ToolCallEnded)]
-    assert [thread_entry(row.role, row.body) for row in rows] == [
+    assert [read_thread_entry(row.role, row.body) for row in rows] == [
         run.state.messages["m1"], run.state.messages["m2"], run.state.messages[rows[2].id],
         run.state.tool_calls[rows[3].id],
     ]  # fmt: skip
@@ -154,7 +154,7 @@ def test_messages_and_calls_are_rows_of_the_thread_that_read_back_as_they_are() 
     run.answer("chosen", result="x")
     resolved, goodbye = rows_after(run)["messages"]
     assert (resolved.n, resolved.id, resolved.position) == (3, call, position(run, e.ToolCallResolved))
-    assert thread_entry(resolved.role, resolved.body) == run.state.tool_calls[call]
+    assert read_thread_entry(resolved.role, resolved.body) == run.state.tool_calls[call]
     assert (goodbye.n, goodbye.role) == (4, "assistant")
 
 

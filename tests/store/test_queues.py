@@ -144,7 +144,7 @@ async def test_a_queue_that_nobody_serves_is_named(db: Database, queues: tuple[s
     assert (await leases.attendance(db.api)).unserved == unserved
     async with db.engine.acquire() as connection:
         await metrics_queries.look(connection, timedelta(0))
-        found = await metrics_queries.last_counts(connection)
+        found = await metrics_queries.read_last_counts(connection)
     assert found is not None
     assert {each.name: (each.due, each.workers) for each in found.queues} == {
         "default": (1, 1),

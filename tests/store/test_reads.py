@@ -147,9 +147,9 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["m00", "m01", "m10", "m11"]
     assert await threads.find_unseen(db.api, TENANT, "t", ["m00", "x", "new"]) == {"x", "new"}
     turn = threads.Turn(entries[1].run_id, 1, "w1", b"sha", 1, 2)
-    assert await threads.turn_of_wire_run(db.api, TENANT, "t", "w1") == turn
-    assert await threads.turn_of_wire_run(db.api, STRANGER, "t", "w1") is None
-    assert await threads.turn_of_run(db.api, TENANT, "t", entries[1].run_id, 1) == turn
+    assert await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w1") == turn
+    assert await threads.find_turn_of_wire_run(db.api, STRANGER, "t", "w1") is None
+    assert await threads.find_turn_of_run(db.api, TENANT, "t", entries[1].run_id, 1) == turn
 
 
 async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_meant_else_the_newest(
@@ -163,7 +163,7 @@ async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_me
         await commit(db, entry)
     a, b, newest = (entry.run_id for entry in entries)
     for body, found in ((b"a", a), (b"b", b), (b"c", newest), (None, newest)):
-        turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w", body)
+        turn = await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w", body)
         assert turn is not None
         assert turn.run_id == found, body
 
@@ -190,13 +190,13 @@ async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_sa
                 given = (tenant, thread, wire_run_id, body_sha, ["m1", "m2"])
                 known = await post_context.load_context(db.api, *given, wanted=wanted, default=default)
                 assert known.last == last
-                assert known.turn == await threads.turn_of_wire_run(db.api, *given[:4])
+                assert known.turn == await threads.find_turn_of_wire_run(db.api, *given[:4])
                 assert {"m1", "m2"} - known.seen == await threads.find_unseen(db.api, tenant, thread, ["m1", "m2"])
                 found = None
                 if meant is not None and meant.version is not None:
                     found = await workflows.workflow_version(db.api, tenant, meant.name, meant.version)
                 elif meant is not None:
-                    found = await workflows.latest_workflow(db.api, tenant, meant.name)
+                    found = await workflows.find_latest_workflow(db.api, tenant, meant.name)
                 assert (known.workflow and known.workflow.sha256) == (found and found.sha256)
     assert (await post_context.load_context(db.api, *given, wanted=None, default=None)).seen == set()
 
@@ -263,11 +263,11 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
 
     await publish(7, b"dev 7", dev=True)
     await publish(7, b"dev 7, edited", dev=True)
-    latest = await workflows.latest_workflow(db.api, TENANT, "w")
+    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
     assert latest is not None
     assert latest.source == b"dev 7, edited"
     await publish(7, b"dev 7", dev=True)
-    latest = await workflows.latest_workflow(db.api, TENANT, "w")
+    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
     assert latest is not None
     assert latest.source == b"dev 7", "saved again, it is the newest again"
 
@@ -277,7 +277,7 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
     with pytest.raises(Rejected, match="w@1 is published with other content") as refusal:
         await publish(1, b"uno")
     assert refusal.value.status == 409
-    latest = await workflows.latest_workflow(db.api, TENANT, "w")
+    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
     assert latest is not None
     assert (latest.version, latest.dev) == (2, False)
     assert not (await publish(7, b"dev 7")).dev, "publishing a dev copy makes it the version"
@@ -286,12 +286,12 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
     assert (seven.source, seven.dev) == (b"dev 7", False)
     again = await publish(7, b"dev 7", dev=True)
     assert not again.dev, "loading from disk what is published makes no dev copy of it"
-    versions = await workflows.versions_of_workflow(db.api, TENANT, "w")
+    versions = await workflows.list_versions_of_workflow(db.api, TENANT, "w")
     assert [(each.version, each.dev) for each in versions] == [(7, False), (2, False), (1, False), (7, True)]
     assert [each.version for each in await workflows.list_workflows(db.api, TENANT)] == [7]
-    assert await workflows.workflow_by_sha(db.api, TENANT, seven.sha256) == seven
-    assert await workflows.workflow_by_sha(db.api, STRANGER, seven.sha256) is None
-    assert await workflows.latest_workflow(db.api, TENANT, "x") is None
+    assert await workflows.find_workflow_by_sha(db.api, TENANT, seven.sha256) == seven
+    assert await workflows.find_workflow_by_sha(db.api, STRANGER, seven.sha256) is None
+    assert await workflows.find_latest_workflow(db.api, TENANT, "x") is None
 
 
 async def test_the_same_workflow_published_by_many_at_once_is_one_workflow(db: Database) -> None:
@@ -348,7 +348,7 @@ async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: D
             "last run": lambda c: threads.last_run(c, TENANT, thread),
             "next run": lambda c: threads.next_run(c, TENANT, thread, last.id),
             "place": lambda c: threads.newest_positions(c, [(TENANT, thread)]),
-            "turn": lambda c: threads.turn_of_wire_run(c, TENANT, thread, "none"),
+            "turn": lambda c: threads.find_turn_of_wire_run(c, TENANT, thread, "none"),
             "line": lambda c: threads.line(c, TENANT, thread, last.id, 2),
             "unseen": lambda c: threads.find_unseen(c, TENANT, thread, ["new", ids[-1]]),
             "unseen behind": lambda c: threads.find_unseen(c, TENANT, thread, ["new", ids[-9]], behind=(last.id, 1)),
@@ -404,7 +404,7 @@ async def test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread(db:
     assert await threads.line(db.api, TENANT, "t", ids[-1]) == ids
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["a", "b", "c"]
     assert await threads.find_unseen(db.api, TENANT, "t", ["a", "c"], behind=(ids[1], 1)) == {"c"}
-    turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w")
+    turn = await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w")
     assert turn is not None
     assert turn.run_id == ids[-1]
     thread = await thread_lists.get_thread(db.api, TENANT, "t")

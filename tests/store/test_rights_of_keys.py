@@ -24,7 +24,7 @@ async def test_the_engine_changes_no_key_but_that_it_was_revoked_and_used(postgr
                 "AND NOT attisdropped AND has_column_privilege('hai_engine', 'keys', attname, 'UPDATE')"
             )
             assert sorted(row[0] for row in names) == list(MAY)
-            assert await database_roles.are_complete(dsn)
+            assert await database_roles.has_all_roles(dsn)
             await connection.execute(f"SET ROLE {database_roles.ENGINE}")
             for column in ("roles", "principal", "groups", "sha256", "expires_at", "speaks_for"):
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -104,14 +104,14 @@ async def test_of_all_who_look_at_a_schedule_one_starts_a_run(db: Database) -> N
     a, b = uuid4(), uuid4()
     assert await triggers.claim_turn(db.api, mine, None, a, MINUTE)
     assert not await triggers.claim_turn(db.api, mine, None, b, MINUTE)
-    assert await triggers.status_of_run(db.api, mine, a) == "starting"
-    assert await triggers.status_of_run(db.api, mine, b) is None
+    assert await triggers.find_status_of_run(db.api, mine, a) == "starting"
+    assert await triggers.find_status_of_run(db.api, mine, b) is None
     await triggers.give_up_turn(db.api, mine, None, b)  # not the last one
     await triggers.give_up_turn(db.api, mine, None, a)
     assert await triggers.claim_turn(db.api, mine, None, b, -MINUTE)
-    assert await triggers.status_of_run(db.api, mine, b) is None, "whoever was about to store it is gone"
+    assert await triggers.find_status_of_run(db.api, mine, b) is None, "whoever was about to store it is gone"
     await commit(db, birth(b))
-    assert await triggers.status_of_run(db.api, mine, b) == "running"
+    assert await triggers.find_status_of_run(db.api, mine, b) == "running"
     await db.api.execute("UPDATE schedules SET paused = true")
     assert not await triggers.claim_turn(db.api, mine, b, a, MINUTE)
     assert await triggers.claim_turn(db.api, mine, b, a, MINUTE, paused_too=True)
@@ -128,7 +128,7 @@ async def test_an_instant_is_dealt_with_once_and_forgotten_when_that_is_long_ago
     await triggers.settle_fire(db.api, mine, lately, "skipped")
     (row,) = await db.api.fetch("SELECT outcome, run_id FROM fires WHERE fire_at = $1", lately)
     assert tuple(row) == ("started", run_id)
-    await triggers.forget_fires(db.api)
+    await triggers.delete_old_fires(db.api)
     assert [each[0] for each in await db.api.fetch("SELECT fire_at FROM fires")] == [long_ago], (
         "nobody has dealt with it"
     )
@@ -142,15 +142,15 @@ async def test_publishing_again_keeps_the_clock_of_a_schedule_whose_timing_stays
     kept, moved = await triggers.list_schedules(db.api, TENANT)
     assert (kept.id, kept.next_fire_at) == (first.id, first.next_fire_at)
     assert (moved.id, moved.next_fire_at, moved.wake_at) == (second.id, later, later)
-    assert await triggers.event_triggers_of(db.api, TENANT, "paid") == []
+    assert await triggers.list_event_triggers(db.api, TENANT, "paid") == []
     await publish(db, schedule(0))
     assert [each.position for each in await triggers.list_schedules(db.api, TENANT)] == [0]
 
 
 async def test_events_find_what_wants_their_type_in_their_tenant(db: Database) -> None:
     await publish(db, schedule(), events=("paid", "shipped", "paid"))
-    assert [each.position for each in await triggers.event_triggers_of(db.api, TENANT, "paid")] == [0, 2]
-    assert await triggers.event_triggers_of(db.api, STRANGER, "paid") == []
+    assert [each.position for each in await triggers.list_event_triggers(db.api, TENANT, "paid")] == [0, 2]
+    assert await triggers.list_event_triggers(db.api, STRANGER, "paid") == []
     mine = await taken(db)
     assert await triggers.get_schedule(db.api, STRANGER, mine.id) is None
     assert await triggers.list_schedules(db.api, STRANGER) == []
@@ -164,9 +164,9 @@ async def test_the_last_times_of_a_schedule_are_told_newest_first_and_to_its_ten
     await triggers.fire(db.api, mine, instants, now() + MINUTE)
     run_id = uuid4()
     await triggers.settle_fire(db.api, mine, instants[0], "started", run_id)
-    assert await triggers.last_fires(db.api, mine, 2) == [
+    assert await triggers.list_last_fires(db.api, mine, 2) == [
         triggers.Fire(instants[2], None, None),
         triggers.Fire(instants[1], None, None),
     ]
-    assert (await triggers.last_fires(db.api, mine, 9))[-1] == triggers.Fire(instants[0], "started", run_id)
-    assert await triggers.last_fires(db.api, replace(mine, tenant=STRANGER), 9) == []
+    assert (await triggers.list_last_fires(db.api, mine, 9))[-1] == triggers.Fire(instants[0], "started", run_id)
+    assert await triggers.list_last_fires(db.api, replace(mine, tenant=STRANGER), 9) == []

@@ -120,10 +120,10 @@ async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
         await signals.subscribe(db.api, TENANT, run.run_id, "one", types("paid"), 1)
     await db.api.execute("UPDATE signals SET due_at = NULL WHERE id <> 'due'")
     assert await signals.forget_subscriptions(db.api) == Page(2, 1, None)
-    assert await signals.forget_signals(db.api) == Page(3, 0, None)
+    assert await signals.delete_old_signals(db.api) == Page(3, 0, None)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["before", "due", "since"]
     assert [row[0] for row in await db.api.fetch("SELECT run_id FROM subscriptions")] == [live.run_id]
-    await signals.forget_signals(db.api, kept_for=AT_ONCE)
+    await signals.delete_old_signals(db.api, kept_for=AT_ONCE)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["due", "since"]
 
 
@@ -135,7 +135,7 @@ async def test_what_is_on_its_way_is_not_forgotten(db: Database) -> None:
     await signals.subscribe(db.api, TENANT, ended.run_id, "again", types("paid"), 3)  # it is being retried
     await signals.subscribe(db.api, TENANT, ended.run_id, "before", types("paid"), 2)
     await signals.forget_subscriptions(db.api)
-    await signals.forget_signals(db.api, kept_for=AT_ONCE)
+    await signals.delete_old_signals(db.api, kept_for=AT_ONCE)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals")] == ["yet to be offered"]
     assert [row[0] for row in await db.api.fetch("SELECT path FROM subscriptions")] == ["again"]
 

@@ -84,7 +84,7 @@ async def test_whatever_the_plan_the_tenant_is_set_before_anything_is_read(
     try:
         for tenant, name in ((YOURS, "yours"), (MINE, "mine"), (YOURS, "yours")):
             for _ in range(7):  # by then a plan is generic
-                rows = await connection.fetch(row_security.behind_the_wall(query, 0), str(tenant))
+                rows = await connection.fetch(row_security.wrap_in_role(query, 0), str(tenant))
                 assert [row["name"] for row in rows] == [name]
             assert not await connection.fetchval("SELECT current_setting('hai.tenant', true)")  # nothing is left behind
     finally:

@@ -16,7 +16,7 @@ from hai_flow.wire.aui import AuiEncoder
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.hai import HaiEncoder
 from hai_flow.wire.social import SocialEncoder
-from hai_flow.wire.transcript import entries_of, without_superseded
+from hai_flow.wire.transcript import drop_superseded, list_entries
 from tests.wire.stories import RUN, Story
 
 ENCODERS: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_a_message_that_broke_off_is_marked_and_a_whole_one_is_not(dialect: str)
 
 
 def said(story: Story) -> list[Any]:
-    return [entry.content for entry in without_superseded(entries_of(story.state)) if hasattr(entry, "content")]
+    return [entry.content for entry in drop_superseded(list_entries(story.state)) if hasattr(entry, "content")]
 
 
 def test_it_stands_in_a_snapshot_until_another_attempt_has_answered() -> None:
@@ -77,8 +77,8 @@ def test_another_step_and_another_run_leave_it_where_it_is() -> None:
     story = broken(Story().start().step("q")).done("q").say("r", "Sorry.")
     assert said(story) == ["Part of it", "Sorry."]
     failed, good = broken(Story().start().step("q")), answered(Story().start().step("q"))
-    entries = [*entries_of(failed.state), *entries_of(good.state)]
-    assert [entry.content for entry in without_superseded(entries) if hasattr(entry, "content")] == [
+    entries = [*list_entries(failed.state), *list_entries(good.state)]
+    assert [entry.content for entry in drop_superseded(entries) if hasattr(entry, "content")] == [
         "Part of it", "All of it",
     ]  # fmt: skip
 

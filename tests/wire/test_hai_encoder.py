@@ -13,7 +13,7 @@ from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import readdress
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.hai import HaiEncoder, document
-from hai_flow.wire.transcript import entries_of
+from hai_flow.wire.transcript import list_entries
 from hai_flow.wire.turns import IGNORED, TurnEncoder
 from tests.support.wire_lint import lint
 from tests.wire.stories import (
@@ -319,7 +319,7 @@ def test_who_attaches_sees_the_thread_and_then_what_is_open():
     story.args(call, '{"a"')
     encoder = HaiEncoder(PLAIN, RunState(RUN))
     encode_from(encoder, story.events)
-    frames = encoder.preface("asker", entries_of(earlier.state))
+    frames = encoder.preface("asker", list_entries(earlier.state))
     events = read(frames)
     assert types(frames) == [
         "RUN_STARTED",
@@ -387,7 +387,7 @@ def test_answered_calls_have_their_answers_in_the_snapshot():
 def test_a_call_that_an_earlier_run_left_open_is_closed_in_the_snapshot():
     earlier = Story().start()
     call = earlier.frontend_call("a")
-    messages = read(HaiEncoder(PLAIN, RunState(RUN, thread_id="t1")).preface("r", entries_of(earlier.state)))[2][
+    messages = read(HaiEncoder(PLAIN, RunState(RUN, thread_id="t1")).preface("r", list_entries(earlier.state)))[2][
         "messages"
     ]
     assert messages[-1] == {

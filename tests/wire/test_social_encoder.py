@@ -11,7 +11,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile, report_of
-from hai_flow.wire.transcript import entries_of
+from hai_flow.wire.transcript import list_entries
 from tests.support.wire_lint import lint_social
 from tests.wire.stories import Story, read, stories, types
 
@@ -201,7 +201,7 @@ def test_who_has_lost_his_place_is_told_all_messages():
     story.post("u1", [{"type": "text", "text": "hi"}]).say("y", "now", kind="thinking").say("z", "then")
     story.question("gate")
     story.end_turn()
-    frames = SocialEncoder(profile(), story.state).preface(None, entries_of(earlier.state))
+    frames = SocialEncoder(profile(), story.state).preface(None, list_entries(earlier.state))
     assert types(frames) == [
         "RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "TEXT_MESSAGE_END", "RUN_FINISHED"
     ]  # fmt: skip

@@ -124,7 +124,7 @@ def test_a_header_that_is_written_another_way_is_the_same_event(before: str, aro
 
 def test_a_header_that_came_twice_has_its_first_value_and_thousands_are_read_at_once() -> None:
     many = [(f"x-{number}", "") for number in range(100_000)]
-    headers = webhook.first_headers([("a", "1"), *many, ("a", "2")])
+    headers = webhook.read_first_headers([("a", "1"), *many, ("a", "2")])
     assert (headers["a"], len(headers)) == ("1", 100_001)
 
 
@@ -136,7 +136,7 @@ def test_a_secret_that_is_nothing_but_its_prefix_is_none() -> None:
 
 def test_a_workflow_sees_no_header_that_is_a_secret() -> None:
     given = {"authorization": "Bearer x", "cookie": "a=b", "x-token": "s", "x-github-event": "push"}
-    assert webhook.visible_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
+    assert webhook.filter_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
 
 
 DEEP: Any = '{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}'  # what is nested deeper than 64 levels is its JSON text

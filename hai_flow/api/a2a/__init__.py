@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow import values
-from hai_flow.api.a2a.operations import Agent, history_length, piece_of, skills_of, startable_plans
+from hai_flow.api.a2a.operations import Agent, list_skills, list_startable_plans, piece_of, read_history_length
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -37,11 +37,11 @@ CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
 _PUSH: Final = re.compile(r".*PushNotificationConfigs?")
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404, *WITH_BODY),
+    **list_refusal_responses(404, *WITH_BODY),
     200: {"description": "an answer of A2A, as JSON or as a stream"},
 }
 _CARD_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404),
+    **list_refusal_responses(404),
     200: {"description": "an agent card"},
 }
 _SPEAKS: Final = requires(Right.SEE_OWN)
@@ -57,7 +57,7 @@ async def get_agent_card(request: Request) -> Response:
     """The card of the server, for clients that have no credential yet: it names no workflow."""
     settings = request.app.state.settings
     address = base_of(settings.public_url, request) + PATH
-    return JSONResponse(_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
+    return JSONResponse(_build_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
 
 
 @router.get(
@@ -68,28 +68,28 @@ async def get_agent_card(request: Request) -> Response:
 )
 async def get_workflow_card(name: str, request: Request, access: CurrentAccess) -> Response:
     """The card of a workflow that the caller may start."""
-    return JSONResponse(await _extended_card(request, access, name))
+    return JSONResponse(await _build_extended_card(request, access, name))
 
 
-async def _extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
-    plans = await startable_plans(access)
+async def _build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
+    plans = await list_startable_plans(access)
     base = base_of(access.settings.public_url, request)
     secured = access.settings.identity is not None
     if name is None:
-        return _card_of_server(base + PATH, skills_of(plans), secured=secured)
+        return _build_card_of_server(base + PATH, list_skills(plans), secured=secured)
     plan = next((each for each in plans if each.name == name), None)
     if plan is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
-    skill = a2a.skill_of(plan)
-    return a2a.card_of(
+    skill = a2a.build_skill(plan)
+    return a2a.build_card(
         skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
         secured=secured,
     )  # fmt: skip
 
 
-def _card_of_server(address: str, skills: list[dict[str, Any]], *, secured: bool) -> dict[str, Any]:
+def _build_card_of_server(address: str, skills: list[dict[str, Any]], *, secured: bool) -> dict[str, Any]:
     text = "Workflows that wait for people, and survive everything but their database."
-    return a2a.card_of("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured)
+    return a2a.build_card("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured)
 
 
 # --- JSON-RPC ---------------------------------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
         if rejected.status == 413:
             raise
         fault = a2a.unsupported_content(rejected.detail)
-        return _rpc_error(None, fault if rejected.status == 415 else _parse_error(rejected.detail))
+        return _build_rpc_error(None, fault if rejected.status == 415 else _parse_error(rejected.detail))
     id = message.get("id") if isinstance(message, dict) else None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
-        return _rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "Expected a request of JSON-RPC 2.0."))
+        return _build_rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "Expected a request of JSON-RPC 2.0."))
     if not isinstance(id, str | int) or isinstance(id, bool):
-        return _rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "/id: expected a text or a number."))
+        return _build_rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "/id: expected a text or a number."))
     method = message["method"]
     params = message.get("params")
     params = {} if params is None else params
@@ -133,9 +133,9 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
             raise a2a.invalid("/params: expected an object.")
         return await exchange.perform(older.METHODS.get(method, method), params)
     except a2a.Fault as fault:
-        return _rpc_error(id, fault)
+        return _build_rpc_error(id, fault)
     except Rejected as rejected:
-        return _rpc_error(id, a2a.of_rejected(rejected))
+        return _build_rpc_error(id, a2a.of_rejected(rejected))
 
 
 def _demand_version(request: Request, *, old: bool) -> None:
@@ -152,8 +152,8 @@ def _parse_error(detail: str) -> a2a.Fault:
     return a2a.Fault(-32700, 400, "PARSE_ERROR", detail)
 
 
-def _rpc_error(id: Any, fault: a2a.Fault) -> Response:
-    error = {"code": fault.code, "message": fault.message, "data": a2a.error_details(fault)}
+def _build_rpc_error(id: Any, fault: a2a.Fault) -> Response:
+    error = {"code": fault.code, "message": fault.message, "data": a2a.build_error_details(fault)}
     status = fault.http if fault.http in (403, 429, 503) else 200
     return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error}, status)
 
@@ -208,12 +208,12 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
         method, more = _operation(request.method, operation)
         return await _Exchange(request, access, name, None).perform(method, {**params, **more})
     except a2a.Fault as fault:
-        return _rest_error(fault)
+        return _build_rest_error(fault)
     except Rejected as rejected:
         if rejected.status == 413:
             raise
         fault = a2a.unsupported_content(rejected.detail) if rejected.status == 415 else a2a.of_rejected(rejected)
-        return _rest_error(fault)
+        return _build_rest_error(fault)
 
 
 def _operation(verb: str, operation: str) -> tuple[str, dict[str, Any]]:
@@ -241,12 +241,12 @@ _STATUS: Final = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_F
                   415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}  # fmt: skip
 
 
-def _rest_error(fault: a2a.Fault) -> Response:
+def _build_rest_error(fault: a2a.Fault) -> Response:
     error = {
         "code": fault.http,
         "status": _STATUS.get(fault.http, "INTERNAL"),
         "message": fault.message,
-        "details": a2a.error_details(fault),
+        "details": a2a.build_error_details(fault),
     }
     return JSONResponse({"error": error}, fault.http, media_type=a2a.MEDIA_TYPE)
 
@@ -273,7 +273,7 @@ class _Exchange:
             access, task = await agent.send(params)
             if method == "SendStreamingMessage":
                 return await self._stream(access, task, after=None, to_the_end=False)
-            if not self._returns_at_once(params):
+            if not self._should_return_at_once(params):
                 task = await agent.settle(access, task)
             return self._result({"task": self._task(task, params)})
         if method == "GetTask":
@@ -289,15 +289,15 @@ class _Exchange:
                 raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
-            return self._result(await _extended_card(self._request, self._access, self._name))
+            return self._result(await _build_extended_card(self._request, self._access, self._name))
         if _PUSH.fullmatch(method):
             raise a2a.no_push()
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
 
     def _task(self, shown: Shown, params: Mapping[str, Any]) -> dict[str, Any]:
-        return a2a.task_of(shown, history=history_length(params))
+        return a2a.task_of(shown, history=read_history_length(params))
 
-    def _returns_at_once(self, params: Mapping[str, Any]) -> bool:
+    def _should_return_at_once(self, params: Mapping[str, Any]) -> bool:
         configuration = params.get("configuration")
         if not isinstance(configuration, Mapping):
             return False
@@ -321,7 +321,7 @@ class _Exchange:
     def _message(self, result: Mapping[str, Any], *, last: bool) -> dict[str, Any]:
         if self._id is None:
             return dict(result)
-        words = older.in_old_words(result, ends_stream=last) if self._old else dict(result)
+        words = older.convert_to_old(result, ends_stream=last) if self._old else dict(result)
         return {"jsonrpc": "2.0", "id": self._id, "result": words}
 
     async def _stream(self, access: Access, shown: Shown, *, after: int | None, to_the_end: bool) -> Response:

@@ -69,7 +69,7 @@ class Agent:
             return named or self._name
         if named is not None:
             return named
-        plans = [plan.name for plan in await startable_plans(self._access)]
+        plans = [plan.name for plan in await list_startable_plans(self._access)]
         if len(plans) == 1:
             return plans[0]
         some = ", ".join(plans[:20]) or "none"
@@ -202,7 +202,7 @@ def _statuses(state: Json) -> Any:
     return list(a2a.STATUSES[state])
 
 
-async def startable_plans(access: Access) -> list[Plan]:
+async def list_startable_plans(access: Access) -> list[Plan]:
     """The workflows that the caller may start, by name, each by its latest version."""
     if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
         return []
@@ -223,13 +223,13 @@ def piece_of(seq: int, data: bytes, *, last: bool) -> Piece:
     return Piece(seq, [frame], a2a.A2A.framing.render(data, "", str(seq)))
 
 
-def history_length(params: Mapping[str, Json]) -> int | None:
+def read_history_length(params: Mapping[str, Json]) -> int | None:
     """How many messages a client wants with a task; None: all."""
     holder: Any = params.get("configuration")
     length = holder.get("historyLength") if isinstance(holder, Mapping) else params.get("historyLength")
     return None if length is None else _number(length, 0, "historyLength", least=0)
 
 
-def skills_of(plans: Sequence[Plan]) -> list[dict[str, Any]]:
+def list_skills(plans: Sequence[Plan]) -> list[dict[str, Any]]:
     """Each workflow as a skill."""
-    return [a2a.skill_of(each) for each in plans]
+    return [a2a.build_skill(each) for each in plans]

@@ -18,10 +18,10 @@ from hai_flow.api.auth import frontend_tokens, tickets
 from hai_flow.api.auth.directory.erased_people import Forgotten
 from hai_flow.api.auth.directory.people import NOBODY, Ids, People
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
-from hai_flow.api.auth.impersonation import acting_forbidden, acting_header
+from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
 from hai_flow.api.auth.keys import Keys
-from hai_flow.api.auth.sessions import Limits, Sessions, session_of
+from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
@@ -53,23 +53,25 @@ class KnownIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
-        return await self.known(await self._prove(connection))
+        return await self.known(await self._authenticate(connection))
 
-    async def _prove(self, connection: HTTPConnection) -> Principal:
-        if acting_header(connection) is not None:
-            raise acting_forbidden()
-        audience = mcp_resource.audience_of(connection)
+    async def _authenticate(self, connection: HTTPConnection) -> Principal:
+        if read_acting_header(connection) is not None:
+            raise reject_acting()
+        audience = mcp_resource.find_audience(connection)
         if audience is not None:  # no page of a browser calls here
-            return await self._bearing(connection, audience)
-        ticket = tickets.ticket_of(connection)
+            return await self._authenticate_bearer(connection, audience)
+        ticket = tickets.read_ticket(connection)
         if ticket is not None:
             return await tickets.principal_of(self._runtime.database.api, ticket)
-        session = None if connection.headers.getlist("authorization") else session_of(connection)
+        session = None if connection.headers.getlist("authorization") else read_session(connection)
         if session is not None:
             return await self._check_key(await self.sessions.principal(connection, session))
-        return await self._bearing(connection)
+        return await self._authenticate_bearer(connection)
 
-    async def _bearing(self, connection: HTTPConnection, audience: Sequence[str] | None = None) -> Principal:
+    async def _authenticate_bearer(
+        self, connection: HTTPConnection, audience: Sequence[str] | None = None
+    ) -> Principal:
         """The caller by their key or token. `audience`: the only one that tokens of issuers may be for, in place of
         their issuer's."""
         credential = bearer(connection)

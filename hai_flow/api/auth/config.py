@@ -81,7 +81,7 @@ def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Ids]:
     issuers = [_issuer(reader, path, name, each) for name, each in raw_issuers.items()]
     sound_issuers = tuple(issuer for issuer in issuers if issuer is not None)
     _keep_apart(reader, sound_issuers)
-    people = _people_by_tenant(reader, fields.get("people", {}), sound_issuers)
+    people = _map_people_by_tenant(reader, fields.get("people", {}), sound_issuers)
     if any(finding.severity == "error" for finding in reader.findings):
         raise DefinitionError(reader.findings)
     return sound_issuers, people
@@ -189,7 +189,7 @@ def _keep_apart(reader: Reader, issuers: tuple[Issuer, ...]) -> None:
                 reader.error(("issuers", issuer.name), "issuer.prefix", message, key=True)
 
 
-def _people_by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tuple[Issuer, ...]) -> Ids:
+def _map_people_by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tuple[Issuer, ...]) -> Ids:
     """The people of each tenant that `people` names. Those that stand there without a tenant are of the one whose
     people all issuers of the file are, else of `default`."""
     plain: dict[str, Json] = {}

@@ -18,7 +18,7 @@ from hai_flow import uuids
 from hai_flow.api.auth.directory.erased_people import Forgotten
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.keys import Keys, ends_at
-from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, invalid_credential, now_ms
+from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, now_ms, reject_credential
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -50,7 +50,7 @@ _decode: Final = msgspec.json.Decoder(Claims).decode
 def issue(issuer: Principal, credential: str, claims: Claims) -> str:
     """The token with these claims. `credential` is the API key with which the issuer calls. Raises Rejected 403 where
     they hold less themselves, or call in another way."""
-    parts = keys.parts_of(credential)
+    parts = keys.split_key(credential)
     if issuer.way != "key" or parts is None:
         raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
     _demand_held(issuer.who.roles, issuer.who.groups, claims)
@@ -88,18 +88,18 @@ class FrontendTokens:
         """The caller with this token. Raises Rejected 401."""
         form = _FORM.fullmatch(token)
         if form is None:
-            raise invalid_credential()
+            raise reject_credential()
         try:
             claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
         except (msgspec.MsgspecError, ValueError):
-            raise invalid_credential() from None
+            raise reject_credential() from None
         if not keys.is_principal(claims.id):
-            raise invalid_credential()
+            raise reject_credential()
         key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
         if key is None:
-            raise invalid_credential()
+            raise reject_credential()
         if key.revoked_at is not None or not key.verify(form[1].encode(), signature):
-            raise invalid_credential().of(key.tenant, key.id)
+            raise reject_credential().of(key.tenant, key.id)
         end = ends_at(key)
         expires_at = claims.exp if end is None else min(claims.exp, end)
         if expires_at <= now:
@@ -108,13 +108,13 @@ class FrontendTokens:
         try:  # who has the key can sign whatever they like, without asking this server
             _demand_held(key.roles, key.groups, claims)
         except Rejected:
-            raise invalid_credential().of(key.tenant, f"{key.id}/{claims.jti}") from None
+            raise reject_credential().of(key.tenant, f"{key.id}/{claims.jti}") from None
         id = await self._people.one(key.tenant, claims.id)
         if id != key.principal:
             demand_own_name(id)
-        await self._forgotten.refuse(key.tenant, id, _time_made(claims))
+        await self._forgotten.refuse(key.tenant, id, _read_time_made(claims))
         return Principal(
-            c.Principal(id, claims.roles, claims.groups, issuer=None if key.vouches_for(id) else f"key:{key.id}"),
+            c.Principal(id, claims.roles, claims.groups, issuer=None if key.can_vouch_for(id) else f"key:{key.id}"),
             key.tenant,
             way="token",
             credential=f"{key.id}/{claims.jti}",
@@ -125,7 +125,7 @@ class FrontendTokens:
         )
 
 
-def _time_made(claims: Claims) -> int:
+def _read_time_made(claims: Claims) -> int:
     """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
     return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
 

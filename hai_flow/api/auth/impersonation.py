@@ -11,7 +11,7 @@ from hai_flow.errors import Rejected
 ACT_AS: Final = "HAI-Act-As"
 
 
-def acting_header(connection: HTTPConnection) -> str | None:
+def read_acting_header(connection: HTTPConnection) -> str | None:
     """The value of HAI-Act-As. Raises Rejected 400 if it stands twice."""
     headers = connection.headers.getlist(ACT_AS)
     if len(headers) > 1:
@@ -19,7 +19,7 @@ def acting_header(connection: HTTPConnection) -> str | None:
     return headers[0] if headers else None
 
 
-def acting_forbidden() -> Rejected:
+def reject_acting() -> Rejected:
     """The refusal of HAI-Act-As on a server that does not believe it."""
     return Rejected(
         403,

@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.directory.row_cache import Book
-from hai_flow.api.permissions.principals import Principal, Unproven, invalid_credential
+from hai_flow.api.permissions.principals import Principal, Unproven, reject_credential
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.runtime.runtime import Runtime
@@ -29,12 +29,12 @@ class Keys:
     async def principal(self, text: str, now: int) -> Principal:
         """The caller with this key. Raises Rejected 401, with the same text for a key that is unknown, wrong or
         revoked."""
-        parts = keys.parts_of(text)
+        parts = keys.split_key(text)
         key = None if parts is None else await self.find(parts.id)
         if parts is None or key is None:
-            raise invalid_credential()
+            raise reject_credential()
         if not key.proves(parts) or key.revoked_at is not None:
-            raise invalid_credential().of(key.tenant, key.id)
+            raise reject_credential().of(key.tenant, key.id)
         expires_at = ends_at(key)
         if expires_at is not None and expires_at <= now:
             raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)

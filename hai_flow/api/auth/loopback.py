@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.auth.directory.tenants import Tenants
-from hai_flow.api.auth.impersonation import ACT_AS, acting_forbidden, acting_header
+from hai_flow.api.auth.impersonation import ACT_AS, read_acting_header, reject_acting
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import NotASelector, acting_as
@@ -33,11 +33,11 @@ class LocalIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 403 and 422."""
-        header = acting_header(connection)
+        header = read_acting_header(connection)
         if header is None:
             return _LOCAL
         if not self._development:
-            raise acting_forbidden()
+            raise reject_acting()
         people = [part for part in header.split(",") if not part.strip().startswith(_TENANT)]
         tenants = [part.strip().removeprefix(_TENANT) for part in header.split(",") if part.strip().startswith(_TENANT)]
         if len(tenants) > 1:

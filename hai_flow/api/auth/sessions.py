@@ -33,7 +33,7 @@ from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
 from hai_flow.api.auth.issuers.oidc import Grant
-from hai_flow.api.permissions.principals import Principal, invalid_credential, now_ms
+from hai_flow.api.permissions.principals import Principal, now_ms, reject_credential
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
@@ -105,11 +105,11 @@ class Sessions:
         """The caller of the session. Raises Rejected 401 and 403, and 503 where its issuer has not answered for too
         long."""
         if not _TEXT.fullmatch(text):
-            raise invalid_credential()
+            raise reject_credential()
         digest = sessions.digest(text)
         session = await self._known.get(digest.hex())
         if session is not None and _is_past(session.renew_at):
-            await asyncio.wait({self._renewal(text, digest)}, timeout=WAIT_SECONDS)
+            await asyncio.wait({self._start_renewal(text, digest)}, timeout=WAIT_SECONDS)
             session = await self._known.get(digest.hex())
         if session is None or _is_past(session.principal.expires_at):
             raise Rejected(401, "auth.expired", "your session has ended; sign in again.")
@@ -126,7 +126,7 @@ class Sessions:
         text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
         if grant is None and principal.expires_at is not None:
             ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
-        renewal = None if grant is None else self._seal_grant(text, grant)
+        renewal = None if grant is None else self._encrypt_grant(text, grant)
         principal_json = dump_principal(Principal(principal.who, principal.tenant, credential=principal.credential))
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             await sessions.create_session(
@@ -156,15 +156,15 @@ class Sessions:
         if session is not None:
             await self.end(text, session.principal.tenant, _actor_of(session.principal))
 
-    async def renew_if_due(self, text: str, digest: bytes) -> int | None:
+    async def update_if_due(self, text: str, digest: bytes) -> int | None:
         """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
         session = await self._known.get(digest.hex())
         if session is not None and _is_past(session.renew_at):
-            await asyncio.wait({self._renewal(text, digest)})
+            await asyncio.wait({self._start_renewal(text, digest)})
             session = await self._known.get(digest.hex())
         return None if session is None else session.renew_at
 
-    def _renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
+    def _start_renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
         """The renewal of the session that is under way; if there is none, one begins."""
         task = self._renewing.get(digest)
         if task is None:
@@ -179,13 +179,13 @@ class Sessions:
             claim = await sessions.claim_renewal(pool, digest, CLAIM)
             session = None if claim is None else await self._find(digest.hex())
             if claim is not None and session is not None:
-                await self._renew_claimed(text, digest, claim, session.principal)
+                await self._run_claimed_renewal(text, digest, claim, session.principal)
         except Exception as error:  # the next request finds it due again
             log.warning("session_not_renewed", error=str(error) or type(error).__name__)
         finally:
             self._known.forget(digest.hex())
 
-    async def _renew_claimed(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
+    async def _run_claimed_renewal(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
         pool = self._runtime.database.api
         grant = _grant_in(text, digest, claim.sealed)
         issuer = None if grant is None else self._issuers.get(grant.issuer)
@@ -195,12 +195,12 @@ class Sessions:
         try:
             async with asyncio.timeout(RENEWAL_SECONDS):
                 grant, answer = await oidc.refresh_grant(issuer, grant)
-                now = await oidc.renew_principal(self._tokens, issuer, grant, answer)
+                now = await oidc.update_principal(self._tokens, issuer, grant, answer)
         except (Rejected, TimeoutError) as refusal:
             if isinstance(refusal, Rejected) and refusal.status == 401:
                 await self._give_up(digest, claim, was, "its issuer refuses to renew it")
             else:
-                await sessions.put_off(pool, digest, claim, self._seal_grant(text, grant).sealed, AGAIN)
+                await sessions.put_off(pool, digest, claim, self._encrypt_grant(text, grant).sealed, AGAIN)
         else:
             if now is None:
                 log.warning("renewal_says_nothing", issuer=issuer.name, hint="name its userinfo in the client")
@@ -208,9 +208,9 @@ class Sessions:
             elif now.id != was.id:
                 await self._give_up(digest, claim, was, "its issuer names another person")
             else:
-                await self._store_renewed(digest, claim, was, now, self._seal_grant(text, grant))
+                await self._save_renewed(digest, claim, was, now, self._encrypt_grant(text, grant))
 
-    async def _store_renewed(
+    async def _save_renewed(
         self, digest: bytes, claim: sessions.Claim, was: Principal, now: Principal, renewal: sessions.Renewal
     ) -> None:
         principal_json = dump_principal(Principal(now.who, now.tenant, credential=was.credential))
@@ -228,7 +228,7 @@ class Sessions:
             if await sessions.give_up(connection, digest, claim):
                 await audit.write(connection, was.tenant, [_actor_of(was).row("session.ended", reason=reason)])
 
-    def _seal_grant(self, text: str, grant: Grant) -> sessions.Renewal:
+    def _encrypt_grant(self, text: str, grant: Grant) -> sessions.Renewal:
         sealed = seal(text, sessions.digest(text), msgspec.json.encode(grant))
         return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
 
@@ -271,7 +271,7 @@ class _Keeper:
 
     async def _look(self) -> None:
         try:
-            self._due_at = await self._of.renew_if_due(self._text, self._digest)
+            self._due_at = await self._of.update_if_due(self._text, self._digest)
         except Exception as error:  # the next call looks again
             log.warning("session_not_renewed", error=str(error) or type(error).__name__)
         finally:
@@ -304,7 +304,7 @@ def _actor_of(principal: Principal) -> Asked:
     return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
 
-async def link_token(
+async def sign_link_token(
     connection: Pool | Connection, tenant: UUID, id: str, roles: Sequence[str] | None = None, groups: Sequence[str] = ()
 ) -> str:
     """The token at the end of a link that signs a browser in as `id`, with these roles and groups: once, within ten
@@ -314,7 +314,7 @@ async def link_token(
     return await tickets.create_ticket(connection, tenant, principal_json, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
 
 
-def session_of(connection: HTTPConnection) -> str | None:
+def read_session(connection: HTTPConnection) -> str | None:
     """The text of the request's session, if it has one. Raises Rejected 400 where it has two."""
     cookies = [
         value
@@ -327,7 +327,7 @@ def session_of(connection: HTTPConnection) -> str | None:
     return cookies[0] if cookies else None
 
 
-def csrf_of(text: str) -> str:
+def derive_csrf(text: str) -> str:
     """The word that requests of the session have to name."""
     return base64.urlsafe_b64encode(hmac.digest(text.encode(), b"hai-flow csrf v1", "sha256")).rstrip(b"=").decode()
 
@@ -338,7 +338,7 @@ def _demand_own_page(connection: HTTPConnection, text: str) -> None:
     if not socket and connection.scope["method"] in _SAFE:
         return
     demand_own_origin(connection)
-    if not socket and not hmac.compare_digest(headers.get(CSRF, "").encode(), csrf_of(text).encode()):
+    if not socket and not hmac.compare_digest(headers.get(CSRF, "").encode(), derive_csrf(text).encode()):
         raise Rejected(403, "csrf.missing", f"expected the session's word in {CSRF}; GET /v1/session tells it.")
 
 

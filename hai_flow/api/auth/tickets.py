@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.auth.directory.principal_json import dump_principal, load_principal
-from hai_flow.api.permissions.principals import Principal, invalid_credential, now_ms
+from hai_flow.api.permissions.principals import Principal, now_ms, reject_credential
 from hai_flow.errors import Rejected
 from hai_flow.store.identity import credential_checks, tickets
 from hai_flow.store.identity.credential_checks import Proof
@@ -26,7 +26,7 @@ async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
     return await tickets.create_ticket(pool, principal.tenant, dump_principal(principal), expires_at)
 
 
-def ticket_of(connection: HTTPConnection) -> str | None:
+def read_ticket(connection: HTTPConnection) -> str | None:
     """The ticket of a request, if it has one. Raises Rejected 400 where there is another credential, too, and 401 where
     it would open anything but a stream."""
     parameters = connection.query_params.getlist(PARAMETER)
@@ -45,13 +45,13 @@ def ticket_of(connection: HTTPConnection) -> str | None:
 async def principal_of(pool: Pool, ticket: str) -> Principal:
     """The caller of a ticket, which is used up. Raises Rejected 401, also where the credential that the ticket was made
     with has ended."""
-    used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
+    used = await tickets.take_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
-        raise invalid_credential()
+        raise reject_credential()
     principal = load_principal(*used, way="ticket")
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
     proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
     if await credential_checks.find_ended(pool, [(proof, datetime.now(UTC))]):
-        raise invalid_credential()
+        raise reject_credential()
     return principal

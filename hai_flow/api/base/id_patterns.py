@@ -28,14 +28,14 @@ Names = Annotated[list[Named], Field(max_length=100)]
 ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 
-def _calculable(time: datetime) -> datetime:
+def _check_calculable(time: datetime) -> datetime:
     """The time, with room for a sum and for every offset. Raises ValueError for one at an end of the calendar."""
     if not 1000 <= time.year <= 9000:
         raise ValueError(f"expected a time between the years 1000 and 9000, found the year {time.year}.")
     return time
 
 
-Instant = Annotated[AwareDatetime, AfterValidator(_calculable)]
+Instant = Annotated[AwareDatetime, AfterValidator(_check_calculable)]
 
 
 def is_run_id(text: str) -> bool:

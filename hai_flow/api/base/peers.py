@@ -9,7 +9,7 @@ from typing import Any, Final
 _SUBNET_BITS: Final = 64  # an IPv6 subscriber gets at least this subnet, and may use any address in it
 
 
-def peer_of(scope: Mapping[str, Any]) -> str:
+def find_peer(scope: Mapping[str, Any]) -> str:
     """The address that a request counts for: its connection's, or the client's as a trusted proxy names it."""
     client = scope.get("client")
     return "" if client is None else peer(client[0])

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hai_flow.api.base.peers import peer_of
+from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
 from hai_flow.api.permissions.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
@@ -48,7 +48,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     where there is no room for it."""
     settings: Settings = request.app.state.settings
     room: BodyRoom = request.scope[ROOM]
-    if content_length(request) > bytes_max:
+    if parse_content_length(request) > bytes_max:
         await _drain(request)
         raise _too_large(bytes_max)
     pieces: list[bytes] = []
@@ -81,7 +81,7 @@ async def _drain(request: Request) -> None:
                 return
 
 
-def content_length(request: Request) -> int:
+def parse_content_length(request: Request) -> int:
     """The length of the body as the request declares it; 0 if it does not."""
     declared = request.headers.get("content-length", "")
     return int(declared[:20]) if declared.isdecimal() else 0
@@ -137,7 +137,7 @@ class Bodies:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        room: BodyRoom = scope["app"].state.admission.room(peer_of(scope))
+        room: BodyRoom = scope["app"].state.admission.room(find_peer(scope))
         scope[ROOM] = room
 
         async def answer(message: Message) -> None:

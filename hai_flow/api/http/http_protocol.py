@@ -60,7 +60,7 @@ class Protocol(HttpToolsProtocol):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         refusal = refusal_of(connection)
         if refusal is None:
-            self._await_head()
+            self._wait_for_head()
         else:
             self._refuse(503, "connections_busy", refusal)
 
@@ -86,7 +86,7 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(431, "head.too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes.")
                 return
         if self._clock is None:
-            self._await_head()
+            self._wait_for_head()
 
     def _limit_trailers(self, more: int) -> None:
         """Data has come beside the body before its end: the extensions and the trailers of chunks. Bound its size."""
@@ -94,7 +94,7 @@ class Protocol(HttpToolsProtocol):
         if self._beside_bytes > HEAD_BYTES_MAX:
             self._refuse(431, "head.too_large", f"what follows a body has at most {HEAD_BYTES_MAX} bytes.")
 
-    def _await_head(self) -> None:
+    def _wait_for_head(self) -> None:
         self._clock = self.loop.call_later(self.config.head_seconds, self._end_without_head)
 
     def _end_without_head(self) -> None:
@@ -115,7 +115,7 @@ class Protocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()  # in the middle of another response
             return
-        self.transport.write(_last_response(problem(status, code, detail, headers={"Retry-After": "1"})))
+        self.transport.write(_encode_last_response(problem(status, code, detail, headers={"Retry-After": "1"})))
         self._clock = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
         with contextlib.suppress(OSError):  # the client has left
             self.transport.write_eof()
@@ -161,7 +161,7 @@ class Protocol(HttpToolsProtocol):
             self.outlet = None
 
 
-def _last_response(response: Response) -> bytes:
+def _encode_last_response(response: Response) -> bytes:
     """A response on the wire, after which the connection is closed."""
     headers = [*response.raw_headers, (b"connection", b"close"), (b"cache-control", b"no-store")]
     fields = b"".join(b"%b: %b\r\n" % header for header in headers)

@@ -83,7 +83,7 @@ class Admission:
     def open_stream(self, peer: str, *, follows: bool) -> None:
         """Take one of the places for streams. Raises Rejected 429 if there is none."""
         if follows:
-            self._admit_follower(peer)
+            self._accept_follower(peer)
         elif self.streams >= self._all.most:
             raise _busy(f"this server has {self.streams} streams open, the most it may have.")
         elif self._streams_of[peer] >= self._of_a_peer.most:
@@ -92,9 +92,9 @@ class Admission:
         self._streams_of[peer] += 1
         self._count_followers(peer, int(follows))
 
-    def turn_follower(self, peer: str) -> None:
+    def accept_follower(self, peer: str) -> None:
         """Count an open stream among those that only follow. Raises Rejected 429 if there is no place for one more."""
-        self._admit_follower(peer, counted=1)
+        self._accept_follower(peer, counted=1)
         self._count_followers(peer, 1)
 
     def close_stream(self, peer: str, *, follows: bool) -> None:
@@ -151,7 +151,7 @@ class Admission:
             if not self._uploads[peer]:
                 del self._uploads[peer]
 
-    def _admit_follower(self, peer: str, *, counted: int = 0) -> None:
+    def _accept_follower(self, peer: str, *, counted: int = 0) -> None:
         streams = self.streams - counted
         if streams >= self._all.most or self._followers >= self._all.followers:
             raise _busy(f"this server has {streams} streams open; no place is left for those who only follow.")
@@ -196,7 +196,7 @@ class StreamPlace:
         if self._taken and not self._follows:
             self._admission.follow_in(self._tenant, self.followers_max)
             try:
-                self._admission.turn_follower(self._peer)
+                self._admission.accept_follower(self._peer)
             except Rejected:
                 self._admission.leave_in(self._tenant)
                 raise

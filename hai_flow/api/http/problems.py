@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hai_flow import addresses, values
 from hai_flow.api import mcp_resource
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.permissions.principals import MissingRight, caller_of
+from hai_flow.api.permissions.principals import MissingRight, find_caller
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.json_pointers import pointer_of
-from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
+from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres.error_classes import UNSTORABLE, is_unstorable, passing
 
 log = structlog.get_logger(__name__)
@@ -89,7 +89,7 @@ ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
 
 
-def refusal_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def list_refusal_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """An operation's refusals for OpenAPI: those that every operation has, and `statuses`."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _MEANINGS[status], "content": content} for status in sorted({*ALWAYS, *statuses})}
@@ -120,7 +120,7 @@ def _encode(body: Mapping[str, Any]) -> bytes:
         return values.dumps(values.with_texts(body, values.storable, names=True))
 
 
-def problem_of(rejected: Rejected) -> dict[str, Any]:
+def build_problem(rejected: Rejected) -> dict[str, Any]:
     """The problem that a refusal is, as a value."""
     return _body(rejected.status, rejected.code, rejected.detail, rejected.findings, rejected.winner)
 
@@ -144,9 +144,9 @@ def _body(status: int, code: str, detail: str, findings: Sequence[Any], winner: 
 
 async def _answer_rejected(request: Request, error: Exception) -> Response:
     assert isinstance(error, Rejected)
-    caller = caller_of(request)
+    caller = find_caller(request)
     if caller is not None:
-        await request.app.state.sign_ins.note_denial(request, caller, error)
+        await request.app.state.sign_ins.record_denial(request, caller, error)
     return problem(
         error.status,
         error.code,
@@ -154,17 +154,17 @@ async def _answer_rejected(request: Request, error: Exception) -> Response:
         findings=error.findings,
         winner=error.winner,
         see=_page(request, error),
-        headers=_challenge_headers(request, error),
+        headers=_build_challenge_headers(request, error),
     )
 
 
-def _challenge_headers(request: Request, error: Rejected) -> dict[str, str] | None:
+def _build_challenge_headers(request: Request, error: Rejected) -> dict[str, str] | None:
     """The headers of the refusal. At `/mcp`, clients learn from them which issuers give tokens, and for which rights
     (RFC 9728, RFC 6750)."""
     headers = headers_of(error)
     if request.url.path != mcp_resource.PATH or not request.app.state.identity.issuer_names:
         return headers
-    metadata = f'resource_metadata="{mcp_resource.metadata_of(request)}"'
+    metadata = f'resource_metadata="{mcp_resource.derive_metadata_address(request)}"'
     if error.code.startswith("auth.") and headers is not None and "WWW-Authenticate" in headers:
         return {**headers, "WWW-Authenticate": f"{headers['WWW-Authenticate']}, {metadata}"}
     if isinstance(error, MissingRight):
@@ -242,7 +242,7 @@ def _finding(fault: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def codes_of_faults() -> set[str]:
+def collect_codes_of_faults() -> set[str]:
     """Every code that a finding of a request may have."""
     return {f"{REQUEST}invalid", *(f"{REQUEST}{kind}" for kind in _EXPECTED)}
 
@@ -270,7 +270,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _store_failed(request: Request, error: Exception) -> Response:
-    if out_of_files(error):
+    if is_out_of_files(error):
         log.error("too_many_open_files", path=request.url.path, error=str(error), remedy=MORE_FILES)
         return problem(503, "too_many_open_files", TOO_MANY_FILES, headers={"Retry-After": "1"})
     log.error("store_failed", path=request.url.path, exc_info=error)
@@ -278,7 +278,7 @@ async def _store_failed(request: Request, error: Exception) -> Response:
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
-def unreadable_of(error: Unreadable) -> Rejected:
+def reject_unreadable(error: Unreadable) -> Rejected:
     """The refusal of a run, or workflow, that this release can't read."""
     detail = f"this server can't read the run: {error}. Ask a server of the release that wrote it, or upgrade this one."
     return Rejected(503, "run_unreadable", detail)
@@ -288,8 +288,8 @@ async def _unreadable(request: Request, error: Exception) -> Response:
     """Callers that nobody knows learn nothing of the run or its workflow: services that call back, and webhooks."""
     assert isinstance(error, Unreadable)
     log.error("run_unreadable", path=request.url.path, error=str(error))
-    detail = unreadable_of(error).detail
-    if caller_of(request) is None:
+    detail = reject_unreadable(error).detail
+    if find_caller(request) is None:
         detail = "this server can't take that now; another one may. Send it again later."
     return problem(503, "run_unreadable", detail, headers={"Retry-After": "5"})
 

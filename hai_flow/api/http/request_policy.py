@@ -54,7 +54,7 @@ class Guard:
             else:
                 await send({"type": "websocket.close", "code": 1008})
             return
-        cors = [] if refused or headers.origin in ("", "null") else _cors(headers.origin)
+        cors = [] if refused or headers.origin in ("", "null") else _build_cors(headers.origin)
         https = [_HTTPS_ONLY] if scope.get("scheme") == "https" else []
         send = _with_headers(send, (*_EVERY_RESPONSE, *https, *cors))
         if refused is not None:
@@ -107,7 +107,7 @@ class _Headers:
         return sum(key == name for key, _ in self._items) > 1
 
 
-def _cors(origin: str) -> list[tuple[bytes, bytes]]:
+def _build_cors(origin: str) -> list[tuple[bytes, bytes]]:
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", b"Location, Retry-After"),

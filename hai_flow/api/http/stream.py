@@ -172,7 +172,7 @@ class EventStream(Response):
         except _Stalled:
             raise
         except Exception as error:
-            note_broken_off(error)
+            log_broken_off(error)
             await self._send_last(send, BROKE_OFF)
             return True
         finally:
@@ -191,7 +191,7 @@ class EventStream(Response):
             raise _Stalled from None
 
 
-def note_broken_off(error: Exception) -> None:
+def log_broken_off(error: Exception) -> None:
     """Log why a stream broke off. A slow client comes back with its cursor, and so does each while the database is
     away: neither is a fault of the server."""
     if isinstance(error, Lagging):
@@ -240,7 +240,7 @@ class Outlet:
         try:
             news = self._place.take()
         except Exception as error:
-            note_broken_off(error)
+            log_broken_off(error)
             self._finish(self._farewell(BROKE_OFF))
             return
         if news.last:

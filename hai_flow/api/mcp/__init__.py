@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.mcp_resource import METADATA_PATH, PATH, base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
@@ -59,7 +59,10 @@ class _Exchange(Response):
     PATH,
     dependencies=[requires(*_ANY)],
     response_model=None,
-    responses={**refusal_responses(*WITH_BODY), 200: {"description": "an answer in JSON-RPC, as JSON or as a stream"}},
+    responses={
+        **list_refusal_responses(*WITH_BODY),
+        200: {"description": "an answer in JSON-RPC, as JSON or as a stream"},
+    },
 )
 async def post_message(request: Request, access: CurrentAccess, body: JsonBody) -> Response:
     """A message of an MCP client (streamable HTTP, revisions 2025-03-26 to 2026-07-28)."""
@@ -77,7 +80,7 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     METADATA_PATH,
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.ProtectedResource}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.ProtectedResource}},
 )
 async def get_metadata(request: Request) -> dict[str, Any]:
     """The issuers whose tokens open `/mcp` (RFC 9728). 404 where no issuer is configured."""

@@ -10,7 +10,7 @@ from fastapi import Response
 from pydantic import ValidationError
 
 from hai_flow.api.mcp.runs import invalid_arguments
-from hai_flow.api.mcp.tool import Call, Tool, text_result
+from hai_flow.api.mcp.tool import Call, Tool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people import approvals
@@ -33,7 +33,7 @@ async def _request(access: Access, base: str, given: Mapping[str, Any], call: Ca
         raise invalid_arguments(error) from None
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     asked = await approvals.ask(access, body, key, Response(), base)
-    access = await access.at_run(UUID(asked["id"]))
+    access = await access.find_at_run(UUID(asked["id"]))
     return _result(approvals.view_of(await approvals.settle(access, asked["id"], given.get("seconds", 20)), base))
 
 
@@ -46,7 +46,7 @@ async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Ca
         raise invalid_arguments(error) from None
     except ValueError:
         raise Rejected(404, "approval_unknown", f"there is no approval {id[:60]!r}.") from None
-    access = await access.at_run(run_id)
+    access = await access.find_at_run(run_id)
     await approvals.settle(access, id, given.get("seconds", 20))
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     return _result(await approvals.consume(access, id, body, key, base))
@@ -62,7 +62,7 @@ def _result(approval: dict[str, Any]) -> dict[str, Any]:
     status = approval["status"]
     text = says.get(status, f"Do not act: this is {status}. {approval['reason'] or ''}".strip())
     fields = ("id", "status", "action", "arguments", "edited", "digest", "page", "expires_at", "reason", "error")
-    return {**text_result(text), "structuredContent": {name: approval[name] for name in fields}}
+    return {**make_text_result(text), "structuredContent": {name: approval[name] for name in fields}}
 
 
 TOOLS: Final = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.api.mcp.tool import Call, Tool, text_result
+from hai_flow.api.mcp.tool import Call, Tool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.workflows import check_beside_loop, validate_workflow
@@ -45,7 +45,7 @@ async def _explain(access: Access, base: str, given: Mapping[str, Any], call: Ca
     explained = skill.explain_finding(given["code"])
     if explained is None:
         raise Rejected(422, "request.invalid", "/code: the language has no part of this name; read the finding's text.")
-    return {**text_result("\n".join(explained["grammar"])), "structuredContent": explained}
+    return {**make_text_result("\n".join(explained["grammar"])), "structuredContent": explained}
 
 
 async def _search(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -57,7 +57,7 @@ async def _search(access: Access, base: str, given: Mapping[str, Any], call: Cal
     ]
     text = "\n\n".join(f"# {each['name']}: {each['description']}\n{each['workflow']}" for each in patterns)
     some = f"No pattern has these words; there are {', '.join(TEMPLATES)}."
-    return {**text_result(text or some), "structuredContent": {"patterns": patterns}}
+    return {**make_text_result(text or some), "structuredContent": {"patterns": patterns}}
 
 
 def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
     text = "\n".join(lines).encode(errors="replace")[-TEXT_BYTES_MAX:].decode(errors="ignore")
     if len(values.dumps(content)) > 2 * TEXT_BYTES_MAX:
         content = {name: value for name, value in content.items() if not isinstance(value, list)} | {"truncated": True}
-    return {**text_result(text), "structuredContent": content}
+    return {**make_text_result(text), "structuredContent": content}
 
 
 def _texts(**properties: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from hai_flow import values
 from hai_flow.api.mcp import card
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.context import Context, access_of, address_of
+from hai_flow.api.mcp.context import Context, build_access, find_address
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.runs.runs import list_runs
@@ -21,7 +21,7 @@ from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.store.catalog import workflows
-from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, form_of, prompt_of, tool_name, tool_of
+from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, tool_name, tool_of
 
 RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
@@ -48,7 +48,7 @@ class Catalogue:
         if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
             return []
         listed: list[WorkflowTool] = []
-        names = set(_own_names())
+        names = set(_list_own_names())
         only = access.principal.workflows
         seat = access.at_seat
         for stored in await workflows.list_workflows(seat.reads, access.tenant):
@@ -65,7 +65,7 @@ class Catalogue:
         """The tool of this name; None: there is none for the caller."""
         only = access.principal.workflows
         may = access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)
-        if may and name not in _own_names() and (only is None or name in only):
+        if may and name not in _list_own_names() and (only is None or name in only):
             plan = await self._startable(access.at_seat, name)
             if plan is not None and tool_name(plan.name, ()) == name:
                 return self._describe(plan, name)
@@ -83,7 +83,7 @@ class Catalogue:
         if at not in self._described:
             if len(self._described) >= 10_000:
                 self._described.clear()
-            self._described[at] = WorkflowTool(plan.name, tool_of(plan, name), prompt_of(plan, name))
+            self._described[at] = WorkflowTool(plan.name, tool_of(plan, name), build_prompt(plan, name))
         return self._described[at]
 
     # --- resources
@@ -92,7 +92,7 @@ class Catalogue:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The newest runs that the caller sees, and the card."""
-        page = await list_runs(access_of(ctx), RUNS_LISTED)  # of all cells
+        page = await list_runs(build_access(ctx), RUNS_LISTED)  # of all cells
         runs = [
             {
                 "uri": f"hai://runs/{run['id']}",
@@ -121,22 +121,22 @@ class Catalogue:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """A run, its output, a thread, a workflow or the card. What the caller does not see is not found."""
-        uri, access = str(params.uri), access_of(ctx)
+        uri, access = str(params.uri), build_access(ctx)
         if uri == card.URI:
             return types.ReadResourceResult.model_validate({"contents": [card.content()]})
         match = _URI.fullmatch(uri)
         if match is None or (match[3] and match[1] != "runs"):
-            raise _missing_resource(uri)
+            raise _raise_missing_resource(uri)
         if match[1] == "workflows":
             tool = await self.tool(access, match[2])
             if tool is None:
-                raise _missing_resource(uri)
+                raise _raise_missing_resource(uri)
             text = form_of(tool.described)
         else:
             try:
-                text = values.dumps(await _read(access, address_of(ctx), *match.groups())).decode()
+                text = values.dumps(await _read(access, find_address(ctx), *match.groups())).decode()
             except (Rejected, Unreadable):
-                raise _missing_resource(uri) from None
+                raise _raise_missing_resource(uri) from None
         content = {"uri": uri, "mimeType": "application/json", "text": text}
         return types.ReadResourceResult.model_validate({"contents": [content]})
 
@@ -149,12 +149,12 @@ class Catalogue:
             {"name": _NEW + name, "title": f"New workflow: {name}", "description": text, "arguments": arguments}
             for name, text in TEMPLATES.items()
         ]
-        startable = [each.prompt for each in await self.tools(access_of(ctx))]
+        startable = [each.prompt for each in await self.tools(build_access(ctx))]
         return types.ListPromptsResult.model_validate({"prompts": [*startable, *prompts]})
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """To start a workflow; or a template with its tests, and the loop in which it becomes one's own workflow."""
-        tool = await self.tool(access_of(ctx), params.name)
+        tool = await self.tool(build_access(ctx), params.name)
         if tool is not None:
             names = {each["name"] for each in tool.prompt["arguments"]}
             arguments = {name: text for name, text in (params.arguments or {}).items() if name in names}
@@ -168,7 +168,7 @@ class Catalogue:
         if workflow_name is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", workflow_name):
             raise MCPError(NOT_FOUND, "name: expected a workflow's name like `refund_order`.")
         drafted = template(name, workflow_name)  # type: ignore[arg-type]
-        may_check = access_of(ctx).principal.may(Right.CHECK_WORKFLOWS)
+        may_check = build_access(ctx).principal.may(Right.CHECK_WORKFLOWS)
         checks = "validate_workflow and test_workflow" if may_check else "`hai-flow validate` and `hai-flow test`"
         text = (
             f"Write a HAI Flow workflow that begins like this one ({TEMPLATES[name]}). Change it to what is needed, "  # type: ignore[index]
@@ -182,7 +182,7 @@ class Catalogue:
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """What an argument of a prompt, or the place in an address of a resource, may be: the values of a field with a
         list of them, the names of workflows, or the newest runs that the caller sees."""
-        access, argument = access_of(ctx), params.argument
+        access, argument = build_access(ctx), params.argument
         if isinstance(params.ref, types.PromptReference):
             tool = await self.tool(access, params.ref.name)
             choices = _choices(tool.described["inputSchema"], argument.name) if tool is not None else []
@@ -206,7 +206,7 @@ def _choices(schema: dict[str, Any], name: str) -> list[str]:
 
 async def _read(access: Access, base: str, kind: str, id: str, output: str | None) -> Any:
     if kind == "threads":
-        return await get_thread(id, await access.at_thread(id))
+        return await get_thread(id, await access.find_at_thread(id))
     _, run = await mcp_runs.look(access, base, id)
     if output:
         return run.state.output
@@ -223,11 +223,11 @@ async def _read(access: Access, base: str, kind: str, id: str, output: str | Non
     }
 
 
-def _missing_resource(uri: str) -> MCPError:
+def _raise_missing_resource(uri: str) -> MCPError:
     return MCPError(NOT_FOUND, "Resource not found", {"uri": uri[:500]})
 
 
-def _own_names() -> Sequence[str]:
+def _list_own_names() -> Sequence[str]:
     from hai_flow.api.mcp.tools import TOOLS
 
     return [each.name for each in TOOLS]

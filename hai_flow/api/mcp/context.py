@@ -20,13 +20,13 @@ def request_of(ctx: Context) -> Request:
     return ctx.request
 
 
-def access_of(ctx: Context) -> Access:
+def build_access(ctx: Context) -> Access:
     """The access of the request's caller."""
     access: Access = request_of(ctx).scope[ACCESS]
     return access
 
 
-def address_of(ctx: Context) -> str:
+def find_address(ctx: Context) -> str:
     """The server's own address, without a slash at its end."""
     request = request_of(ctx)
-    return base_of(access_of(ctx).settings.public_url, request)
+    return base_of(build_access(ctx).settings.public_url, request)

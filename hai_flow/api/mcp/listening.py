@@ -14,11 +14,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.context import Context, access_of, address_of, request_of
+from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
-from hai_flow.wire.mcp import detailed_task
+from hai_flow.wire.mcp import build_detailed_task
 
 FOLLOWED_MAX: Final = 20
 """Runs of one stream."""
@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = 1.0
 
 async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
     """Serve one stream. Raises MCPError where the server has no place for it."""
-    access = access_of(ctx)
+    access = build_access(ctx)
     requested = params.notifications
     extra = requested.model_extra or {}
     task_ids = extra.get("taskIds")
@@ -59,7 +59,7 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
 async def _follow(
     ctx: Context, access: Access, tasks: list[str], runs: dict[str, str], meta: dict[str, Any], term: Any
 ) -> None:
-    base = address_of(ctx)
+    base = find_address(ctx)
     seqs: dict[str, int] = {}
     closing = access.cells.home.fanout.closing
     while not closing.is_set() and not term.is_over:
@@ -72,7 +72,7 @@ async def _follow(
             if before in (None, run.state.seq):
                 continue
             if id in tasks:
-                task = detailed_task(run, forms=True, urls=True)
+                task = build_detailed_task(run, forms=True, urls=True)
                 await _notify(ctx, "notifications/tasks", {**task, "_meta": meta})
             if id in runs:
                 await _notify(ctx, "notifications/resources/updated", {"uri": runs[id], "_meta": meta})

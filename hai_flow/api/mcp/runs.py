@@ -26,7 +26,7 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
-from hai_flow.wire.mcp import Question, Shown, sentence_of
+from hai_flow.wire.mcp import Question, Shown, describe_run
 
 Progress = Callable[[int, str], Awaitable[None]]
 
@@ -45,7 +45,7 @@ async def start(access: Access, workflow: str, input: Mapping[str, Any], key: st
 async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, Shown]:
     """The run as the caller sees it now, and the access to its cell. Raises Rejected 404."""
     try:
-        access = await access.at_run(UUID(str(run_id)))
+        access = await access.find_at_run(UUID(str(run_id)))
     except ValueError:
         raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
     row = await access.run(run_id, Sight.QUESTIONS)
@@ -62,7 +62,7 @@ async def _question(access: Access, base: str, pending: PendingState) -> Questio
     """The open question, and whether the caller may answer it; None: it is not open any more."""
     id = pending.opened.id
     try:
-        at = access if (of := run_of_pending(id)) is None else await access.at_run(of)
+        at = access if (of := run_of_pending(id)) is None else await access.find_at_run(of)
         run, current = await find_pending(at, id)
     except Rejected:  # of a run below that the caller does not see: the question is others'
         return Question(pending, False, base + addresses.pending(id))
@@ -94,7 +94,7 @@ async def settle(
                     async for _ in pieces:
                         access, run = await look(access, base, run_id)
                         if progress is not None:
-                            await progress(run.state.seq, sentence_of(run))
+                            await progress(run.state.seq, describe_run(run))
                         if run.is_at_rest:
                             return access, run
     finally:
@@ -109,7 +109,7 @@ async def answer(access: Access, pending_id: str, fields: Mapping[str, Any], key
     except ValidationError as error:
         raise invalid_arguments(error) from None
     of = run_of_pending(pending_id)
-    access = access if of is None else await access.at_run(of)
+    access = access if of is None else await access.find_at_run(of)
     access.require(Right.ANSWER, Right.DECIDE)
     return await decide(access, pending_id, body, key, way="mcp")
 
@@ -118,11 +118,11 @@ async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:
     """Ask the run to stop: one's own, or as somebody who controls runs. A run that is over stays as it is. Raises
     Rejected 404 and 403."""
     try:
-        access = await access.at_run(UUID(str(run_id)))
+        access = await access.find_at_run(UUID(str(run_id)))
     except ValueError:
         raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
     row = await access.run(run_id)
-    if not access.speaks_in(row):
+    if not access.can_speak_in(row):
         access.require(Right.CONTROL_RUNS)
     if row.ended_at is not None:
         return

@@ -28,9 +28,9 @@ from hai_flow import values
 from hai_flow.api.mcp import ACCESS
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.catalogue import Catalogue
-from hai_flow.api.mcp.context import Context, access_of, address_of, request_of
+from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.mcp.listening import listen
-from hai_flow.api.mcp.tools import TOOLS, refusal_result
+from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
@@ -42,10 +42,10 @@ from hai_flow.wire.mcp import (
     UI,
     WORKFLOW,
     Shown,
-    detailed_task,
-    requests_of,
+    build_detailed_task,
+    build_requests,
+    make_short_names,
     result_of,
-    short_names,
     task_of,
 )
 
@@ -130,24 +130,24 @@ class McpServer:
     # --- tools
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        workflows = await self._catalogue.tools(access_of(ctx))
-        described = [each.described for each in TOOLS if each.is_for(access_of(ctx))]
+        workflows = await self._catalogue.tools(build_access(ctx))
+        described = [each.described for each in TOOLS if each.is_for(build_access(ctx))]
         return types.ListToolsResult.model_validate({"tools": [*(each.described for each in workflows), *described]})
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
-        access, base = access_of(ctx), address_of(ctx)
+        access, base = build_access(ctx), find_address(ctx)
         try:
             own = next((each for each in TOOLS if each.name == params.name and each.is_for(access)), None)
             if own is not None:
                 return _complete(await own.call(access, base, params.arguments or {}, _key(ctx), _progress(ctx)))
             return await self._call_workflow(ctx, access, base, params)
         except Rejected as rejected:
-            return _complete(refusal_result(rejected))
+            return _complete(make_refusal_result(rejected))
         except DefinitionError as error:
             findings = [each.as_dict() for each in error.findings]
-            return _complete(refusal_result(Rejected(422, "definition.invalid", str(error), findings=findings)))
+            return _complete(make_refusal_result(Rejected(422, "definition.invalid", str(error), findings=findings)))
         except Unreadable as error:
-            return _complete(refusal_result(Rejected(503, "run_unreadable", str(error))))
+            return _complete(make_refusal_result(Rejected(503, "run_unreadable", str(error))))
 
     async def _call_workflow(
         self, ctx: Context, access: Access, base: str, params: types.CallToolRequestParams
@@ -165,25 +165,25 @@ class McpServer:
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         _, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
         if not client.tasks and (responses := _responses(ctx.params)):  # answers that come with the question's call
-            names = short_names([each.pending.opened for each in run.questions if each.mine])
+            names = make_short_names([each.pending.opened for each in run.questions if each.mine])
             early = {id: responses[name] for id, name in names.items() if name in responses}
             if early:
                 return await self._answered(ctx, access, base, client, run_id, early)
-        return self._result_for(run, client)
+        return self._build_result_for(run, client)
 
-    def _result_for(self, shown: Shown, client: Client) -> dict[str, Any]:
+    def _build_result_for(self, shown: Shown, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
-        return self._input_required(shown, client) or _complete(result_of(shown))
+        return self._build_input_required(shown, client) or _complete(result_of(shown))
 
-    def _input_required(
+    def _build_input_required(
         self, shown: Shown, client: Client, faults: Mapping[str, str] | None = None
     ) -> dict[str, Any] | None:
-        requests = requests_of(shown, forms=client.forms, urls=client.urls, faults=faults)
+        requests = build_requests(shown, forms=client.forms, urls=client.urls, faults=faults)
         if not requests or client.legacy:
             return None
-        names = short_names([each.pending.opened for each in shown.questions])
+        names = make_short_names([each.pending.opened for each in shown.questions])
         state = {"run": shown.state.run_id, "questions": {names[id]: id for id in requests}}
         return {
             "resultType": "input_required",
@@ -209,10 +209,10 @@ class McpServer:
             faults = await _answer_all(access, run, responses)
         if faults:
             _, run = await mcp_runs.look(access, base, run_id)
-            return self._input_required(run, client, faults) or _complete(result_of(run))
+            return self._build_input_required(run, client, faults) or _complete(result_of(run))
         access, run = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
-            return self._input_required(run, client) or _complete(result_of(run))
+            return self._build_input_required(run, client) or _complete(result_of(run))
         return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
@@ -226,16 +226,16 @@ class McpServer:
         named = request_of(ctx).headers.get("mcp-name")
         if named != id:
             raise MCPError(HEADER_MISMATCH, "Mcp-Name must be the taskId of the request.")
-        access = access_of(ctx)
+        access = build_access(ctx)
         try:
-            access, run = await mcp_runs.look(access, address_of(ctx), id)
+            access, run = await mcp_runs.look(access, find_address(ctx), id)
         except (Rejected, Unreadable):  # foreign, erased or never there: one answer
             raise MCPError(INVALID_PARAMS, "Unknown task.") from None
         return access, run, client
 
     async def _get_task(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
         _, run, client = await self._task(ctx, params.task_id)
-        return _complete(detailed_task(run, forms=client.forms, urls=client.urls))
+        return _complete(build_detailed_task(run, forms=client.forms, urls=client.urls))
 
     async def _update_task(self, ctx: Context, params: UpdateParams) -> dict[str, Any]:
         access, run, _ = await self._task(ctx, params.task_id)
@@ -302,7 +302,7 @@ async def _answer_all(access: Access, shown: Shown, responses: Mapping[str, Mapp
 
 
 def _principal(ctx: Context) -> str:
-    principal = access_of(ctx).principal
+    principal = build_access(ctx).principal
     return f"{principal.tenant} {principal.id}"
 
 

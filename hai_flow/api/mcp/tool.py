@@ -79,6 +79,6 @@ class Tool:
         return await self.function(access, base, given, Call(key, progress))
 
 
-def text_result(text: str) -> dict[str, Any]:
+def make_text_result(text: str) -> dict[str, Any]:
     """A result of one text."""
     return {"content": [{"type": "text", "text": text}], "isError": False}

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.api.http.problems import problem_of
+from hai_flow.api.http.problems import build_problem
 from hai_flow.api.mcp import approvals, card
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.authoring import AUTHORING
-from hai_flow.api.mcp.tool import Call, Tool, text_result
+from hai_flow.api.mcp.tool import Call, Tool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.pendings import list_pendings
@@ -21,15 +21,15 @@ WAIT_SECONDS_MAX: Final = 50
 _RUN_ID: Final[dict[str, Any]] = {"type": "string", "description": "the run_id of a result"}
 
 
-def refusal_result(rejected: Rejected) -> dict[str, Any]:
+def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
     """A refusal as the result of a call, which its model reads: what was wrong, where, and when to come back."""
-    problem = problem_of(rejected)
+    problem = build_problem(rejected)
     lines = [f"{rejected.code}: {rejected.detail}"]
     lines += [f"- {each.get('path') or '/'}: {each['message']}" for each in rejected.findings if "message" in each]
     if rejected.status in (429, 503):
         lines.append(f"Try again in {rejected.retry_after} seconds.")
         problem["retry_after"] = rejected.retry_after
-    return {**text_result("\n".join(lines)), "isError": True, "_meta": {"hai-flow/problem": problem}}
+    return {**make_text_result("\n".join(lines)), "isError": True, "_meta": {"hai-flow/problem": problem}}
 
 
 async def _get_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Cal
     result = await mcp_runs.answer(access, given["question_id"], fields, call.key)
     text = f"{'Answered already' if result['already'] else 'Answered'}: {result['status']}."
     return {
-        **text_result(text),
+        **make_text_result(text),
         "structuredContent": {key: result[key] for key in ("id", "run_id", "status", "already")},
     }
 
@@ -73,7 +73,7 @@ async def _list_pending(access: Access, base: str, given: Mapping[str, Any], cal
         for each in page["items"]
     ]
     content = {"questions": questions, "next_cursor": page["next_cursor"]}
-    return {**text_result(values.dumps(content).decode()), "structuredContent": content}
+    return {**make_text_result(values.dumps(content).decode()), "structuredContent": content}
 
 
 def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:

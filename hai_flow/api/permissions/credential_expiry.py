@@ -104,7 +104,7 @@ class Terms:
         """The term of a stream that is opened for the principal."""
         if principal.is_anybody:
             return Term()
-        proof = proof_of(principal)
+        proof = build_proof(principal)
         term = Term(principal.seconds_left(), lambda term: self._leave(proof, term))
         streams = self._open.get(proof)
         if streams is None:
@@ -125,7 +125,7 @@ class Terms:
 
     async def is_good(self, principal: Principal) -> bool:
         """Whether the principal's proof of identity is still good."""
-        proofs = [(proof_of(principal), datetime.now(UTC))]
+        proofs = [(build_proof(principal), datetime.now(UTC))]
         return principal.is_anybody or not await credential_checks.find_ended(self._runtime.database.api, proofs)
 
     async def _look(self) -> None:
@@ -167,7 +167,7 @@ class _Streams(NamedTuple):
     keep: Callable[[], None] | None
 
 
-def proof_of(principal: Principal) -> Proof:
+def build_proof(principal: Principal) -> Proof:
     """The key, session and version that the principal's request rests on, as the store checks them."""
     return Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
 

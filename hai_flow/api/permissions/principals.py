@@ -163,7 +163,7 @@ class Unproven(Rejected):
         return self
 
 
-def invalid_credential() -> Unproven:
+def reject_credential() -> Unproven:
     """The refusal of every wrong credential, whatever is wrong with it: so it gives a forger no hint."""
     return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
 
@@ -177,7 +177,7 @@ def demand_own_name(id: str) -> None:
         raise Unproven(401, "auth.invalid", detail)
 
 
-def caller_of(connection: HTTPConnection) -> Principal | None:
+def find_caller(connection: HTTPConnection) -> Principal | None:
     """The caller of the request; None: the identity was not asked for them."""
     return connection.scope.get(_CALLER)
 
@@ -219,7 +219,7 @@ async def get_principal(connection: HTTPConnection) -> Principal:
         try:
             cached = connection.scope[_CALLER] = await state.identity.principal(connection)
         except Rejected as refusal:
-            raise await state.sign_ins.note_refusal(connection, refusal) from None
+            raise await state.sign_ins.record_refusal(connection, refusal) from None
     return cached
 
 
@@ -234,8 +234,8 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     @read_once
     async def check(connection: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> None:
         if not any(principal.may(right) for right in rights):
-            raise missing_right(rights)
-        if principal.is_limited and not limited_credentials.opens(*(like or _route_of(connection))):
+            raise reject_missing_right(rights)
+        if principal.is_limited and not limited_credentials.opens(*(like or _find_route(connection))):
             raise Rejected(
                 403,
                 "credential_limited",
@@ -246,7 +246,7 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     return Depends(_mark_rights(check, rights))
 
 
-def _route_of(connection: HTTPConnection) -> tuple[str, str]:
+def _find_route(connection: HTTPConnection) -> tuple[str, str]:
     """The method and the path of a request's route, as `limited.ROUTES` has them."""
     route = connection.scope["route"]
     if connection.scope["type"] == "websocket":
@@ -269,7 +269,7 @@ class MissingRight(Rejected):
     rights: tuple[Right, ...] = ()
 
 
-def missing_right(rights: tuple[Right, ...]) -> MissingRight:
+def reject_missing_right(rights: tuple[Right, ...]) -> MissingRight:
     """The refusal of a caller that has none of `rights`."""
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
     who = f"the role {roles[0]} does" if len(roles) == 1 else f"the roles {', '.join(roles)} do"

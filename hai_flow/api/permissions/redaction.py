@@ -13,10 +13,10 @@ from hai_flow.engine.events import Error
 from hai_flow.engine.state.state import MessageState
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialect import Entry
-from hai_flow.wire.personal import error_without_personal, message, tool_call
+from hai_flow.wire.personal import message, strip_personal, tool_call
 
 
-def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
+def strip_row(run: RunRow, personal: Personal | None) -> RunRow:
     """A run without its personal input, output and error."""
     if personal is None or not personal.anything:
         return run
@@ -28,13 +28,13 @@ def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
         if "output" in ended:
             ended["output"] = mask_value(ended["output"], personal.output)
         if ended.get("error") is not None:
-            error = error_without_personal(msgspec.convert(ended["error"], Error), personal)
+            error = strip_personal(msgspec.convert(ended["error"], Error), personal)
             ended["error"] = msgspec.to_builtins(error)
         result = values.dumps(ended)
     return replace(run, input=input, result=result)
 
 
-def entry_without_personal(entry: Entry, personal: Personal | None) -> Entry:
+def strip_entry(entry: Entry, personal: Personal | None) -> Entry:
     """A message or a call of a thread."""
     if personal is None or not personal.anything:
         return entry

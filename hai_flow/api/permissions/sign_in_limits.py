@@ -48,11 +48,11 @@ class SignIns:
         self._records = Rate(RECORDS_MAX)
         self._unrecorded: Counter[str] = Counter()
 
-    async def note_refusal(self, connection: HTTPConnection, refusal: Rejected) -> Rejected:
+    async def record_refusal(self, connection: HTTPConnection, refusal: Rejected) -> Rejected:
         """The answer to a refused credential: the refusal, or 429 where one address has had too many."""
         if refusal.status != 401 or refusal.code == "auth.missing":
             return refusal
-        peer = peers.peer_of(connection.scope)
+        peer = peers.find_peer(connection.scope)
         seconds = self._rate.take(peer)
         tenant, credential = LOCAL_TENANT, None
         if isinstance(refusal, Unproven) and refusal.tenant is not None:
@@ -63,7 +63,7 @@ class SignIns:
             return too_often("auth.too_often", "your address has sent too many credentials that were refused.", seconds)
         return refusal
 
-    async def note_denial(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
+    async def record_denial(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
         """Record that a known caller tried an act that their roles, or the limits of their credential, do not allow."""
         if refusal.status != 403 or refusal.code not in _BEYOND or principal.is_anybody:
             return

@@ -19,7 +19,7 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import World, ids_of, list_matching_selectors, voting_person
 from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
-from hai_flow.wire.withheld import asks_reader
+from hai_flow.wire.withheld import is_asking_reader
 
 TENANT: Final = "tenant"
 
@@ -33,38 +33,38 @@ class Sight(IntEnum):
     ALL = 3
 
 
-def sight_of(who: Principal, requester: str, visibility: Collection[str]) -> Sight | None:
+def find_sight(who: Principal, requester: str, visibility: Collection[str]) -> Sight | None:
     """The sight of `who` as the run's requester, or by the `visibility` of its workflow. None: neither applies, so it
-    depends on the run's questions (`sight_by_questions`)."""
-    if requester in ids_of(who) or not selectors_for(who).isdisjoint(visibility):
+    depends on the run's questions (`find_sight_by_questions`)."""
+    if requester in ids_of(who) or not collect_selectors(who).isdisjoint(visibility):
         return Sight.CONVERSATION
     return None
 
 
-def sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
+def find_sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
     """The sight of `reader` because of the run's questions that ask them."""
-    return Sight.QUESTIONS if state is not None and asks_reader(state, reader) else Sight.NOTHING
+    return Sight.QUESTIONS if state is not None and is_asking_reader(state, reader) else Sight.NOTHING
 
 
-def selectors_for(who: Principal) -> frozenset[str]:
+def collect_selectors(who: Principal) -> frozenset[str]:
     """The selectors that match `who` in a `visibility`. A delegate counts with their own roles, not with those of the
     person that they act for."""
     roles, groups = (f"role:{each}" for each in who.roles), (f"group:{each}" for each in who.groups)
     return frozenset((TENANT, *ids_of(who), *roles, *groups))
 
 
-def viewer_for(caller: Caller) -> Viewer:
+def build_viewer(caller: Caller) -> Viewer:
     """The same rules for lists: the caller's ids and selectors, for the store's queries."""
     threads, workflows = caller.threads, caller.workflows
     return Viewer(
         ids_of(caller.who),
-        tuple(sorted(selectors_for(caller.who))),
+        tuple(sorted(collect_selectors(caller.who))),
         None if threads is None else tuple(sorted(threads)),
         None if workflows is None else tuple(sorted(workflows)),
     )
 
 
-def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal:
+def build_reader(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal:
     """`who` with their roles as a workflow defines them. A role that it declares (`roles`) means exactly the people and
     groups that it lists there, whether or not a person has a role of that name otherwise."""
     if not roles:

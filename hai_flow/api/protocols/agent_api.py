@@ -14,12 +14,12 @@ from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
-from hai_flow.api.protocols.follow import last_words
+from hai_flow.api.protocols.follow import encode_last_frames
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -65,7 +65,7 @@ _OBJECT: Final[dict[str, Any]] = {
     },
 }
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404, 409, 410, *WITH_BODY),
+    **list_refusal_responses(404, 409, 410, *WITH_BODY),
     200: {
         "description": "with `stream: true` (the default) Server-Sent Events, with `false` the last object alone",
         "content": {
@@ -109,7 +109,7 @@ async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess
 
 async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
     agent_input = agent_request.read(body, limits_of(access.settings), uuid4().hex)
-    access = await access.at_thread(agent_input.posted.thread_id)
+    access = await access.find_at_thread(agent_input.posted.thread_id)
     conversation = Conversation(access, AGENT_API, agent_input.posted, workflow)
     if not agent_input.stream:
         return await _whole(request, conversation)
@@ -122,7 +122,7 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     return await access.stream(
         begin,
         AGENT_API,
-        lambda ending: _render_frames(sequence, last_words(now_ms(), AGENT_API, ending)),
+        lambda ending: _render_frames(sequence, encode_last_frames(now_ms(), AGENT_API, ending)),
         follows=False,
     )
 

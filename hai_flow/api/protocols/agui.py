@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import respond
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, stream_responses
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -22,7 +22,7 @@ from hai_flow.wire.agui_capabilities import capabilities
 
 router = Routes(tags=["dialects"])
 
-_RESPONSES: Final = stream_responses(AGUI)
+_RESPONSES: Final = build_stream_responses(AGUI)
 
 Accept = Annotated[str, Header()]
 
@@ -80,7 +80,7 @@ async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, a
 
 
 _CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404),
+    **list_refusal_responses(404),
     200: {"content": {"application/json": {"schema": {"type": "object"}}}},
 }
 

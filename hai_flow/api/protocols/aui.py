@@ -19,14 +19,14 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute, limits_of
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
-from hai_flow.api.http.stream import note_broken_off
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.http.stream import log_broken_off
 from hai_flow.api.permissions.credential_expiry import REVOKED, Term
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.aui_session import Object, Session, id_in, invalid, text_in
-from hai_flow.api.protocols.follow import earlier_entries
+from hai_flow.api.protocols.aui_session import Object, Session, invalid, read_id, text_in
+from hai_flow.api.protocols.follow import list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
@@ -50,11 +50,11 @@ CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended witho
 
 
 _PONG: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(),
+    **list_refusal_responses(),
     200: {"description": "it is", "content": {"application/json": {"schema": {"type": "object"}}}},
 }
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404, 409, 410, *WITH_BODY),
+    **list_refusal_responses(404, 409, 410, *WITH_BODY),
     200: {"description": "it is committed", "content": {"application/json": {"schema": {"type": "object"}}}},
 }
 
@@ -81,7 +81,7 @@ async def ping() -> Response:
 @router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    receipt = await Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
+    receipt = await Session(await access.find_at_thread(body.session_id), body.session_id, None).take(body.model_dump())
     return JSONResponse({"accepted": True, **receipt})
 
 
@@ -150,15 +150,15 @@ class _Connection:
             params: Object | None = await self._params()
             while params is not None:
                 id = self._session_id(params)
-                session = Session(await self.access.at_thread(id), id, workflow)
+                session = Session(await self.access.find_at_thread(id), id, workflow)
                 await self._tell("aui_stream_start", session_id=session.id)
-                params = await self._both_ways(session, params)
+                params = await self._serve_both_ways(session, params)
         except Rejected as rejected:
             wrong_type = rejected.code == "workflow_unknown"
             code = "INVALID_STREAM_TYPE" if wrong_type else rejected.code
             await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
 
-    async def _both_ways(self, session: Session, params: Object) -> Object | None:
+    async def _serve_both_ways(self, session: Session, params: Object) -> Object | None:
         """Serve both directions until one of them ends. Returns the parameters with which the client begins anew, if it
         does."""
         down = asyncio.ensure_future(self._down(session, params))
@@ -183,7 +183,7 @@ class _Connection:
         except (WebSocketDisconnect, _Stalled):
             raise
         except Exception as error:
-            note_broken_off(error)
+            log_broken_off(error)
             await self._break_off("stream_failed", "The stream broke off; reconnect to go on.")
         finally:
             for task in (down, up, closing, over):
@@ -226,7 +226,7 @@ class _Connection:
     async def _show(self, session: Session, run_id: UUID) -> RunState:
         """Send the session as it is now, up to the newest event of its run `run_id`. Returns that run's state."""
         state = await self.access.state(run_id)
-        earlier = await earlier_entries(self.access, session.id, run_id)
+        earlier = await list_earlier_entries(self.access, session.id, run_id)
         reading = read_by(aui.profile(), self.access, run_id, state.requester)
         await self._send(AuiEncoder(reading, state).preface(None, earlier))
         return state
@@ -291,7 +291,7 @@ class _Connection:
         except TimeoutError:
             return parameters
         try:
-            anew = self._params_in(self._read(self._first))
+            anew = self._parse_params(self._read(self._first))
         except Rejected:
             return parameters  # `_up` reads it again, and answers with the mistake
         if anew is None:
@@ -299,7 +299,7 @@ class _Connection:
         self._first = None
         return {**parameters, **anew}
 
-    def _params_in(self, frame: Object) -> Object | None:
+    def _parse_params(self, frame: Object) -> Object | None:
         """The parameters in a frame of that kind; None: the frame is of another kind. Raises Rejected 422."""
         if frame.get("type") != "params":
             return None
@@ -310,7 +310,7 @@ class _Connection:
         return data or {}
 
     def _session_id(self, params: Object) -> str:
-        return id_in(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
+        return read_id(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
 
     async def _up(self, session: Session) -> Object | None:
         """Take inputs until the client closes or begins anew. Returns the parameters with which it begins anew; None:
@@ -320,7 +320,7 @@ class _Connection:
             self._first = None
             try:
                 frame = self._read(text)
-                if (anew := self._params_in(frame)) is not None:
+                if (anew := self._parse_params(frame)) is not None:
                     return anew
             except Rejected as rejected:
                 await self._acknowledge(session, None, rejected)
@@ -371,7 +371,7 @@ class _Connection:
     async def _record(self, rejected: Rejected) -> None:
         """Record a refusal (403) in the audit. Here it is a message on the socket, so no handler of responses records
         it."""
-        await self._socket.app.state.sign_ins.note_denial(self._socket, self.access.principal, rejected)
+        await self._socket.app.state.sign_ins.record_denial(self._socket, self.access.principal, rejected)
 
     def _read(self, text: str | bytes) -> Object:
         """The frame as an object. Raises Rejected."""

@@ -46,13 +46,13 @@ class Session:
         interrupt = text_in(given, "interrupt_id") or text_in(payload, "interrupt_id")
         if interrupt is None and (message := text_in(payload, "message") or text_in(payload, "text")):
             return await self._say(message, payload)
-        interrupt = interrupt or await self._only_interrupt()
+        interrupt = interrupt or await self._find_only_interrupt()
         payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
         return await self._answer(interrupt, action, payload)
 
     async def _say(self, message: str, payload: Object) -> Object:
         chars_max = limits_of(self.access.settings).id_chars_max
-        id = id_in(payload, "message_id", "/payload", chars_max) or f"msg_{uuid4().hex}"
+        id = read_id(payload, "message_id", "/payload", chars_max) or f"msg_{uuid4().hex}"
         user_message, input = UserMessage(id, "user", message), payload.get("input")
         await self._post(
             id, user_messages=(user_message,), history=((id, "user"),), input={} if input is None else input
@@ -74,7 +74,7 @@ class Session:
         await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
         return {"interrupt_id": id}
 
-    async def _only_interrupt(self) -> str:
+    async def _find_only_interrupt(self) -> str:
         last = await self.last_run()
         state = None if last is None else await self.access.state(last.id)
         opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
@@ -111,7 +111,7 @@ def text_in(record: Object, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def id_in(record: Object, name: str, at: str, chars_max: int) -> str | None:
+def read_id(record: Object, name: str, at: str, chars_max: int) -> str | None:
     """The id that the client chose as `name`, if it did. Raises Rejected 422 for a text that can't be one."""
     id = record.get(name)
     if id is None or id == "":

@@ -26,8 +26,20 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.credential_expiry import Ending
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import earlier_entries, farewell, last_words, put_first, single_piece
-from hai_flow.api.protocols.posted_answers import asker, call_answers, newest_answer, open_answers, to_pending_answer
+from hai_flow.api.protocols.follow import (
+    encode_last_frames,
+    farewell,
+    list_earlier_entries,
+    make_single_piece,
+    put_first,
+)
+from hai_flow.api.protocols.posted_answers import (
+    asker,
+    call_answers,
+    find_newest_answer,
+    open_answers,
+    to_pending_answer,
+)
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by, with_wishes
 from hai_flow.definition.plan import Plan
@@ -46,7 +58,7 @@ from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import post_context, run_lists, threads
 from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
-from hai_flow.wire.transcript import result_id
+from hai_flow.wire.transcript import derive_result_id
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +77,7 @@ async def respond(
 ) -> Response:
     """As `converse`, for a POST that is decoded already. `corrects`: an answer that comes too late is refused in the
     stream, behind a snapshot, for a client that shows its own answer until a snapshot takes it away."""
-    access = await access.at_thread(posted.thread_id)
+    access = await access.find_at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     pieces = conversation.correct if corrects else conversation.pieces
     return await access.stream(pieces, dialect, farewell(access, dialect), follows=False)
@@ -74,7 +86,7 @@ async def respond(
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The thread as it is now, then live if a turn is open. The POST's messages and answers are ignored. Raises
     Rejected."""
-    access = await access.at_thread(posted.thread_id)
+    access = await access.find_at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.watch, dialect, farewell(access, dialect))
 
@@ -97,21 +109,21 @@ class Conversation:
     async def pieces(self) -> Pieces:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
         context = await self._as_seen(await self._load_context())
-        speaks = self.access.speaks_in(context.last)
+        speaks = self.access.can_speak_in(context.last)
         last, turn = context.last, context.turn
         messages = tuple(user for user in self.posted.user_messages if user.id not in context.seen)
-        if turn is not None and not await self._continues(turn, last, stale=not messages):
+        if turn is not None and not await self._is_continuation(turn, last, stale=not messages):
             self.access.place.only_follows()
             return await self._replay(turn)
-        if last is not None and speaks and (parent := await self._earlier_turn(last)) is not None:
+        if last is not None and speaks and (parent := await self._find_earlier_turn(last)) is not None:
             return await self._branch(parent, last)
         active = None if last is None or last.status in TERMINAL_STATUSES else last
         if active is not None and self.path_workflow not in (None, active.workflow_name):
-            raise self._mismatch(active)
+            raise self._reject_mismatch(active)
         if last is not None and (answers := await self._answers(last, stale=not messages)):
             return await self._answer(last, answers, messages)
         if not messages:
-            if last is None and (answer := newest_answer(self.posted)) is not None:
+            if last is None and (answer := find_newest_answer(self.posted)) is not None:
                 await self._refuse_foreign(answer)
             self.access.place.only_follows()
             return await self._attach(last)
@@ -131,12 +143,12 @@ class Conversation:
             if rejected.code != "pending_decided" or last is None:
                 raise
             state = await self.access.state(last.id)
-            preface = self._preface(state, await earlier_entries(self.access, self.posted.thread_id, last.id))
+            preface = self._preface(state, await list_earlier_entries(self.access, self.posted.thread_id, last.id))
             winner = rejected.winner or {}
             reason = f"{rejected.detail} Decided: {winner.get('outcome')}, by {winner.get('by')}."
-            ending = last_words(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
+            ending = encode_last_frames(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
             frames = preface.frames[:-1] if preface.terminal else preface.frames
-            return single_piece(item_without_number(self.dialect, [*frames, *ending]))
+            return make_single_piece(item_without_number(self.dialect, [*frames, *ending]))
 
     async def watch(self) -> Pieces:
         """The pieces that the response streams to a client that only watches."""
@@ -147,7 +159,7 @@ class Conversation:
         did not exist. If the thread is not theirs, they can answer the questions that ask them, but not speak. Raises
         Rejected 403 and 404."""
         last = known.last
-        if last is None or self.access.speaks_in(last):
+        if last is None or self.access.can_speak_in(last):
             if last is not None:
                 await self.access.sight(last)
             return known
@@ -176,7 +188,7 @@ class Conversation:
     async def _turn(self) -> threads.Turn | None:
         """The turn that a POST with this runId opened."""
         posted = self.posted
-        return await threads.turn_of_wire_run(
+        return await threads.find_turn_of_wire_run(
             self.access.reads,
             self.access.tenant,
             posted.thread_id,
@@ -184,7 +196,7 @@ class Conversation:
             bytes.fromhex(posted.body_sha),
         )
 
-    async def _continues(self, turn: threads.Turn, last: RunSummary | None, *, stale: bool) -> bool:
+    async def _is_continuation(self, turn: threads.Turn, last: RunSummary | None, *, stale: bool) -> bool:
         """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
         of the run that opened it (docs/design/protocols.md#run-ids); if `stale`, also one that was decided in the
         meantime."""
@@ -198,7 +210,7 @@ class Conversation:
         """Whether it was this very POST that opened the turn."""
         return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
 
-    async def _last_run(self) -> RunSummary | None:
+    async def _find_last_run(self) -> RunSummary | None:
         return await threads.last_run(self.access.reads, self.access.tenant, self.posted.thread_id)
 
     async def _new_messages(self, behind: tuple[UUID, int]) -> tuple[UserMessage, ...]:
@@ -224,7 +236,7 @@ class Conversation:
             return ()
         state = self.access.seen(await self.access.state(last.id))
         answers = open_answers(self.posted, state, stale=stale)
-        newest = newest_answer(self.posted)
+        newest = find_newest_answer(self.posted)
         if answers or newest is None:
             return answers
         if newest.tool_call_id in state.questions:
@@ -241,7 +253,7 @@ class Conversation:
         if row is None or hidden or row.thread_id != self.posted.thread_id:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
-    async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
+    async def _is_different(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
         """Whether the client's history differs from the thread's, so that the client needs a snapshot
         (docs/design/protocols.md#history-is-not-evidence): it has a message that the thread lacks, or lacks a message
         of the user. It may begin later than the thread. It may also begin with the client's own messages, for example a
@@ -266,7 +278,7 @@ class Conversation:
     async def _answers_a_servers_call(self, run_id: UUID) -> bool:
         """Whether the client has an answer of its own to a call that the server performs. CopilotKit makes one from its
         `resume` entry for a call that waits for approval, and shows it in place of the result that comes later."""
-        answers = [each for each in call_answers(self.posted) if each.id != result_id(each.tool_call_id)]
+        answers = [each for each in call_answers(self.posted) if each.id != derive_result_id(each.tool_call_id)]
         if not answers or not self.posted.resume or not self.dialect.corrects:
             return False
         state = await self.access.state(run_id)
@@ -274,16 +286,16 @@ class Conversation:
 
     # --- branches -------------------------------------------------------------------------------------------------
 
-    async def _earlier_turn(self, last: RunSummary) -> threads.Turn | None:
+    async def _find_earlier_turn(self, last: RunSummary) -> threads.Turn | None:
         """The turn that `parentRunId` names. None if it is the newest one: the thread goes on there anyhow. None too if
         no turn has that name: clients may name turns of their own."""
         parent = self.posted.parent_run_id
         if parent is None:
             return None
         pool, tenant, thread_id = self.access.reads, self.access.tenant, self.posted.thread_id
-        turn = await threads.turn_of_wire_run(pool, tenant, thread_id, parent)
+        turn = await threads.find_turn_of_wire_run(pool, tenant, thread_id, parent)
         if turn is None and (named := turn_of(parent)) is not None:
-            turn = await threads.turn_of_run(pool, tenant, thread_id, *named)
+            turn = await threads.find_turn_of_run(pool, tenant, thread_id, *named)
         if turn is None:
             return None
         newest = (await self.access.state(last.id)).turn
@@ -309,13 +321,13 @@ class Conversation:
             )
             branch = Branch(base.id, base.id)
         elif messages:
-            raise self._busy_with(base.id, base_state)
+            raise self._reject_busy(base.id, base_state)
         else:
             self.access.place.only_follows()
             return await self._attach(last)
         self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
-            inherited = await self.access.runtime.branches.work_left(last, base_state) if answers else None
+            inherited = await self.access.runtime.branches.list_work_left(last, base_state) if answers else None
             reason = "the thread goes on from an earlier turn"
             stop = c.Stop(by=self.access.principal.id, reason=reason, inherited=inherited)
             await self._bear(plan, begin, branch, leaving=(last, stop, "branch"))
@@ -334,7 +346,7 @@ class Conversation:
         messages: tuple[UserMessage, ...],
     ) -> tuple[c.Fork, Plan, Branch]:
         if self.path_workflow not in (None, base.workflow_name):
-            raise self._mismatch(base)
+            raise self._reject_mismatch(base)
         tenant = self.access.tenant
         answer = self._answer_command(answers, messages, self.posted.state)
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
@@ -344,7 +356,7 @@ class Conversation:
 
     # --- refusals -------------------------------------------------------------------------------------------------
 
-    def _mismatch(self, last: RunSummary) -> Rejected:
+    def _reject_mismatch(self, last: RunSummary) -> Rejected:
         return Rejected(
             409,
             "workflow_mismatch",
@@ -354,9 +366,9 @@ class Conversation:
 
     async def _busy(self, last: RunSummary) -> Rejected:
         """The refusal of a user message that comes while a run is active and answers none of its questions."""
-        return self._busy_with(last.id, await self.access.state(last.id))
+        return self._reject_busy(last.id, await self.access.state(last.id))
 
-    def _busy_with(self, run_id: UUID, state: RunState) -> Rejected:
+    def _reject_busy(self, run_id: UUID, state: RunState) -> Rejected:
         opened = [each.opened for each in state.open_questions]
         return Rejected(
             409,
@@ -390,7 +402,7 @@ class Conversation:
         """Stop the active run, and begin the run of the message in its place."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
         self.access.runtime.starts.rehearse(plan, start)
-        differs = await self._differs(known.last, messages)
+        differs = await self._is_different(known.last, messages)
         stop = c.Stop(by=self.access.principal.id, reason="a further message came")
         outcome = await self._bear(plan, start, leaving=(active, stop, "interrupt"))
         return await self._stream_begin(outcome, start.run_id, differs=differs)
@@ -399,10 +411,10 @@ class Conversation:
         """The `on_message` of the run's workflow: the effect of messages that come while the run is active."""
         return (await self.access.runtime.catalog.plan(self.access.tenant, run.workflow)).on_message
 
-    async def _may_wait(self) -> bool:
+    async def _can_wait(self) -> bool:
         """Whether a run that began a moment ago lets messages wait."""
-        winner = await self._last_run()
-        if winner is None or not self.access.speaks_in(winner):
+        winner = await self._find_last_run()
+        if winner is None or not self.access.can_speak_in(winner):
             return False
         return await self._on_message(winner) == "enqueue"
 
@@ -426,7 +438,11 @@ class Conversation:
         if refused is not None:
             ending = Ending(refused.code, refused.detail)
             now_ms = self.access.runtime.committer.now_ms()
-            yield [item_without_number(self.dialect, last_words(now_ms, self.dialect, ending, self.posted.thread_id))]
+            yield [
+                item_without_number(
+                    self.dialect, encode_last_frames(now_ms, self.dialect, ending, self.posted.thread_id)
+                )
+            ]
             return
         await self.access.run(run_id)
         async with contextlib.aclosing(self._follow(RunState(str(run_id)))) as rest:
@@ -438,11 +454,11 @@ class Conversation:
         other = await self.access.beginning(plan, start)
         if other is not self.access:
             return await self._with_access(other)._start(known, messages)
-        differs = await self._differs(known.last, messages)
+        differs = await self._is_different(known.last, messages)
         try:
             outcome = await self._bear(plan, start, is_new=known.last is None)
         except Rejected as rejected:
-            if rejected.code not in _BUSY or not await self._may_wait():
+            if rejected.code not in _BUSY or not await self._can_wait():
                 raise
             return await self._enqueue(known, messages)
         return await self._stream_begin(outcome, start.run_id, differs=differs)
@@ -466,7 +482,7 @@ class Conversation:
     ) -> tuple[c.Start, Plan]:
         """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
-        name, is_named = self._workflow(last), self._workflow_named(last) is not None
+        name, is_named = self._workflow(last), self._find_workflow_named(last) is not None
         try:
             if is_named:
                 stored, plan = await self.access.startable(name, found)
@@ -514,7 +530,7 @@ class Conversation:
                 active, stop, plan, begin, stop_id=stop_id, command_id=command_id, body_sha=body_sha, branch=branch
             )
         except Rejected as rejected:
-            winner = await self._last_run() if rejected.code == "thread_busy" else None
+            winner = await self._find_last_run() if rejected.code == "thread_busy" else None
             if winner is None:
                 raise
             raise await self._busy(winner) from None
@@ -530,12 +546,12 @@ class Conversation:
         return await self.access.submit(run_id, command, command_id=command_id, body_sha=body_sha)
 
     def _workflow(self, last: RunSummary | None) -> str:
-        name = self._workflow_named(last) or self.access.settings.default_workflow
+        name = self._find_workflow_named(last) or self.access.settings.default_workflow
         if name is None:
             raise Rejected(422, "workflow_missing", f"expected a workflow: {_NAME_ONE}")
         return name
 
-    def _workflow_named(self, last: RunSummary | None) -> str | None:
+    def _find_workflow_named(self, last: RunSummary | None) -> str | None:
         """The workflow that the POST or its thread names."""
         return self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
 
@@ -543,7 +559,7 @@ class Conversation:
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
         """The turn that the answers open, from its start; if they open none, the thread as it is now."""
-        differs = await self._differs(last, messages)
+        differs = await self._is_different(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
         if self.posted.resume:  # the runId may be that of the turn which asked
             command_id += f":{self.posted.body_sha[:32]}"
@@ -608,13 +624,13 @@ class Conversation:
     async def _from_start(self, turn: threads.Turn) -> Pieces:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
         if before.forked and before.forked == turn.n - 1:  # the client knows the earlier messages by other ids
-            return await self._stream_history(turn.run_id, await self._state_at_end(turn))
+            return await self._stream_history(turn.run_id, await self._load_state_at_end(turn))
         if await self._answers_a_servers_call(turn.run_id):  # a snapshot lacks that answer, so the client drops it
-            return await self._stream_history(turn.run_id, await self._state_at_begin(turn))
+            return await self._stream_history(turn.run_id, await self._load_state_at_begin(turn))
         started_by = before.requester or (await self.access.run(turn.run_id)).started_by
         return self._follow(before, started_by=started_by)
 
-    async def _state_at_begin(self, turn: threads.Turn) -> RunState:
+    async def _load_state_at_begin(self, turn: threads.Turn) -> RunState:
         """The run as it was when the turn opened, with the user's messages of the same POST."""
         opened = await self.access.state(turn.run_id, turn.first_seq)
         with_messages = await self.access.state(turn.run_id, turn.first_seq + 1)
@@ -624,7 +640,7 @@ class Conversation:
             else opened
         )
 
-    async def _state_at_end(self, turn: threads.Turn) -> RunState:
+    async def _load_state_at_end(self, turn: threads.Turn) -> RunState:
         """The run at the end of the turn; if no other turn has begun since, as it is now."""
         state = await self.access.state(turn.run_id)
         if turn.last_seq is None or state.turn is None or state.turn.n == turn.n:
@@ -639,18 +655,18 @@ class Conversation:
             thread_id = self.posted.thread_id
             nothing = RunState(thread_id, thread_id=thread_id, at=self.access.runtime.committer.now_ms())
             profile = with_wishes(self.posted.profile, self.access.settings)  # its id is no run's: nothing is kept
-            return single_piece(self._preface(nothing, (), profile))
+            return make_single_piece(self._preface(nothing, (), profile))
         return await self._stream_history(last.id, await self.access.state(last.id))
 
     async def _stream_history(self, run_id: UUID, state: RunState) -> Pieces:
-        earlier = await earlier_entries(self.access, self.posted.thread_id, run_id)
-        return put_first(self._preface(state, earlier), self._follow(state, last=self._readdress(run_id)))
+        earlier = await list_earlier_entries(self.access, self.posted.thread_id, run_id)
+        return put_first(self._preface(state, earlier), self._follow(state, last=self._make_readdressing(run_id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry], profile: Profile | None = None) -> Piece:
         encoder = self.dialect.encoder(profile or self._profile(state), state)
         return item_without_number(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
-    def _readdress(self, run_id: UUID) -> Callable[[Piece], Piece]:
+    def _make_readdressing(self, run_id: UUID) -> Callable[[Piece], Piece]:
         """Gives a turn's end the runId of the client that attached to it."""
 
         def end(piece: Piece) -> Piece:

@@ -15,12 +15,12 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols import agui
 from hai_flow.api.protocols.conversation import attach
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, stream_responses
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -37,9 +37,9 @@ router = Routes(prefix="/cpk", tags=["dialects"])
 
 DEFAULT: Final = "default"
 
-_STREAM: Final = stream_responses(AGUI)
+_STREAM: Final = build_stream_responses(AGUI)
 _OBJECT: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404, *WITH_BODY),
+    **list_refusal_responses(404, *WITH_BODY),
     200: {"content": {"application/json": {"schema": {"type": "object"}}}},
 }
 
@@ -144,7 +144,7 @@ def _agent(name: str, description: str) -> dict[str, Any]:
 async def _workflow(agent: str, access: Access) -> str | None:
     """The workflow that an agent is; None: the default one. Raises Rejected 404."""
     if agent == DEFAULT:
-        workflow = await workflows.latest_workflow(access.reads, access.tenant, agent)
+        workflow = await workflows.find_latest_workflow(access.reads, access.tenant, agent)
         return None if workflow is None else agent
     stored, _ = await access.catalog.resolve(access.tenant, agent)
     return stored.name if "@" not in agent else agent
@@ -163,7 +163,7 @@ async def _connect(agent: str, body: bytes, access: Access) -> Response:
 async def _stop(agent: str, thread_id: str, given: Any, access: Access) -> JSONResponse:
     if not isinstance(given, dict):
         raise _invalid("", "expected an object {runId}")
-    access = await access.at_thread(thread_id)
+    access = await access.find_at_thread(thread_id)
     workflow = await _workflow(agent, access)
     last = await access.last_run(thread_id)
     stoppable = last is not None and last.status not in TERMINAL_STATUSES
@@ -192,7 +192,7 @@ def _answer_not_stopped(message: str) -> JSONResponse:
 async def _is_newest(access: Access, thread_id: str, wire_run_id: str) -> bool:
     """Whether no turn came after the one of this runId. A client that attached to a turn has a runId of its own, which
     no turn has: it is taken to mean the newest turn."""
-    turn = await threads.turn_of_wire_run(access.reads, access.tenant, thread_id, wire_run_id)
+    turn = await threads.find_turn_of_wire_run(access.reads, access.tenant, thread_id, wire_run_id)
     last = await threads.last_run(access.reads, access.tenant, thread_id)
     if turn is None or last is None:
         return True

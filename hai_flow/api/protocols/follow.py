@@ -16,13 +16,13 @@ from hai_flow.store.runs import threads
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 
 
-async def empty_stream() -> Pieces:
+async def make_empty_stream() -> Pieces:
     """A stream without events."""
     return
     yield
 
 
-async def single_piece(piece: Piece) -> Pieces:
+async def make_single_piece(piece: Piece) -> Pieces:
     """A stream of one piece."""
     yield [piece]
 
@@ -56,9 +56,9 @@ async def _up_to(seq: int, rest: Pieces) -> Pieces:
                 return
 
 
-async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
+async def list_earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
     """The transcript of the runs that come before this one in the thread, as much of it as is shown at once."""
-    if not access.sees_conversation(run_id):
+    if not access.can_see_conversation(run_id):
         return []
     window, viewer = threads.WINDOW, access.viewer
     stored = await threads.transcript(
@@ -70,10 +70,10 @@ async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[
 def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
     """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
     now_ms = access.runtime.committer.now_ms  # nothing else of the request stays with its stream
-    return lambda ending: dialect.render_unnumbered(last_words(now_ms(), dialect, ending, thread_id))
+    return lambda ending: dialect.render_unnumbered(encode_last_frames(now_ms(), dialect, ending, thread_id))
 
 
-def last_words(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
+def encode_last_frames(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
     """The frames with which the stream ends then."""
     nobody = RunState("", thread_id=thread_id, at=now_ms)
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)

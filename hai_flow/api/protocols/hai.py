@@ -11,14 +11,14 @@ from fastapi.responses import Response
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import converse
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, stream_responses
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.wire.hai import HAI
 
 router = Routes(tags=["dialects"])
 
-_RESPONSES: Final = stream_responses(HAI)
+_RESPONSES: Final = build_stream_responses(HAI)
 
 
 @router.post(
@@ -47,7 +47,7 @@ async def post_workflow_awp(
     return await converse(body, access, HAI.choose_framing(accept), name)
 
 
-def alias_routes(aliases: Iterable[str]) -> Routes:
+def build_alias_routes(aliases: Iterable[str]) -> Routes:
     """`/awp` under further paths: the samples of the HAI document post to `/chat` and others. `/task=plan`: for one
     workflow."""
     routes = Routes()

@@ -19,14 +19,14 @@ log = structlog.get_logger(__name__)
 
 
 def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
-    """The answers to the questions that are open in `state`; `stale` as in `_answers_of_resume`."""
-    resumed = _answers_of_resume(posted, state, stale=stale) or []
+    """The answers to the questions that are open in `state`; `stale` as in `_read_answers_of_resume`."""
+    resumed = _read_answers_of_resume(posted, state, stale=stale) or []
     answered = {each.id for each in resumed}
     open_ids = {each.opened.id for each in state.open_questions} - answered
     return (*resumed, *(to_pending_answer(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
 
 
-def newest_answer(posted: Posted) -> ToolMessage | None:
+def find_newest_answer(posted: Posted) -> ToolMessage | None:
     """The answer that the posted history ends with, if it ends with one and its id could be that of our pending."""
     if not posted.history or posted.history[-1][1] != "tool":
         return None
@@ -39,7 +39,7 @@ def call_answers(posted: Posted) -> list[ToolMessage]:
     return [each for each in posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
 
 
-def _answers_of_resume(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
+def _read_answers_of_resume(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
     """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
 
     An entry that names no question of this run is ignored, with a line in the server's log. None: there is no

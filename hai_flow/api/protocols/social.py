@@ -17,12 +17,12 @@ from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.base.id_patterns import ThreadId
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import earlier_entries, farewell
+from hai_flow.api.protocols.follow import farewell, list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
@@ -76,7 +76,7 @@ _HISTORY: Final[dict[str, Any]] = {
     "/{thread_id:path}/events",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(400), 200: _STREAM},
+    responses={**list_refusal_responses(400), 200: _STREAM},
 )
 async def get_thread_events(
     thread_id: ThreadId,
@@ -95,7 +95,7 @@ async def get_thread_events(
     "/{thread_id:path}/history",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(400), 200: _HISTORY},
+    responses={**list_refusal_responses(400), 200: _HISTORY},
 )
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
@@ -104,7 +104,7 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
         state, earlier, cursor = RunState("", thread_id=thread_id), [], str(_BEGINNING)
     else:
         state = await access.state(last.id)
-        earlier = await earlier_entries(access, thread_id, last.id)
+        earlier = await list_earlier_entries(access, thread_id, last.id)
         cursor = str(Cursor(str(last.id), SOCIAL.encoding, state.seq, LAST_FRAME))
     reading = profile() if last is None else read_by(profile(), access, last.id, last.started_by)
     history = SocialEncoder(reading, state).history(earlier)
@@ -211,7 +211,7 @@ class _Thread:
     async def _current(self, run_id: UUID) -> tuple[RunState, Piece]:
         """The thread as it is now, up to the newest event of its run `run_id`: that run's state, and the snapshot."""
         state = await self.access.state(run_id)
-        earlier = await earlier_entries(self.access, self.thread_id, run_id)
+        earlier = await list_earlier_entries(self.access, self.thread_id, run_id)
         reading = read_by(profile(), self.access, run_id, state.requester)
         return state, item_without_number(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 

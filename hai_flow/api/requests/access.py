@@ -16,11 +16,11 @@ from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.load_shedding import Admission, StreamPlace
 from hai_flow.api.http.stream import EventStream, Pieces
 from hai_flow.api.permissions.credential_expiry import Ending, Term, Terms
-from hai_flow.api.permissions.principals import Principal, missing_right
+from hai_flow.api.permissions.principals import Principal, reject_missing_right
 from hai_flow.api.permissions.rate_limits import Decisions
-from hai_flow.api.permissions.redaction import entry_without_personal, row_without_personal
+from hai_flow.api.permissions.redaction import strip_entry, strip_row
 from hai_flow.api.permissions.rights import Right, may_decide
-from hai_flow.api.permissions.visibility import Sight, reader_in, sight_by_questions, sight_of, viewer_for
+from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.cells import HOME, Living
 from hai_flow.definition.personal.personal import WHOLE, Personal
@@ -48,7 +48,7 @@ from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
-from hai_flow.store.commit.projection import thread_entry
+from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.row_security import Reads
 from hai_flow.store.runs import run_lists, threads
@@ -57,7 +57,7 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask
-from hai_flow.wire.withheld import concerns, state_without_conversation
+from hai_flow.wire.withheld import concerns, strip_conversation
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -151,14 +151,14 @@ class Access:
         delegations, events to all."""
         return self.at(self.living.seat)
 
-    async def at_thread(self, thread_id: str) -> Access:
+    async def find_at_thread(self, thread_id: str) -> Access:
         """The access to the cell of a thread of the tenant; of one that is not there, to where it would begin."""
         if not self.cells.several:
             return self
         cell = await self.cells.places.of_thread(self.tenant, thread_id)
         return self.at(self.living.place(thread_id) if cell is None else cell)
 
-    async def at_run(self, run_id: UUID) -> Access:
+    async def find_at_run(self, run_id: UUID) -> Access:
         """The access to the cell of a run of the tenant."""
         return self.at(await self.cells.places.of_run(self.tenant, run_id)) if self.cells.several else self
 
@@ -251,7 +251,7 @@ class Access:
     @property
     def viewer(self) -> Viewer | None:
         """The person whose lists these are; None: they may see every run of the tenant."""
-        return None if self.principal.sees_all else viewer_for(self.principal)
+        return None if self.principal.sees_all else build_viewer(self.principal)
 
     async def run(self, run_id: str | UUID, least: Sight = Sight.CONVERSATION) -> RunRow:
         """The one loader of runs for requests: tenant and id together. Raises Rejected 404, also where the principal
@@ -311,13 +311,13 @@ class Access:
         """Raises Rejected 403 where the caller has none of `rights`. Routes demand a right on their own; the right for
         a dialect's POST is known only after its body was read."""
         if not any(self.principal.may(right) for right in rights):
-            raise missing_right(rights)
+            raise reject_missing_right(rights)
 
     def seen(self, state: RunState) -> RunState:
         """The run in `state`, which was found before, without the parts that are kept from the principal."""
         id = UUID(state.run_id)
-        if not self.sees_conversation(id):
-            return state_without_conversation(state, self.reader(id))
+        if not self.can_see_conversation(id):
+            return strip_conversation(state, self.reader(id))
         mask = self.mask(id)
         return state if mask is None else mask.state(state)
 
@@ -337,7 +337,7 @@ class Access:
 
     async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
-        return [row_without_personal(run, await self.personal(run)) for run in runs]
+        return [strip_row(run, await self.personal(run)) for run in runs]
 
     async def redact_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
@@ -345,19 +345,19 @@ class Access:
         if personal is None or not personal.anything:
             return opened
         forked = run.started_by in ids_of(self.principal.who)
-        mask = Mask(personal, None if forked else await self._reader_of(run.workflow))
+        mask = Mask(personal, None if forked else await self._build_reader(run.workflow))
         return mask.pending(PendingState(opened), personal).opened
 
     async def redact_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
         """Entries of a thread's transcript, without the personal values that are kept from the principal."""
-        entries = [(each, thread_entry(each.role, each.body)) for each in stored]
+        entries = [(each, read_thread_entry(each.role, each.body)) for each in stored]
         if self.principal.is_anybody or not stored:
             return entries
         runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
         personal = {run.id: await self.personal(run) for run in runs}
-        return [(each, entry_without_personal(entry, personal.get(each.run_id, WHOLE))) for each, entry in entries]
+        return [(each, strip_entry(entry, personal.get(each.run_id, WHOLE))) for each, entry in entries]
 
-    def sees_conversation(self, run_id: UUID) -> bool:
+    def can_see_conversation(self, run_id: UUID) -> bool:
         """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
         return self.principal.sees_all or self._get_seen(run_id).sight >= Sight.CONVERSATION
 
@@ -386,13 +386,13 @@ class Access:
             return _Seen(Sight.ALL if principal.sees_all else Sight.CONVERSATION, who)
         if principal.sees_all:
             personal = await self._personal_in(run, state)
-            return _Seen(Sight.ALL, await self._reader_of(run.workflow) if personal.anything else who, personal)
+            return _Seen(Sight.ALL, await self._build_reader(run.workflow) if personal.anything else who, personal)
         visibility = await workflows.visibility_of(self.reads, self.tenant, run.workflow)
-        reader = await self._reader_of(run.workflow)
-        sight = sight_of(who, run.started_by, visibility)
+        reader = await self._build_reader(run.workflow)
+        sight = find_sight(who, run.started_by, visibility)
         if sight is None:
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
-            sight = sight_by_questions(reader, state)
+            sight = find_sight_by_questions(reader, state)
         return _Seen(sight, reader, await self._personal_in(run, state) if sight >= Sight.CONVERSATION else None)
 
     async def _look_for_nothing(self, run_id: UUID) -> None:
@@ -427,17 +427,17 @@ class Access:
             pins = {} if state is None else state.pins
         return await personals.of(self.tenant, run.workflow, pins)
 
-    async def _reader_of(self, workflow: bytes) -> c.Principal:
+    async def _build_reader(self, workflow: bytes) -> c.Principal:
         """The principal as the workflow's questions know them."""
         who = self.principal.who
         try:
-            return reader_in(who, (await self.catalog.plan(self.tenant, workflow)).roles)
+            return build_reader(who, (await self.catalog.plan(self.tenant, workflow)).roles)
         except Unreadable:  # this release can't read the meaning of its roles
             return msgspec.structs.replace(who, roles=())
 
     # --- threads: the right to speak in them
 
-    def speaks_in(self, last: RunSummary | None) -> bool:
+    def can_speak_in(self, last: RunSummary | None) -> bool:
         """Whether the principal may speak in the thread whose newest run is `last`: the thread is theirs, or has no run
         yet."""
         if last is None or self.principal.is_anybody:
@@ -446,7 +446,7 @@ class Access:
 
     async def demand_speaks(self, thread_id: str, last: RunSummary | None) -> None:
         """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403."""
-        if last is None or self.speaks_in(last):
+        if last is None or self.can_speak_in(last):
             return
         if await self.sight(last) is Sight.NOTHING:
             raise thread_unknown(thread_id)
@@ -501,7 +501,7 @@ class Access:
         with self.admission.command():
             if isinstance(command, c.Answer) and command.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
-            await self._use_files(run_id, command)
+            await self._record_files(run_id, command)
             submitting = partial(
                 self.runtime.committer.submit,
                 run_id,
@@ -536,7 +536,7 @@ class Access:
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
-            await self._use_files(begin.run_id, begin)
+            await self._record_files(begin.run_id, begin)
             starting = partial(
                 self.runtime.starts.start,
                 self.tenant,
@@ -555,7 +555,7 @@ class Access:
                 outcome = await self._start_first(begin.thread_id, partial(starting, begin))
             else:
                 outcome = await starting(begin)
-            self._note_begun(begin, outcome)
+            self._record_begun(begin, outcome)
             return outcome
 
     async def rehearse(self, leaving: RunSummary | None, plan: Plan, begin: Begin) -> None:
@@ -565,7 +565,7 @@ class Access:
         if leaving is not None:
             await self.runtime.branches.rehearse(leaving, plan, begin)
 
-    def _note_begun(self, begin: Begin, outcome: Outcome) -> None:
+    def _record_begun(self, begin: Begin, outcome: Outcome) -> None:
         if not outcome.already:  # else it may be another's run
             self._seen.pop(begin.run_id, None)
             if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
@@ -590,7 +590,7 @@ class Access:
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
-            await self._use_files(begin.run_id, begin)
+            await self._record_files(begin.run_id, begin)
             if isinstance(begin, c.Fork):
                 await self.runtime.branches.hand_files(self.tenant, begin)
             outcome = await self.runtime.branches.succeed(
@@ -604,7 +604,7 @@ class Access:
                 branch=branch,
                 asked=self._actor_of(begin),
             )
-            self._note_begun(begin, outcome)
+            self._record_begun(begin, outcome)
             return outcome
 
     async def enqueue(self, plan: Plan, start: c.Start, *, command_id: str, body_sha: bytes) -> None:
@@ -612,7 +612,7 @@ class Access:
         self._demand_starts(plan, start)
         start = self._with_people(start)
         with self.admission.command():
-            await self._use_files(start.run_id, start)
+            await self._record_files(start.run_id, start)
             await self.runtime.messages.add(
                 self.tenant,
                 plan.sha256,
@@ -692,7 +692,7 @@ class Access:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
-    async def _use_files(self, run_id: UUID, command: c.Command) -> None:
+    async def _record_files(self, run_id: UUID, command: c.Command) -> None:
         await self.runtime.files.use_all(self.tenant, self.uploader, run_id, command, self.viewer)
 
     def follow(

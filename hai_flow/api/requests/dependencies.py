@@ -28,19 +28,19 @@ from hai_flow.runtime.cells import Cells
 async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     cells: Cells = request.app.state.cells
     access = _access(request, principal, await cells.living(principal.tenant))
-    return await _access_of_path(access, request) if cells.several else access
+    return await _find_access_of_path(access, request) if cells.several else access
 
 
-async def _access_of_path(access: Access, request: HTTPConnection) -> Access:
+async def _find_access_of_path(access: Access, request: HTTPConnection) -> Access:
     """The access to the cell of the run, question or thread that the path names; without one, to the tenant's first
     cell."""
     named = request.path_params
     if (thread_id := named.get("thread_id")) is not None:
-        return await access.at_thread(thread_id)
+        return await access.find_at_thread(thread_id)
     if (run_id := named.get("run_id")) is not None:
-        return await access.at_run(UUID(run_id)) if is_run_id(run_id) else access
+        return await access.find_at_run(UUID(run_id)) if is_run_id(run_id) else access
     of = run_of_pending(named.get("pending_id", ""))
-    return access if of is None else await access.at_run(of)
+    return access if of is None else await access.find_at_run(of)
 
 
 @read_once
@@ -50,7 +50,7 @@ async def get_open_access(request: HTTPConnection) -> Access:
 
 def _access(request: HTTPConnection, principal: Principal, living: Living) -> Access:
     state = request.app.state
-    peer = peers.peer_of(request.scope)
+    peer = peers.find_peer(request.scope)
     place = state.admission.place(peer, principal.tenant)
     return Access(
         principal,
@@ -105,7 +105,7 @@ async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     """
     if not request.url.path.startswith("/v1/") or not request.query_params:
         return
-    names = sorted(_query_names(request.scope["route"]))
+    names = sorted(_list_query_names(request.scope["route"]))
     findings = [
         {
             "path": f"/query/{name}",
@@ -122,7 +122,7 @@ async def refuse_unknown_parameters(request: HTTPConnection) -> None:
         raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=findings)
 
 
-def _query_names(route: APIRoute) -> frozenset[str]:
+def _list_query_names(route: APIRoute) -> frozenset[str]:
     names: set[str] = set()
     waiting = [route.dependant]
     while waiting:

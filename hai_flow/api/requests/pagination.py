@@ -54,10 +54,10 @@ def decode_place(text: str | None) -> tuple[int, str] | None:
     except ValueError:
         match = None
     if match is None:
-        raise bad_cursor()
+        raise reject_cursor()
     return int(match[1]), match[2]
 
 
-def bad_cursor() -> Rejected:
+def reject_cursor() -> Rejected:
     """The refusal of a cursor that no page of this list returned."""
     return Rejected(400, "cursor.invalid", "cursor: expected one that a page of this list returned.")

@@ -20,7 +20,7 @@ from hai_flow.wire.log import LOG, seeing
 from hai_flow.wire.withheld import CONVERSATION, EVIDENCE
 
 
-def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
+def find_profile(turn: TurnState | None, dialect: Dialect) -> Profile:
     """The profile of the stream that a turn was opened for. A client that returns to it without a POST gets the same
     bytes."""
     if turn is None or turn.dialect != dialect.name or not isinstance(turn.profile, dict):
@@ -43,7 +43,7 @@ def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: st
         return msgspec.structs.replace(profile, reader=None, redaction="", personal=None)
     id = UUID(str(run_id))
     mask = access.mask(id)
-    redaction = "" if access.sees_conversation(id) else CONVERSATION
+    redaction = "" if access.can_see_conversation(id) else CONVERSATION
     personal = None if mask is None else mask.personal
     return msgspec.structs.replace(profile, reader=access.reader(id), redaction=redaction, personal=personal)
 
@@ -65,7 +65,7 @@ def reader_of(access: Access, row: RunRow, dialect: Dialect, state: RunState) ->
     """The caller as a reader of the run from `state` on, in the log's own words or in those of a dialect."""
     if dialect is LOG:
         return _log_profile(access, row)
-    profile = read_by(profile_of(state.turn, dialect), access, row.id, row.started_by)
+    profile = read_by(find_profile(state.turn, dialect), access, row.id, row.started_by)
     return with_wishes(profile, access.settings)
 
 
@@ -78,7 +78,7 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
     return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
 
 
-async def view_of_events(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
+async def make_view_of_events(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
     """How the caller sees each of the events after `after`; None: not at all."""
     profile = _log_profile(access, row)
     is_restricted = profile.redaction or profile.personal is not None

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import instants, values
-from hai_flow.api.http.problems import problem_of
+from hai_flow.api.http.problems import build_problem
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
@@ -38,7 +38,7 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry
-from hai_flow.wire.withheld import without_evidence_of
+from hai_flow.wire.withheld import strip_evidence_of
 
 
 def time_of(moment: datetime | None) -> str | None:
@@ -49,7 +49,7 @@ def _ms(at: int | None) -> str | None:
     return None if at is None else instants.rfc3339(at)
 
 
-def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
+def render_version(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
     return {"version": version, "sha256": sha256, "dev": dev}
 
 
@@ -61,7 +61,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "thread_id": run.thread_id,
         "workflow": run.workflow_name,
         "summary": run.summary,
-        "version": version_view(run.workflow_version, run.workflow.hex(), dev=run.dev),
+        "version": render_version(run.workflow_version, run.workflow.hex(), dev=run.dev),
         "status": run.status,
         "seq": run.seq,
         "started_by": run.started_by,
@@ -70,7 +70,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "ended_at": time_of(run.ended_at),
         "input": None if run.input is None else values.loads(run.input),
         "output": result.get("output"),
-        "error": error_view(result.get("error")),
+        "error": render_error(result.get("error")),
         "branch_of": None if run.branch_of is None else str(run.branch_of),
         "parent": None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
         "unreadable": run.unreadable,
@@ -78,7 +78,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
     }
 
 
-def slot_view(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
+def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
     """The slot that a queued run waits for."""
     return {
         "key": key,
@@ -91,20 +91,20 @@ def pause_view(paused: RunPaused) -> dict[str, Json]:
     return {"by": paused.by, "at": _ms(paused.at), "reason": paused.reason}
 
 
-def error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
+def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
     """A failure as REST shows it: times as texts."""
     if error is None:
         return None
     view = {**error, "at": _ms(error.get("at"))}
     if "cause" in error:
-        view["cause"] = error_view(error["cause"])
+        view["cause"] = render_error(error["cause"])
     return view
 
 
-def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
+def render_workflow(workflow: WorkflowSummary) -> dict[str, Json]:
     return {
         "name": workflow.name,
-        **version_view(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
+        **render_version(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
         "title": workflow.title,
         "created_at": time_of(workflow.created_at),
         "retired_at": time_of(workflow.retired_at),
@@ -116,7 +116,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
     return {
         "id": str(schedule.id),
         "workflow": schedule.workflow_name,
-        "version": version_view(version, schedule.workflow.hex(), dev=schedule.dev),
+        "version": render_version(version, schedule.workflow.hex(), dev=schedule.dev),
         "cron": schedule.cron,
         "timezone": schedule.timezone,
         "explanation": explain(schedule.timing),
@@ -132,13 +132,13 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
     }
 
 
-def fire_view(fired: Fire) -> dict[str, Json]:
+def render_fire(fired: Fire) -> dict[str, Json]:
     """A time at which a schedule fired, with its outcome."""
     run_id = None if fired.run_id is None else str(fired.run_id)
     return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
 
 
-def event_view(received: Received) -> dict[str, Json]:
+def render_event(received: Received) -> dict[str, Json]:
     """An event, and the runs that it started."""
     return {
         "id": received.event.id,
@@ -160,7 +160,7 @@ def _start_view(started: Started) -> dict[str, Json]:
     }
 
 
-def pending_list_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
+def render_pending_in_list(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
     """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
     return {
         "run_id": str(pending.run_id),
@@ -168,23 +168,23 @@ def pending_list_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]
         "started_by": pending.started_by,
         "status": "open",
         "opened_at": _ms(opened.at),
-        **_question_view(opened),
+        **_render_question(opened),
     }
 
 
-def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
+def render_inbox_item(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
     """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
     otherwise. `pending` is already without the personal values that are kept from them."""
     row, opened = item.asked, pending.opened
     if not sees_all and not item.shows_evidence:
-        opened = without_evidence_of(opened)
+        opened = strip_evidence_of(opened)
     return {
         "run_id": str(row.run_id),
         "workflow": row.workflow_name,
         "started_by": row.started_by,
         "status": "open",
         "opened_at": _ms(item.opened.at),
-        **_question_view(opened),
+        **_render_question(opened),
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
         "on_behalf_of": list(item.for_others),
@@ -194,7 +194,7 @@ def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str
     }
 
 
-def decision_view(decided: Decided) -> dict[str, Json]:
+def render_decision(decided: Decided) -> dict[str, Json]:
     """A decision of a person."""
     opened, answer = decode_pending(decided.opened), msgspec.json.decode(decided.said)
     return {
@@ -213,7 +213,7 @@ def decision_view(decided: Decided) -> dict[str, Json]:
     }
 
 
-def notification_view(notification: notifications.Listed) -> dict[str, Json]:
+def render_notification(notification: notifications.Listed) -> dict[str, Json]:
     """A notification that was sent, or is to be."""
     return {
         "id": notification.id,
@@ -230,7 +230,7 @@ def notification_view(notification: notifications.Listed) -> dict[str, Json]:
     }
 
 
-def delegation_view(delegation: Delegation) -> dict[str, Json]:
+def render_delegation(delegation: Delegation) -> dict[str, Json]:
     """A delegation: the person that lends, the delegate, and the time for which it holds."""
     return {
         "id": str(delegation.id),
@@ -243,16 +243,16 @@ def delegation_view(delegation: Delegation) -> dict[str, Json]:
     }
 
 
-def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
+def render_pending(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
     """A pending of `run` with its outcome. `evidence`: whether the caller may see its evidence and digest."""
-    opened = pending.opened if evidence else without_evidence_of(pending.opened)
+    opened = pending.opened if evidence else strip_evidence_of(pending.opened)
     return {
         "run_id": run.run_id,
         "workflow": run.workflow,
         "started_by": run.requester,
         "status": pending.status,
         "opened_at": _ms(opened.at),
-        **_question_view(opened),
+        **_render_question(opened),
         "needed": describe_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
@@ -263,7 +263,7 @@ def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True)
     }
 
 
-def _question_view(opened: PendingOpened) -> dict[str, Json]:
+def _render_question(opened: PendingOpened) -> dict[str, Json]:
     return {
         "id": opened.id,
         "path": opened.path,
@@ -281,7 +281,7 @@ def _question_view(opened: PendingOpened) -> dict[str, Json]:
     }
 
 
-def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
+def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
     """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
     turn = state.turn
     return {
@@ -295,19 +295,19 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         if turn is None
         else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},
         "state": state.state,
-        "steps": _steps_view(state),
+        "steps": _render_steps(state),
         "pendings": [
-            pending_view(state, pending, evidence=sees_evidence(pending))
+            render_pending(state, pending, evidence=sees_evidence(pending))
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
         ],
-        "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
+        "messages": [render_message(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
         "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
         "output": state.output,
-        "error": None if state.error is None else error_view(msgspec.to_builtins(state.error)),
+        "error": None if state.error is None else render_error(msgspec.to_builtins(state.error)),
     }
 
 
-def _steps_view(state: RunState) -> dict[str, Json]:
+def _render_steps(state: RunState) -> dict[str, Json]:
     steps: dict[str, Json] = {}
     for path, step in sorted(state.steps.items()):
         if not path:
@@ -316,17 +316,21 @@ def _steps_view(state: RunState) -> dict[str, Json]:
         if step.status == "finished" or step.approval is not None or step.given:
             view["output"] = step.output
         if step.error is not None:
-            view["error"] = error_view(msgspec.to_builtins(step.error))
+            view["error"] = render_error(msgspec.to_builtins(step.error))
         steps[path] = view
     return steps
 
 
-def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
+def render_difference(before: RunState, after: RunState) -> dict[str, Json]:
     """The differences of `after` from `before`, two moments of a run."""
-    was, now = _steps_view(before), _steps_view(after)
+    was, now = _render_steps(before), _render_steps(after)
     changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
     ids = sorted(
-        (id for id in {*before.pendings, *after.pendings} if _question_then(before, id) != _question_then(after, id)),
+        (
+            id
+            for id in {*before.pendings, *after.pendings}
+            if _render_question_then(before, id) != _render_question_then(after, id)
+        ),
         key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
     )
     return {
@@ -334,11 +338,13 @@ def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
         "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
         "state": list[Json](difference(before.state, after.state)),
         "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
-        "pendings": {id: {"from": _question_then(before, id), "to": _question_then(after, id)} for id in ids},
+        "pendings": {
+            id: {"from": _render_question_then(before, id), "to": _render_question_then(after, id)} for id in ids
+        },
     }
 
 
-def _question_then(state: RunState, id: str) -> Json:
+def _render_question_then(state: RunState, id: str) -> Json:
     """A question as it stood then; None: it was not asked yet."""
     pending = state.pendings.get(id)
     if pending is None:
@@ -348,7 +354,7 @@ def _question_then(state: RunState, id: str) -> Json:
     return {"path": path, "title": title, "status": pending.status, "by": pending.by, "votes": votes}
 
 
-def message_view(message: MessageState) -> dict[str, Json]:
+def render_message(message: MessageState) -> dict[str, Json]:
     return {
         "id": message.id,
         "role": message.role,
@@ -359,7 +365,7 @@ def message_view(message: MessageState) -> dict[str, Json]:
     }
 
 
-def thread_view(thread: ThreadSummary) -> dict[str, Json]:
+def render_thread(thread: ThreadSummary) -> dict[str, Json]:
     """A thread as lists show it."""
     return {
         "id": thread.id,
@@ -371,7 +377,7 @@ def thread_view(thread: ThreadSummary) -> dict[str, Json]:
     }
 
 
-def message_in_queue_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
+def render_message_in_queue(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
     """A message that waits for its turn, or was refused. `says`: whether its words are shown."""
     refusal = queued.refusal
     return {
@@ -379,11 +385,11 @@ def message_in_queue_view(queued: QueuedMessage, *, says: bool) -> dict[str, Jso
         "by": queued.principal,
         "message": values.loads(queued.start)["message"] if says else None,
         "queued_at": time_of(queued.queued_at),
-        "refused": None if refusal is None else problem_of(refusal),
+        "refused": None if refusal is None else build_problem(refusal),
     }
 
 
-def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
+def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
     view = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
     if isinstance(entry, ToolCallState):
@@ -394,7 +400,7 @@ def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
     return {**view, **content, "aborted": entry.aborted}
 
 
-def key_view(key: Key) -> dict[str, Json]:
+def render_key(key: Key) -> dict[str, Json]:
     """An API key, without its secret."""
     return {
         "id": key.id,
@@ -411,7 +417,7 @@ def key_view(key: Key) -> dict[str, Json]:
     }
 
 
-def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
+def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
     """A tenant with its limits; `defaults` apply where it has none of its own. `name_of` gives the name of a cell."""
     return {
         "id": str(tenant.id),
@@ -426,7 +432,7 @@ def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str])
     }
 
 
-def worker_view(worker: WorkerRow, cell: str) -> dict[str, Json]:
+def render_worker(worker: WorkerRow, cell: str) -> dict[str, Json]:
     """A worker of a cell, with its load."""
     return {
         "id": worker.id,
@@ -446,7 +452,7 @@ def worker_view(worker: WorkerRow, cell: str) -> dict[str, Json]:
     }
 
 
-def feedback_view(feedback: Feedback) -> dict[str, Json]:
+def render_feedback(feedback: Feedback) -> dict[str, Json]:
     """An opinion of a message or a pending."""
     rating = feedback.rating
     return {
@@ -468,7 +474,7 @@ def feedback_view(feedback: Feedback) -> dict[str, Json]:
 # --- the audit ----------------------------------------------------------------------------------------------------
 
 
-def _micros(at: int) -> str:
+def _format_micros(at: int) -> str:
     """Microseconds since 1970 as RFC 3339. A time beyond the range of Python's datetime stays a number: it was written
     there by hand."""
     try:
@@ -483,13 +489,13 @@ def _hex(digest: bytes | None) -> str | None:
     return None if digest is None else digest.hex()
 
 
-def audit_view(found: Found) -> dict[str, Json]:
+def render_audit_record(found: Found) -> dict[str, Json]:
     """A record of the audit. `details` are null where their row is gone."""
     record, details = found.record, found.details
     return {
         "id": str(record.id),
         "n": found.n,
-        "at": _micros(record.at),
+        "at": _format_micros(record.at),
         "act": record.act,
         "by": None if details is None else details.principal,
         "run_id": None if record.run_id is None else str(record.run_id),
@@ -497,7 +503,7 @@ def audit_view(found: Found) -> dict[str, Json]:
         "subject": record.subject,
         "digest": _hex(record.digest),
         "details": None if details is None else _details_of(details.body),
-        "erased_at": None if details is None or details.erased_at is None else _micros(details.erased_at),
+        "erased_at": None if details is None or details.erased_at is None else _format_micros(details.erased_at),
     }
 
 
@@ -508,11 +514,11 @@ def _details_of(body: bytes) -> Json:
         return None  # somebody wrote something else there, which `verify` finds
 
 
-def anchor_view(anchor: Anchor) -> dict[str, Json]:
+def render_anchor(anchor: Anchor) -> dict[str, Json]:
     """The end of a chain."""
     return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
 
 
-def link_view(tenant: UUID, link: Link) -> dict[str, Json]:
+def render_link(tenant: UUID, link: Link) -> dict[str, Json]:
     """A link of the chain, as `audit_chain.read_line` reads it again."""
-    return values.loads(audit_chain.line_of(tenant, link))
+    return values.loads(audit_chain.encode_line(tenant, link))

@@ -98,7 +98,7 @@ class Console:
                 fault = await asyncio.shield(self._building)
                 if fault:
                     self._building = None  # the next look tries again
-                    return _failure_page(fault)
+                    return _render_failure_page(fault)
                 return None
         return _being_built()
 
@@ -167,7 +167,7 @@ def _being_built() -> Response:
     return page
 
 
-def _failure_page(fault: str) -> Response:
+def _render_failure_page(fault: str) -> Response:
     excerpt = html.escape(fault[-4000:])
     return _page(
         "The console could not be built",

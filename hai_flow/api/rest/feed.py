@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import Header, Query, Response
 
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -24,7 +24,7 @@ from hai_flow.api.rest import schedules, workflows
 from hai_flow.api.rest.people.inbox import read_inbox
 from hai_flow.api.rest.runs import live_lists, runs
 from hai_flow.api.routes import Routes
-from hai_flow.api.shared_lists import sight_key
+from hai_flow.api.shared_lists import derive_sight_key
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire.log import LOG
 
@@ -45,7 +45,7 @@ _RIGHTS: Final[Mapping[Topic, Right]] = {
     "",
     dependencies=[requires(*_RIGHTS.values())],
     response_model=None,
-    responses={**refusal_responses(), 200: live_lists.STREAM},
+    responses={**list_refusal_responses(), 200: live_lists.STREAM},
 )
 async def follow(
     access: CurrentAccess,
@@ -64,7 +64,7 @@ async def follow(
     sources: dict[str, live_lists.Source] = {each: _source(each, access, selection) for each in topics}
 
     async def begin() -> Pieces:
-        return _news(access, sources, _states_known(last_event_id))
+        return _news(access, sources, _parse_known_states(last_event_id))
 
     return await access.stream(begin, LOG, farewell(access, LOG))
 
@@ -81,18 +81,18 @@ async def _runs(access: Access, wanted: _Wanted) -> live_lists.Items:
 
 
 async def _inbox(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _index_by("id", await read_inbox(access, limit=wanted.limit))
+    return _map_index_by("id", await read_inbox(access, limit=wanted.limit))
 
 
 async def _workflows(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _index_by("name", await workflows.list_workflows(access, limit=wanted.limit))
+    return _map_index_by("name", await workflows.list_workflows(access, limit=wanted.limit))
 
 
 async def _schedules(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _index_by("id", await schedules.list_schedules(access, limit=wanted.limit))
+    return _map_index_by("id", await schedules.list_schedules(access, limit=wanted.limit))
 
 
-def _index_by(key: str, page: dict[str, Any]) -> live_lists.Items:
+def _map_index_by(key: str, page: dict[str, Any]) -> live_lists.Items:
     return {each[key]: each for each in page["items"]}
 
 
@@ -109,7 +109,7 @@ _OF_THE_TENANT: Final = ("workflows", "schedules")  # the same for all who may s
 
 
 def _source(topic: Topic, access: Access, wanted: _Wanted) -> live_lists.Source:
-    sight = (wanted.limit,) if topic in _OF_THE_TENANT else (sight_key(access.principal), wanted)
+    sight = (wanted.limit,) if topic in _OF_THE_TENANT else (derive_sight_key(access.principal), wanted)
     return live_lists.Source(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
 
 
@@ -129,14 +129,14 @@ def _news(access: Access, sources: Mapping[str, live_lists.Source], known: dict[
                     yield live_lists.piece(topic, _id(known), {"items": list(now.values())})
             before[topic] = now
 
-    return live_lists.repeat_news(access, sources, news)
+    return live_lists.watch_news(access, sources, news)
 
 
 def _id(known: Mapping[str, str]) -> str:
     return ".".join(f"{topic}-{print_of}" for topic, print_of in known.items())
 
 
-def _states_known(id: str | None) -> dict[str, str]:
+def _parse_known_states(id: str | None) -> dict[str, str]:
     """The state of each topic that a client has, read from the id of its last event. An id of another form counts as
     none."""
     pairs = (part.partition("-") for part in (id or "")[:400].split("."))

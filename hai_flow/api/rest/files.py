@@ -21,9 +21,9 @@ from pydantic import AfterValidator
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.base.peers import peer_of
-from hai_flow.api.http.bodies import arriving, content_length
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.base.peers import find_peer
+from hai_flow.api.http.bodies import arriving, parse_content_length
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import CONNECTION, Connection
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -35,10 +35,10 @@ from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.file_ids import file_id, files_in, sha256_of_file
 from hai_flow.runtime.files.blobs import MissingContent
-from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
+from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, build_part, too_large, unknown
 from hai_flow.signs import refuse_turns, straight
 from hai_flow.store.postgres.error_classes import FAILURES
-from hai_flow.store.runs.files import File, runs_with_file
+from hai_flow.store.runs.files import File, list_runs_with_file
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ _BODY: Final[dict[str, Any]] = {
 _SANDBOX: Final = "default-src 'none'; sandbox"
 
 
-def file_view(file: File) -> dict[str, Json]:
+def render_file(file: File) -> dict[str, Json]:
     """A file as its uploader sees it."""
     return {
         "id": file_id(file.sha256),
@@ -64,7 +64,7 @@ def file_view(file: File) -> dict[str, Json]:
         "size": file.size,
         "name": file.name,
         "media_type": file.media_type,
-        "part": part_of(file),
+        "part": build_part(file),
     }
 
 
@@ -74,7 +74,7 @@ def file_view(file: File) -> dict[str, Json]:
     status_code=201,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**refusal_responses(*WITH_BODY), 201: {"model": schemas.File}},
+    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.File}},
 )
 async def upload_file(
     request: Request,
@@ -91,17 +91,17 @@ async def upload_file(
     bytes are not those of Content-Digest. The same bytes again are the same file."""
     access = access.somewhere
     files = access.files
-    media_type, digest = _media_type(request), _digest_of(content_digest)
-    if content_length(request) > files.bytes_max:
+    media_type, digest = _read_media_type(request), _digest_of(content_digest)
+    if parse_content_length(request) > files.bytes_max:
         raise too_large(files.bytes_max)
-    with access.admission.upload(peer_of(request.scope)):
+    with access.admission.upload(find_peer(request.scope)):
         pieces = arriving(request, UPLOAD_SECONDS)
         file = await files.take(
             access.tenant, access.principal.id, pieces, name=name, media_type=media_type, wanted=digest
         )
         await _repeat(access, file)
     response.headers["Location"] = f"/v1/files/{file_id(file.sha256)}"
-    return file_view(file)
+    return render_file(file)
 
 
 @router.get(
@@ -109,7 +109,7 @@ async def upload_file(
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={
-        **refusal_responses(404, 416),
+        **list_refusal_responses(404, 416),
         200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "what it holds"},
         206: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "the range of it"},
     },
@@ -126,7 +126,7 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
         raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
     if stored is None:
         raise unknown(file)
-    span = _span(request, stored)
+    span = _parse_span(request, stored)
     pieces = access.files.read(stored, *(span or (0, stored.size)))
     try:
         first = await anext(pieces, b"")
@@ -164,7 +164,9 @@ async def _find(access: Access, digest: bytes | None) -> File | None:
 async def _find_in_questions(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
     stored = await access.files.find(access.tenant, access.principal.id, digest)
-    for run_id in [] if stored is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
+    for run_id in (
+        [] if stored is None else await list_runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT)
+    ):
         state = await access.find_state(run_id)
         questions = () if state is None else access.seen(state).questions.values()
         if any(digest in files_in(msgspec.json.encode(each.opened)) for each in questions):
@@ -186,10 +188,10 @@ class _Download(Response):
         start, end = span or (0, file.size)
         headers = {
             "Content-Length": str(end - start),
-            "Content-Disposition": _disposition(file),
+            "Content-Disposition": _format_disposition(file),
             "Content-Security-Policy": _SANDBOX,
             "Accept-Ranges": "bytes",
-            "ETag": _etag(file),
+            "ETag": _compute_etag(file),
         }
         if span is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
@@ -221,7 +223,7 @@ class _Download(Response):
             await send(message)
 
 
-def _media_type(request: Request) -> str:
+def _read_media_type(request: Request) -> str:
     """Raises Rejected 415."""
     header = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if header and not MEDIA_TYPE.fullmatch(header):
@@ -245,10 +247,14 @@ def _digest_of(digest: str | None) -> bytes | None:
     return sha256
 
 
-def _span(request: Request, file: File) -> tuple[int, int] | None:
+def _parse_span(request: Request, file: File) -> tuple[int, int] | None:
     """The one range that is asked for, `[from, to)`; None: all of it. Raises Rejected 416."""
     match = _RANGE.fullmatch(request.headers.get("range", ""))
-    if match is None or match[0] == "bytes=-" or request.headers.get("if-range", _etag(file)) != _etag(file):
+    if (
+        match is None
+        or match[0] == "bytes=-"
+        or request.headers.get("if-range", _compute_etag(file)) != _compute_etag(file)
+    ):
         return None
     first, last = match.groups()
     if not first:
@@ -262,10 +268,10 @@ def _span(request: Request, file: File) -> tuple[int, int] | None:
     return start, end
 
 
-def _etag(file: File) -> str:
+def _compute_etag(file: File) -> str:
     return f'"{file.sha256.hex()}"'
 
 
-def _disposition(file: File) -> str:
+def _format_disposition(file: File) -> str:
     name = straight(file.name)  # a step or an earlier release may have given it another
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}" if name else "attachment"

@@ -9,14 +9,14 @@ from uuid import UUID
 from fastapi import Query, Response
 
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
-from hai_flow.api.requests.views import fire_view, run_view, schedule_view, time_of
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
+from hai_flow.api.requests.views import render_fire, run_view, schedule_view, time_of
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
@@ -28,20 +28,20 @@ router = Routes(prefix="/v1/schedules", tags=["schedules"])
 FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
 
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**refusal_responses(404), 200: {"model": schemas.Schedule}}
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**list_refusal_responses(404), 200: {"model": schemas.Schedule}}
 
 
 @router.get(
     "",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.SchedulePage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.SchedulePage}},
 )
 async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
     place = decode_place(cursor)
     if place is not None and place[0] > POSITION_MAX:
-        raise bad_cursor()
+        raise reject_cursor()
     after = ("", 0) if place is None else (place[1], place[0])
     listed = await triggers.list_schedules(access.reads, access.tenant, limit=limit + 1, after=after)
     rows, following = cut(listed, limit, lambda row: encode_place(row.position, row.workflow_name))
@@ -61,16 +61,16 @@ async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any
     "/{schedule_id}/fires",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Fires}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Fires}},
 )
 async def get_fires(
     schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
 ) -> dict[str, Any]:
     """The next times at which it fires, and the last times at which it fired with their outcomes: `limit` of each."""
     row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
-    past = await triggers.last_fires(access.reads, row, limit)
+    past = await triggers.list_last_fires(access.reads, row, limit)
     coming = await asyncio.to_thread(next_times, row.timing, row.next_fire_at, limit)
-    return {"next": [time_of(each) for each in coming], "past": [fire_view(each) for each in past]}
+    return {"next": [time_of(each) for each in coming], "past": [render_fire(each) for each in past]}
 
 
 @router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
@@ -95,7 +95,7 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
     status_code=201,
     response_model=None,
     responses={
-        **refusal_responses(404, 409),
+        **list_refusal_responses(404, 409),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },

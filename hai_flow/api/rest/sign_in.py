@@ -21,9 +21,9 @@ from hai_flow.api.auth.credentials import KnownIdentity
 from hai_flow.api.auth.directory.principal_json import load_principal
 from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer
-from hai_flow.api.auth.sessions import csrf_of, demand_own_origin, forget_cookie, session_of, set_cookie
+from hai_flow.api.auth.sessions import demand_own_origin, derive_csrf, forget_cookie, read_session, set_cookie
 from hai_flow.api.http.bodies import read_body
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -47,7 +47,7 @@ class _PageRoute(APIRoute):
                 visits = self.path.startswith("/sign-in") and "text/html" in request.headers.get("accept", "")
                 if not visits or rejected.status == 429:  # whose Retry-After is for programs, too
                     raise
-                return _refusal_page(rejected)
+                return _render_refusal_page(rejected)
 
         return handle_visit
 
@@ -79,14 +79,14 @@ def _page(title: str, body: str, status: int = 200) -> Response:
     return HTMLResponse(page, status, _HEADERS)
 
 
-def _refusal_page(rejected: Rejected) -> Response:
+def _render_refusal_page(rejected: Rejected) -> Response:
     """The page that shows a refusal to a visitor; programs get a problem instead."""
     detail = rejected.detail[:1].upper() + rejected.detail[1:]
     following = _NEXT.get(rejected.code, _LINK_NEXT if "link" in detail else _AGAIN)
     return _page("Not signed in", f"<p>{html.escape(detail)}</p><p>{following}</p>", rejected.status)
 
 
-def _identity_of(request: Request) -> KnownIdentity:
+def _find_identity(request: Request) -> KnownIdentity:
     identity = request.app.state.identity
     if not isinstance(identity, KnownIdentity):
         raise Rejected(404, "identity_none", "nobody is asked here who they are, so there is no sign-in.")
@@ -95,7 +95,7 @@ def _identity_of(request: Request) -> KnownIdentity:
 
 def _issuers(request: Request) -> list[Issuer]:
     """The issuers that browsers can sign in with. Raises Rejected 404 where there is none."""
-    issuers = [each for each in _identity_of(request).issuers if each.client is not None]
+    issuers = [each for each in _find_identity(request).issuers if each.client is not None]
     if not issuers or request.app.state.settings.public_url is None:
         detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."
         raise Rejected(404, "sign_in_none", f"browsers can't sign in here: {detail}")
@@ -110,7 +110,7 @@ def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, 
     if issuer is None:
         raise Rejected(404, "sign_in_none", f"browsers can't sign in with an issuer {str(name)[:60]!r} here.")
     back = f"{request.app.state.settings.public_url.rstrip('/')}/sign-in/callback"
-    return _identity_of(request), issuer, back if issuer is issuers[0] else f"{back}/{quote(issuer.name, safe='')}"
+    return _find_identity(request), issuer, back if issuer is issuers[0] else f"{back}/{quote(issuer.name, safe='')}"
 
 
 @router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
@@ -161,7 +161,7 @@ async def finish_sign_in(
     except Rejected as refusal:
         if isinstance(refusal, Unproven):
             refusal.of(await identity.tokens.tenant_of(issuer), issuer.name)
-        raise await request.app.state.sign_ins.note_refusal(request, refusal) from None
+        raise await request.app.state.sign_ins.record_refusal(request, refusal) from None
     return await _begin_session(request, identity, done.principal, done.return_to, done.grant)
 
 
@@ -176,13 +176,13 @@ async def show_link(link: str) -> Response:
 @router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
 async def use_link(link: str, request: Request) -> Response:
     """Begin a session with a link, which is used up."""
-    identity = _identity_of(request)
+    identity = _find_identity(request)
     used = None
     if link.startswith(tickets.LINK):
-        used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
+        used = await tickets.take_ticket(request.app.state.runtime.database.api, link)
     if used is None:
         used_up = Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
-        raise await request.app.state.sign_ins.note_refusal(request, used_up)
+        raise await request.app.state.sign_ins.record_refusal(request, used_up)
     return await _begin_session(request, identity, load_principal(*used, way="link"), f"{console.PATH}/")
 
 
@@ -195,7 +195,7 @@ class KeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @router.post("/sign-in/key", dependencies=[open_to_everybody()], include_in_schema=False)
 async def use_key(request: Request) -> Response:
     """Begin a session with an API key, which the browser does not keep. Pages of this server alone may do that."""
-    identity = _identity_of(request)
+    identity = _find_identity(request)
     demand_own_origin(request)
     try:
         body = msgspec.json.decode(await read_body(request, CREDENTIAL_CHARS_MAX), type=KeyBody)
@@ -206,10 +206,10 @@ async def use_key(request: Request) -> Response:
     try:
         text, seconds = await identity.begin_with_key(body.key.strip(), lambda principal: actor_of(request, principal))
     except Rejected as refusal:
-        raise await request.app.state.sign_ins.note_refusal(request, refusal) from None
+        raise await request.app.state.sign_ins.record_refusal(request, refusal) from None
     response = Response(status_code=204)
     with contextlib.suppress(Rejected):
-        if (before := session_of(request)) is not None:
+        if (before := read_session(request)) is not None:
             await identity.sessions.end_before(before)
     set_cookie(response, text, seconds)
     return response
@@ -221,7 +221,7 @@ async def _begin_session(
     """Begin the browser's session. A session that it had ends: somebody may have seen its cookie."""
     response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
     with contextlib.suppress(Rejected):
-        if (before := session_of(request)) is not None:
+        if (before := read_session(request)) is not None:
             await identity.sessions.end_before(before)
     set_cookie(response, *await identity.sessions.begin(principal, actor_of(request, principal), grant))
     response.delete_cookie(oidc.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
@@ -232,12 +232,12 @@ async def _begin_session(
     "/v1/session",
     dependencies=[requires(*Right)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.Session}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.Session}},
 )
 async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Your identity here, and, in a browser's session, the word that its requests send in HAI-CSRF."""
     principal = access.principal
-    text = session_of(request) if principal.way == "session" else None
+    text = read_session(request) if principal.way == "session" else None
     return {
         "principal": principal.id,
         "roles": list(principal.who.roles),
@@ -245,7 +245,7 @@ async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]
         "rights": sorted(right for right in Right if principal.may(right)),
         "way": principal.way,
         "expires_at": None if principal.expires_at is None else instants.rfc3339(principal.expires_at),
-        "csrf": None if text is None else csrf_of(text),
+        "csrf": None if text is None else derive_csrf(text),
     }
 
 
@@ -253,14 +253,14 @@ async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]
     "/v1/session",
     dependencies=[requires(*Right)],
     response_model=None,
-    responses={**refusal_responses(), 204: {"description": "the session has ended"}},
+    responses={**list_refusal_responses(), 204: {"description": "the session has ended"}},
 )
 async def end_session(access: CurrentAccess, request: Request) -> Response:
     """Sign out: the session of the cookie ends. Other credentials stay."""
     response = Response(status_code=204)
-    text = session_of(request)
+    text = read_session(request)
     if access.principal.way == "session" and text is not None:
-        await _identity_of(request).sessions.end(text, access.tenant, access.asked)
+        await _find_identity(request).sessions.end(text, access.tenant, access.asked)
         access.terms.look()
         forget_cookie(response)
     return response

@@ -14,13 +14,13 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import version_view
+from hai_flow.api.requests.views import render_version
 from hai_flow.api.routes import Routes
 from hai_flow.definition.diff import diff
 from hai_flow.definition.plan import Plan
@@ -56,7 +56,7 @@ class MigrateBody(Body):
     "/{name}/diff",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Diff}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Diff}},
 )
 async def diff_versions(
     name: str,
@@ -73,7 +73,7 @@ async def diff_versions(
     "/{name}/migrate",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
+    responses={**list_refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
 )
 async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
@@ -86,7 +86,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
         raise retired
     results: list[dict[str, Any]] = []
     more = False
-    async for cell, run in _choose_runs(access, name, body.runs):
+    async for cell, run in _select_runs(access, name, body.runs):
         if run.workflow != old.sha256:
             if body.runs is not None and run.workflow != new.sha256:
                 raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
@@ -103,7 +103,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
 
 
 def _version(stored: Workflow) -> dict[str, Any]:
-    return version_view(stored.version, stored.sha256.hex(), dev=stored.dev)
+    return render_version(stored.version, stored.sha256.hex(), dev=stored.dev)
 
 
 async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[Workflow, Plan]]:
@@ -111,11 +111,11 @@ async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple
     return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
 
-async def _choose_runs(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
+async def _select_runs(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
     """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
-            cell = await access.at_run(UUID(id)) if is_run_id(id) else access
+            cell = await access.find_at_run(UUID(id)) if is_run_id(id) else access
             yield cell, await cell.run(id)
         return
     for cell in access.everywhere:

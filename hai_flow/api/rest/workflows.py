@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from fastapi import Query, Response
 
 from hai_flow import values
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, WorkflowBody
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place
-from hai_flow.api.requests.views import workflow_view
+from hai_flow.api.requests.views import render_workflow
 from hai_flow.api.routes import Routes
 from hai_flow.authoring.formatting import format_source
 from hai_flow.authoring.json_schema import workflow_schema
@@ -41,7 +41,7 @@ YAML_BODY: dict[str, Any] = {
     status_code=201,
     response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**refusal_responses(403, 409, *WITH_BODY), 201: {"model": schemas.PublishedWorkflow}},
+    responses={**list_refusal_responses(403, 409, *WITH_BODY), 201: {"model": schemas.PublishedWorkflow}},
 )
 async def publish_workflow(
     source: WorkflowBody,
@@ -56,7 +56,7 @@ async def publish_workflow(
     stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
     await access.repeat()
     access.hint_lists()
-    return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
+    return {**render_workflow(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 
 
 @router.post(
@@ -64,7 +64,7 @@ async def publish_workflow(
     dependencies=[requires(Right.CHECK_WORKFLOWS)],
     response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**refusal_responses(*WITH_BODY), 200: {"model": schemas.Validation}},
+    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.Validation}},
 )
 async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
@@ -79,7 +79,7 @@ async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict
     dependencies=[requires(Right.CHECK_WORKFLOWS)],
     response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**refusal_responses(*WITH_BODY), 200: {"model": schemas.Formatted}},
+    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.Formatted}},
 )
 async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
@@ -92,7 +92,7 @@ async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[s
     "",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.WorkflowPage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.WorkflowPage}},
 )
 async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The latest version of each workflow, by name."""
@@ -101,7 +101,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     listed = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
     rows, following = cut(listed, limit, lambda row: encode_place(0, row.name))
     return {
-        "items": [workflow_view(each) for each in rows],
+        "items": [render_workflow(each) for each in rows],
         "next_cursor": following,
     }
 
@@ -110,7 +110,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     "/{reference}/retire",
     dependencies=[requires(Right.PUBLISH)],
     response_model=None,
-    responses={**refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
+    responses={**list_refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
 )
 async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """Retire `name@version`: no run, child or fork begins with it any more, by whatever way; those that have begun go
@@ -122,7 +122,7 @@ async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, An
     "/{reference}/unretire",
     dependencies=[requires(Right.PUBLISH)],
     response_model=None,
-    responses={**refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
+    responses={**list_refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
 )
 async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """Take `name@version` back into use."""
@@ -133,26 +133,26 @@ async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str,
     stored = await access.catalog.retire(access.tenant, reference, retired=retired, asked=access.asked)
     await access.repeat()
     access.hint_lists()
-    return workflow_view(stored)
+    return render_workflow(stored)
 
 
 @router.get(
     "/{reference}",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Workflow}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Workflow}},
 )
 async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
     stored, plan = await access.catalog.resolve(access.tenant, reference)
-    others = await workflows.versions_of_workflow(access.reads, access.tenant, stored.name)
+    others = await workflows.list_versions_of_workflow(access.reads, access.tenant, stored.name)
     return {
-        **workflow_view(stored),
+        **render_workflow(stored),
         "description": plan.description,
         "input": plan.input.raw,
         "steps": [{"path": step.path, "verb": step.verb_name} for step in plan.steps.values()],
         "source": stored.source.decode(),
-        "versions": [workflow_view(each) for each in others],
+        "versions": [render_workflow(each) for each in others],
     }
 
 
@@ -160,7 +160,7 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     "/{reference}/source",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
-    responses={**refusal_responses(404), 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    responses={**list_refusal_responses(404), 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
 )
 async def get_source(reference: str, access: CurrentAccess) -> Response:
     """The document's bytes, as they were published."""
@@ -200,7 +200,7 @@ async def _picture(access: Access, source: bytes, form: Format) -> Response:
     dependencies=[requires(Right.CHECK_WORKFLOWS)],
     response_class=Response,
     openapi_extra=YAML_BODY,
-    responses={**refusal_responses(*WITH_BODY), 200: _DRAWN},
+    responses={**list_refusal_responses(*WITH_BODY), 200: _DRAWN},
 )
 async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
@@ -215,7 +215,7 @@ async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "
     "/{reference}/graph",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
-    responses={**refusal_responses(404), 200: _DRAWN},
+    responses={**list_refusal_responses(404), 200: _DRAWN},
 )
 async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
@@ -233,7 +233,7 @@ def _schema() -> bytes:
     "/schema",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
-    responses={**refusal_responses(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    responses={**list_refusal_responses(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 async def get_language_schema() -> Response:
     """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and their meaning."""

@@ -18,7 +18,7 @@ from hai_flow.cli import completion
 from hai_flow.cli.admin.audit_record import BY
 from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.database import over_database
+from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption, ServerOption
 from hai_flow.cli.terminal import moment, out, plural, print_json, say
@@ -93,7 +93,7 @@ def verify(
     if file is not None:
         results = _verify_file(file, anchors_read)
     else:
-        results = over_database(
+        results = run_over_database(
             data_dir, lambda connection: _verify_database(connection, tenant, anchors_read, logs=logs)
         )
     for name, verified in results:
@@ -125,7 +125,7 @@ def anchor(
             for end in await audit.anchors(connection, sorted(names))
         ]
 
-    lines = over_database(data_dir, work)
+    lines = run_over_database(data_dir, work)
     text = "".join(line.decode() + "\n" for line in lines)
     if to is None:
         typer.echo(text, nl=False)
@@ -139,7 +139,7 @@ def anchor(
 def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """The sealed records in the order of their chain, a line of JSON each, with all that `verify --file` needs."""
     from hai_flow.store.audit import audit
-    from hai_flow.store.audit.audit_chain import line_of
+    from hai_flow.store.audit.audit_chain import encode_line
     from hai_flow.store.runs.run_bundle import snapshot
 
     async def work(connection: Any) -> None:
@@ -148,10 +148,10 @@ def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
             async with snapshot(connection):  # so that whoever is forgotten meanwhile is there, or is not
                 while page := await audit.links(connection, each, after=after, limit=_READ_AT_ONCE):
                     for link in page:
-                        typer.echo(line_of(each, link))
+                        typer.echo(encode_line(each, link))
                     after = page[-1].seal.n
 
-    over_database(data_dir, work)
+    run_over_database(data_dir, work)
 
 
 def forget(
@@ -172,7 +172,7 @@ def forget(
         (tenant_id,) = await _names(connection, tenant)
         return await erasure.forget(connection, tenant_id, principal, by=BY)
 
-    done = over_database(data_dir, work)
+    done = run_over_database(data_dir, work)
     if as_json:
         print_json(done._asdict())
         return
@@ -224,18 +224,20 @@ async def _verify_database(
 
 def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
     from hai_flow.store.audit.audit import Verified
-    from hai_flow.store.audit.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, erased_commitments
+    from hai_flow.store.audit.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, read_erased_commitments
 
     erasings: dict[UUID, list[Any]] = {}
-    for tenant, link in _links_of(file):
+    for tenant, link in _iter_links(file):
         erasings.setdefault(tenant, [])
         if link.record is not None and link.record.act == FORGOTTEN:
             erasings[tenant].insert(0, (link.record, link.details))  # the newest first
     for anchor in known:
         erasings.setdefault(anchor.tenant, [])
-    verifiers = {tenant: Verifier(tenant, erased_commitments(details), known) for tenant, details in erasings.items()}
+    verifiers = {
+        tenant: Verifier(tenant, read_erased_commitments(details), known) for tenant, details in erasings.items()
+    }
     faults: dict[UUID, list[Fault]] = {tenant: [] for tenant in verifiers}
-    for tenant, link in _links_of(file):
+    for tenant, link in _iter_links(file):
         faults[tenant] += verifiers[tenant].check(link)
     return [
         (
@@ -250,7 +252,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
     ]
 
 
-def _links_of(file: Path) -> Iterator[tuple[UUID, Link]]:
+def _iter_links(file: Path) -> Iterator[tuple[UUID, Link]]:
     from hai_flow.store.audit.audit_chain import read_line
 
     with _open(file) as lines:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hai_flow.cli.admin.known_cells import cells_of_deployment, open_cell
+from hai_flow.cli.admin.known_cells import list_cells_of_deployment, open_cell
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.database import Database, migrate_if_behind, over_database
+from hai_flow.cli.database import Database, migrate_if_behind, run_over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
@@ -36,8 +36,8 @@ def cells(context: typer.Context) -> None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
-    cells = cells_of_deployment(load_settings(data_dir=data_dir))
-    items = over_database(data_dir, lambda connection: _examine(cells, connection))
+    cells = list_cells_of_deployment(load_settings(data_dir=data_dir))
+    items = run_over_database(data_dir, lambda connection: _examine(cells, connection))
     if as_json:
         print_json({"items": items})
     else:
@@ -90,7 +90,7 @@ def add(
     are started again; the file is the same for all of them."""
     from hai_flow.cells import CELLS_MAX
     from hai_flow.settings import variables
-    from hai_flow.store.cells.cells import Entry, File, places_of
+    from hai_flow.store.cells.cells import Entry, File, parse_addresses
 
     settings = load_settings(data_dir=data_dir)
     if settings.cells is None:
@@ -104,7 +104,7 @@ def add(
     entry = Entry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
     new_file = _parse_file(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
     environment = variables(each.url_from for each in new_file.cells.values() if each.url_from)
-    places, faults = places_of(new_file, settings, environment)
+    places, faults = parse_addresses(new_file, settings, environment)
     if faults:
         raise UsageError(f"{faults[0]}.")
     cell = next(each for each in places if each.number == number)

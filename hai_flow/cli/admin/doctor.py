@@ -71,7 +71,7 @@ def _tell(checks: list[tuple[str, Check]], *, several: bool) -> None:
 async def _examine(cell: Place) -> list[Check]:
     import asyncpg
 
-    from hai_flow.runtime.ops.doctor import Place, examine, examine_cell
+    from hai_flow.runtime.ops.doctor import Place, check_cell, examine
     from hai_flow.store.ops.health import is_pooler, read_facts
     from hai_flow.store.postgres import revisions
 
@@ -91,14 +91,14 @@ async def _examine(cell: Place) -> list[Check]:
         embedded=database.postgres is not None,
         schema=schema,
         newest=revisions.head(),
-        known=schema is None or schema in revisions.all_revisions(),
+        known=schema is None or schema in revisions.list_revisions(),
         descriptors=2**31 if hard == resource.RLIM_INFINITY else max(soft, hard),
         pooler=pooler,
         direct_pooler=direct_pooler,
         replica=replica,
         hints=await _answering(settings.hints or "") if asks_redis else None,
     )
-    return (examine if cell.number == HOME else examine_cell)(settings, facts, place)
+    return (examine if cell.number == HOME else check_cell)(settings, facts, place)
 
 
 async def _replica(url: str | None, connection: Connection) -> Standby | str | None:

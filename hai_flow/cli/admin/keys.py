@@ -14,7 +14,7 @@ from hai_flow.cli.admin.audit_record import BY, record
 from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
-from hai_flow.cli.database import over_database
+from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, note, out, print_json, say
@@ -224,9 +224,9 @@ def _lasts(text: str | None) -> timedelta | None:
 
 
 def _view(key: Any) -> dict[str, Json]:
-    from hai_flow.api.requests.views import key_view
+    from hai_flow.api.requests.views import render_key
 
-    return key_view(key)
+    return render_key(key)
 
 
 def _run(
@@ -238,7 +238,7 @@ def _run(
     there: Callable[[Server], Awaitable[Result]],
 ) -> Result:
     if server is None:
-        return over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, here))
+        return run_over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, here))
     if tenant != DEFAULT_TENANT:
         raise UsageError("--tenant: a server serves the tenant of your key; leave it out with --server.")
     return ask(server, as_json, there)

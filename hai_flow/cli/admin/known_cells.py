@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hai_flow.store.cells.cells import Cell
 
 
-def cells_of_deployment(settings: Settings) -> list[Cell]:
+def list_cells_of_deployment(settings: Settings) -> list[Cell]:
     """All cells, home first."""
     from hai_flow.cells import HOME
     from hai_flow.runtime.settings import cells_of
@@ -35,16 +35,16 @@ def find_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
     """The cells of these names, each once. Raises UsageError for a name that no cell has."""
     if not names:
         return []
-    by_name = {cell.name: cell for cell in cells_of_deployment(load_settings(data_dir=data_dir))}
+    by_name = {cell.name: cell for cell in list_cells_of_deployment(load_settings(data_dir=data_dir))}
     for name in names:
         if name not in by_name:
             raise UsageError(f"--cell: expected one of {', '.join(by_name)}, found {name!r:.60}.")
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:
+def list_cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:
     """The cells of these numbers. Raises HaiFlowError for one that the settings do not name."""
-    by_number = {cell.number: cell for cell in cells_of_deployment(load_settings(data_dir=data_dir))}
+    by_number = {cell.number: cell for cell in list_cells_of_deployment(load_settings(data_dir=data_dir))}
     for number in numbers:
         if number not in by_number:
             raise HaiFlowError(f"HAI_FLOW_CELLS names no cell {number}, where something may live.")

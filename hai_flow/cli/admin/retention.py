@@ -103,7 +103,7 @@ def restore(
         return
 
     chosen = list(dict.fromkeys(places))
-    goes: dict[str, str | int] = {place: _cell_said(archive, place) for place in chosen}
+    goes: dict[str, str | int] = {place: _find_cell_in_archive(archive, place) for place in chosen}
 
     def reached(found: Sequence[Place]) -> Sequence[Place]:
         numbers = {each.number for each in found}
@@ -115,7 +115,7 @@ def restore(
 
     async def work(here: Place, connection: Connection) -> dict[str, Restored | str]:
         mine = [place for place, number in goes.items() if number == here.number]
-        return {place: await _brought_back(connection, archive, place, store=not dry_run) for place in mine}
+        return {place: await _restore_archive(connection, archive, place, store=not dry_run) for place in mine}
 
     visits = visit(data_dir, cell, work, chosen=reached)
     listed = {place: each for visited in visits for place, each in (visited.found or {}).items()}
@@ -131,7 +131,7 @@ def restore(
         raise typer.Exit(FAILED)
 
 
-def _cell_said(archive: Archive, place: str) -> str | int:
+def _find_cell_in_archive(archive: Archive, place: str) -> str | int:
     """The cell whose runs the archive has, or the reason why it can't be found. A damaged archive counts as one of
     home: restoring it there reports the damage."""
     from hai_flow.runtime.retention.archive import Damaged
@@ -143,7 +143,7 @@ def _cell_said(archive: Archive, place: str) -> str | int:
     return HOME if cell is None else cell
 
 
-async def _brought_back(connection: Connection, archive: Archive, place: str, *, store: bool) -> Restored | str:
+async def _restore_archive(connection: Connection, archive: Archive, place: str, *, store: bool) -> Restored | str:
     from hai_flow.runtime.retention import archive as archives
 
     try:

@@ -23,7 +23,7 @@ def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
     Exits with 1 if anything needs a person; these faults are listed at the end.
     """
     with places(load_settings(data_dir=data_dir), cell) as chosen:
-        report = _report(asyncio.run(through(chosen, _cell_status, alone=len(chosen) == 1)))
+        report = _report(asyncio.run(through(chosen, _collect_cell_status, alone=len(chosen) == 1)))
     if as_json:
         print_json(report)
     else:
@@ -40,7 +40,7 @@ def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
     return {**report, "faults": faults, "cells": dict(others)}
 
 
-async def _cell_status(place: Place) -> dict[str, Any]:
+async def _collect_cell_status(place: Place) -> dict[str, Any]:
     import asyncpg
 
     from hai_flow.runtime.ops.status_problems import Schema, faults
@@ -51,7 +51,7 @@ async def _cell_status(place: Place) -> dict[str, Any]:
     connection = await asyncpg.connect(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
     try:
         revision = await revisions.current(database.dsn)
-        is_known = revision is None or revision in revisions.all_revisions()
+        is_known = revision is None or revision in revisions.list_revisions()
         version = await connection.fetchval("SELECT current_setting('server_version')")
         ours = revision == revisions.head() or not is_known
         era = await database_history.look(connection) if ours else None
@@ -62,12 +62,12 @@ async def _cell_status(place: Place) -> dict[str, Any]:
     schema = Schema(revision=revision, newest=revisions.head(), known=is_known, held=held)
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
-        **({} if standing is None else _standing_view(standing)),
+        **({} if standing is None else _render_standing(standing)),
         "faults": faults(schema, standing),
     }
 
 
-def _standing_view(standing: Any) -> dict[str, Any]:
+def _render_standing(standing: Any) -> dict[str, Any]:
     import msgspec
 
     return {

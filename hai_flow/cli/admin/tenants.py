@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli.admin.audit_record import record
-from hai_flow.cli.admin.known_cells import cells_by_number, find_cells, open_cell
+from hai_flow.cli.admin.known_cells import find_cells, list_cells_by_number, open_cell
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.database import over_database
+from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, out, print_json, say
@@ -55,7 +55,7 @@ def create(
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
     cells = find_cells(data_dir, cell or ())
-    tenant = over_database(data_dir, lambda connection: _create(connection, name, cells))
+    tenant = run_over_database(data_dir, lambda connection: _create(connection, name, cells))
     if tenant is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
     if as_json:
@@ -94,7 +94,7 @@ def set_limits(
     if cell and server is not None:
         changed["cells"] = cell
     if server is None:
-        limited = _view(over_database(data_dir, lambda connection: _set(connection, name, changed)))
+        limited = _view(run_over_database(data_dir, lambda connection: _set(connection, name, changed)))
     else:
         limited = ask(server, as_json, lambda api: api.patch(f"/v1/tenants/{quote(name, safe='')}", changed))
     if as_json:
@@ -103,7 +103,7 @@ def set_limits(
     if "cells" in changed:
         say(f"The tenant {name} begins its threads in {', '.join(changed.pop('cells'))}.", "green")
     if changed:
-        say(f"The tenant {name} is limited: {_limits_text(limited['limits'])}.", "green")
+        say(f"The tenant {name} is limited: {_format_limits(limited['limits'])}.", "green")
 
 
 async def _set(connection: Connection, name: str, changed: dict[str, int | None]) -> Tenant:
@@ -119,7 +119,7 @@ async def _set(connection: Connection, name: str, changed: dict[str, int | None]
 
 def _settle(name: str, cells: Sequence[str], data_dir: Path | None, as_json: bool, *, alone: bool) -> None:
     chosen = find_cells(data_dir, cells)
-    settled = over_database(data_dir, lambda connection: _assign(connection, name, chosen, data_dir))
+    settled = run_over_database(data_dir, lambda connection: _assign(connection, name, chosen, data_dir))
     if as_json and alone:
         print_json(_view(settled))
     elif not as_json:
@@ -129,7 +129,7 @@ def _settle(name: str, cells: Sequence[str], data_dir: Path | None, as_json: boo
 def _lives(tenant: Tenant, wanted: Sequence[Cell], data_dir: Path | None) -> str:
     numbers = [cell.number for cell in wanted]
     names = ", ".join(cell.name for cell in wanted)
-    rest = ", ".join(cell.name for cell in cells_by_number(data_dir, tenant.cells) if cell.number not in numbers)
+    rest = ", ".join(cell.name for cell in list_cells_by_number(data_dir, tenant.cells) if cell.number not in numbers)
     return f"{names}; what it has in {rest} stays there, and nothing new begins there" if rest else names
 
 
@@ -138,7 +138,7 @@ async def _assign(connection: Connection, name: str, cells: Sequence[Cell], data
     from hai_flow.runtime.tenancy.cell_assignment import settle
 
     def connect(number: int) -> AbstractAsyncContextManager[Connection]:
-        (cell,) = cells_by_number(data_dir, [number])
+        (cell,) = list_cells_by_number(data_dir, [number])
         return open_cell(cell, connection)
 
     async with connection.transaction():
@@ -181,11 +181,11 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
     """All tenants, with the limits that were set for them."""
     from hai_flow.store.identity import tenants as store
 
-    items = [_view(each) for each in over_database(data_dir, store.list_tenants)]
+    items = [_view(each) for each in run_over_database(data_dir, store.list_tenants)]
     if as_json:
         print_json({"items": items})
         return
-    rows = [(each["name"], each["id"], moment(each["created_at"]), _limits_text(each["limits"])) for each in items]
+    rows = [(each["name"], each["id"], moment(each["created_at"]), _format_limits(each["limits"])) for each in items]
     out().table(rows, heads=("name", "id", "since", "limits"))
 
 
@@ -214,5 +214,5 @@ def _view(tenant: Tenant) -> dict[str, Json]:
     }
 
 
-def _limits_text(limits: dict[str, int | None]) -> str:
+def _format_limits(limits: dict[str, int | None]) -> str:
     return ", ".join(f"{name} {value or 'unlimited'}" for name, value in limits.items() if value is not None) or "-"

@@ -74,7 +74,7 @@ def verify(
     if run_id is not None and not total.runs and not total.unread and not away:
         raise UsageError(f"there is no run {run_id}.")
     if as_json:
-        print_json({**_result_view(total), **cells_view(visits, _result_view)})
+        print_json({**_render_result(total), **cells_view(visits, _render_result)})
     else:
         for each in visits if len(visits) > 1 else ():
             if each.found is not None:
@@ -119,7 +119,7 @@ async def _verify_cell(connection: Connection, asked: Verifying, as_json: bool) 
     return result
 
 
-def _result_view(found: Verified) -> dict[str, Any]:
+def _render_result(found: Verified) -> dict[str, Any]:
     return {
         "runs": found.runs,
         "events": found.events,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.author.sources import read_whole, workflow_files
+from hai_flow.cli.author.sources import list_workflow_files, read_whole
 from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
@@ -35,7 +35,7 @@ def publish(
 ) -> None:
     """Publish workflows under the name and version that they declare. A published version never changes: raise its
     number."""
-    sources = {str(path): read_whole(path) for place in files for path in workflow_files(place)}
+    sources = {str(path): read_whole(path) for place in files for path in list_workflow_files(place)}
     done: list[Json] = []
     refused: list[Json] = []
 
@@ -171,7 +171,9 @@ def diff(
     if old is None or new is None:
         raise UsageError("expected OLD and NEW, two files or NAME@VERSION twice; or --against with a commit of Git.")
     difference = (
-        _diff_files(Path(old), Path(new)) if _are_files(old, new) else _diff_at_server(old, new, server, as_json)
+        _compute_diff_of_files(Path(old), Path(new))
+        if _is_pair_of_files(old, new)
+        else _fetch_diff(old, new, server, as_json)
     )
     if as_json:
         print_json(difference)
@@ -208,7 +210,7 @@ def _review(places: list[Path], ref: str, server: str | None) -> None:
     sys.stdout.write(reviewing.as_markdown(items, ref, stranded))
 
 
-def _are_files(old: str, new: str) -> bool:
+def _is_pair_of_files(old: str, new: str) -> bool:
     """Whether both are files. Raises UsageError where only one is."""
     files = [Path(each).is_file() for each in (old, new)]
     if files[0] != files[1] or (not files[0] and not all("@" in each for each in (old, new))):
@@ -216,7 +218,7 @@ def _are_files(old: str, new: str) -> bool:
     return files[0]
 
 
-def _diff_files(old: Path, new: Path) -> Json:
+def _compute_diff_of_files(old: Path, new: Path) -> Json:
     from hai_flow.definition.compiler import compile_workflow
     from hai_flow.definition.diff import diff
 
@@ -231,7 +233,7 @@ def _diff_files(old: Path, new: Path) -> Json:
     return diff(*plans).as_dict()
 
 
-def _diff_at_server(old: str, new: str, server: str | None, as_json: bool) -> Json:
+def _fetch_diff(old: str, new: str, server: str | None, as_json: bool) -> Json:
     (name, _, before), (other, _, after) = old.partition("@"), new.partition("@")
     if name != other:
         raise UsageError(f"expected two versions of one workflow, found {name!r} and {other!r}.")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli.author.sources import FilesArgument, sources_of, whole
+from hai_flow.cli.author.sources import FilesArgument, read_sources, whole
 from hai_flow.cli.errors import FAILED, UsageError, print_findings
 from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 from hai_flow.errors import Finding
@@ -31,7 +31,7 @@ def validate(
     from hai_flow.checking.workflows import Workflows
     from hai_flow.definition.yaml.include_keys import read_texts
 
-    sources = dict(sources_of(files))
+    sources = dict(read_sources(files))
     if len(sources) > MANY_FILES and not as_json:
         note(f"{len(sources)} files are checked, some hundred in a second.")
     if fix:
@@ -56,7 +56,7 @@ def validate(
             _tell_unread(modules.unread)
         for name, line, column, message in _unused(sources, by_file):
             say(f"{name}:{line}:{column}: {message}")
-        for name, line in _unlike_yaml(sources):
+        for name, line in _list_unlike_yaml(sources):
             say(f"{name}: editors that know only YAML can't read line {line}; `{program()} fmt` quotes it.")
         if left_out := workflows.count_unread():
             say(f"{plural(left_out, 'file')} beside these, in folders of thousands, were not looked at.")
@@ -74,7 +74,7 @@ def _unused(sources: Mapping[str, bytes], found: Mapping[str, list[Finding]]) ->
                 yield name, line, column, message
 
 
-def _unlike_yaml(sources: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
+def _list_unlike_yaml(sources: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
     """The files that YAML alone can't read, for their holes without quotes: each with its first such line."""
     from hai_flow.definition.yaml.document import parse
     from hai_flow.definition.yaml.include_keys import first_of

@@ -21,7 +21,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import StepError
-from hai_flow.runtime.settings import registry_of
+from hai_flow.runtime.settings import build_registry
 from hai_flow.runtime.worker.attempt import evaluate_for_step, failure
 from hai_flow.settings import variables
 from hai_flow.steps.runner import Attempt, Kind, Registry
@@ -44,7 +44,7 @@ class Recorder:
         toolbox = Toolbox.of(settings.tools, Path.cwd(), project=True)
         toolbox.load()
         # Without a key nothing stands in for a model: its answer would be kept as if a model had given it.
-        registry = registry_of(settings, toolbox, stands_in=bool(variables(("OPENAI_API_KEY",))))
+        registry = build_registry(settings, toolbox, stands_in=bool(variables(("OPENAI_API_KEY",))))
         with asyncio.Runner() as runner:
             try:
                 yield cls(registry, runner)

@@ -13,7 +13,7 @@ import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
 from hai_flow.cli import completion
-from hai_flow.cli.author.sources import STDIN, FilesArgument, read, sources_of, whole
+from hai_flow.cli.author.sources import STDIN, FilesArgument, read, read_sources, whole
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError, print_definition_error, print_findings
 from hai_flow.cli.options import ServerOption
@@ -72,12 +72,12 @@ def new(
 
 def _to_try(source: str, flow: Path) -> Iterator[str]:
     """Commands that work as they stand, to try the new workflow."""
-    from hai_flow.cli.client.samples import as_options, sample_input
+    from hai_flow.cli.client.samples import as_options, generate_input
     from hai_flow.definition.compiler import compile_workflow
 
     place = shlex.quote(str(flow))
     yield f"test {shlex.quote(str(flow.parent))}"
-    sample = sample_input(compile_workflow(source.encode(), str(flow)).input)
+    sample = generate_input(compile_workflow(source.encode(), str(flow)).input)
     if sample is not None:
         yield f"run {place}{as_options(sample)}"
     yield f"graph {place} -o {shlex.quote(flow.name.removesuffix('.flow.yaml'))}.svg"
@@ -104,7 +104,7 @@ def fmt(
 
     changed = 0
     unreadable: list[Finding] = []
-    sources = dict(sources_of(files))
+    sources = dict(read_sources(files))
     for name, source in sources.items():
         try:
             text = format_source(source, name)

@@ -24,17 +24,17 @@ FilesArgument = Annotated[
 ]
 
 
-def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def read_sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Every document that was named, as (name, bytes). Raises UsageError for a name that leads nowhere."""
     for name in names:
         if name == STDIN:
             yield "<stdin>", sys.stdin.buffer.read()
             continue
-        for path in workflow_files(Path(name)):
+        for path in list_workflow_files(Path(name)):
             yield str(path), read(path)
 
 
-def workflow_files(place: Path) -> list[Path]:
+def list_workflow_files(place: Path) -> list[Path]:
     """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below, but for the folders that
     hold what others have installed. Raises UsageError."""
     if not place.is_dir():

@@ -300,27 +300,27 @@ class _Session:
 
         failed = [result for result in self.results if not result.passed]
         if self.findings:
-            say(_title_line(" FINDINGS ", "="))
+            say(_format_title_line(" FINDINGS ", "="))
             print_findings(self.findings, self._sources, out())
         if failed:
-            say(_title_line(" FAILURES ", "="))
+            say(_format_title_line(" FAILURES ", "="))
         for result in failed:
-            say(_title_line(f" {result.case.name} ", "_"), "bold red")
+            say(_format_title_line(f" {result.case.name} ", "_"), "bold red")
             for line in describe(result):
                 say(line.text, _STYLES[line.tone] or None)
         if failed:
-            say(_title_line(" short test summary ", "="))
+            say(_format_title_line(" short test summary ", "="))
         for result in failed:
             say(f"FAILED {first_words(result)}", "red")
         if self.covered is not None:
-            say(_title_line(" coverage ", "="))
+            say(_format_title_line(" coverage ", "="))
             for text, style in self.covered.lines():
                 say(text, style or None)
         closed = closing(self.results, len(self.findings), self._deselected, seconds)
         say(closed, "bold red" if failed or self.findings else "bold green")
 
 
-def _title_line(title: str, rule: str) -> str:
+def _format_title_line(title: str, rule: str) -> str:
     return title.center(WIDTH, rule)
 
 

@@ -65,12 +65,12 @@ async def answer(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
         return await _choice(pending, prompt)
     if pending["kind"] == "ask":
         return {"values": await _form(pending.get("schema"), prompt)}
-    return await _tool_result(pending, prompt)
+    return await _parse_tool_result(pending, prompt)
 
 
 async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
-    options = options_of(pending)
-    decision = await _ask_until_valid(prompt, f"{'/'.join(options)}: ", lambda text: choose_option(options, text))
+    options = list_options(pending)
+    decision = await _ask_until_valid(prompt, f"{'/'.join(options)}: ", lambda text: match_option(options, text))
     body: dict[str, Json] = {"decision": decision}
     if decision == "approve" and pending.get("schema") is not None:
         body["values"] = await _form(pending["schema"], prompt)
@@ -80,12 +80,12 @@ async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     return {**body, "reason": reason} if reason else body
 
 
-def options_of(pending: dict[str, Json]) -> list[str]:
+def list_options(pending: dict[str, Json]) -> list[str]:
     """The possible decisions of a pending."""
     return list(pending.get("options") or ("approve", "reject"))
 
 
-async def _tool_result(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
+async def _parse_tool_result(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     text = await prompt.line(f"result of {pending.get('tool')}, as JSON or text ({DECLINE} WHY gives none): ")
     if text.split(" ", 1)[0] == DECLINE:
         return {"error": text[len(DECLINE) :].strip() or "declined"}
@@ -102,7 +102,7 @@ def tool_result(text: str, schema: Json) -> Json:
         return text
 
 
-def choose_option(options: list[str], text: str) -> str:
+def match_option(options: list[str], text: str) -> str:
     """The option that `text` is or begins. Raises ValueError."""
     if text in options:
         return text
@@ -147,7 +147,7 @@ async def _field(name: str, schema: dict[str, Json], required: bool, prompt: Pro
     def read(text: str) -> tuple[Json] | None:
         if not text and may_be_empty:
             return None
-        return (field_value(text, schema),)
+        return (parse_field_value(text, schema),)
 
     return await _ask_until_valid(prompt, f"{_label(name, schema, required)}: ", read)
 
@@ -165,11 +165,11 @@ def _label(name: str, schema: dict[str, Json], required: bool) -> str:
     return name + (f" - {title}" if title else "") + (f" ({', '.join(hints)})" if hints else "")
 
 
-def field_value(text: str, schema: dict[str, Json]) -> Json:
+def parse_field_value(text: str, schema: dict[str, Json]) -> Json:
     """`text` as a value of the field's type. Raises ValueError, which names the expected form."""
     if "enum" in schema:
         values_by_text = {each if isinstance(each, str) else json.dumps(each): each for each in schema["enum"]}
-        return values_by_text[choose_option(list(values_by_text), text)]
+        return values_by_text[match_option(list(values_by_text), text)]
     kind = schema.get("type")
     if kind in _PARSERS:
         return _PARSERS[kind](text)

@@ -32,7 +32,7 @@ def as_whom(pending: Json, started_by: str | None) -> str | None:
         if person not in out:
             return None if person == LOCAL else person
     somebody = next((name for name in _NAMES if name not in out and name != started_by), _NAMES[0])
-    roles = [each for each in _lacking_first(pending, selectors) if each.startswith(("role:", "group:"))]
+    roles = [each for each in _sort_lacking_first(pending, selectors) if each.startswith(("role:", "group:"))]
     return ",".join([somebody, *roles[:1]])
 
 
@@ -42,7 +42,7 @@ def _asks_local(policy: Json, asked: Iterable[str], started_by: str | None) -> b
     return bool({LOCAL, "anyone"} & {*asked}) or LOCAL in (policy.get("people") or ())
 
 
-def _lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
+def _sort_lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
     """The selectors of an approval, those first that still lack a vote."""
     seats = (pending.get("needed") or {}).get("missing", {}).get("seats") or {}
     return [*(seat for seat in seats if seat != "any"), *asked]

@@ -168,7 +168,7 @@ class Bridge:
         if response.status_code in (502, 504):  # of a proxy: the server is being started
             raise _CutOff(f"HTTP {response.status_code}")
         if not self._pass_on(content, id):
-            _refuse(id, _sentence_of(response.status_code, content, response.headers.get("retry-after")))
+            _refuse(id, _format_sentence(response.status_code, content, response.headers.get("retry-after")))
 
     def _headers(self, message: Mapping[str, Any]) -> dict[str, str]:
         """The headers that repeat what the message says (revision 2026-07-28), and the key of a call, with which it can
@@ -223,7 +223,7 @@ class _CutOff(Exception):
     """The connection ended before the answer."""
 
 
-def _sentence_of(status: int, content: bytes, retry_after: str | None) -> str:
+def _format_sentence(status: int, content: bytes, retry_after: str | None) -> str:
     """A refusal that is no message of MCP: one of the server's own, or of a proxy before it."""
     from hai_flow import values
 

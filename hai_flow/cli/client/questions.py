@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Final
 
-from hai_flow.cli.client.answers import fields_of, options_of
+from hai_flow.cli.client.answers import fields_of, list_options
 from hai_flow.cli.client.eligible import as_whom
 from hai_flow.cli.console import join_lines, json_text
 from hai_flow.cli.terminal import compact, indent, program, say
@@ -30,16 +30,16 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {WARNING}", "yellow")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")
-    if people := people_asked(pending):
+    if people := format_asked(pending):
         say(f"  {people}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
     # A server that takes keys does not believe HAI-Act-As.
     whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
     say(f"  {program()} {answer_example(pending, act_as=whom)}")
-    if hint := about_the_sample(pending):
+    if hint := explain_sample(pending):
         say(f"  {hint}", "dim")
-    if others := or_else(pending):
+    if others := format_other_options(pending):
         say(f"  or: {others}", "dim")
 
 
@@ -49,7 +49,7 @@ def _has_hidden(pending: dict[str, Json], shown: Json) -> bool:
     return any(map(has_hidden, texts)) or escape_json(data) != data
 
 
-def people_asked(pending: dict[str, Json]) -> str:
+def format_asked(pending: dict[str, Json]) -> str:
     """The selectors of the people that may answer, and the number that must."""
     policy: dict[str, Json] = pending.get("policy") or {}
     people = ", ".join(policy.get("from") or ())
@@ -81,7 +81,7 @@ def answer_example(pending: dict[str, Json], *, act_as: str | None = None) -> st
     words = ["decide", pending["id"]]
     schema = pending.get("schema")
     if pending["kind"] in _DECIDED:
-        first = options_of(pending)[0]
+        first = list_options(pending)[0]
         words.append(shlex.quote(first))
         if schema is not None:
             words += ["--values", _quote(sample_of(schema))]
@@ -94,7 +94,7 @@ def answer_example(pending: dict[str, Json], *, act_as: str | None = None) -> st
     return " ".join([*words, *(["--as", shlex.quote(act_as)] if act_as else [])])
 
 
-def about_the_sample(pending: dict[str, Json]) -> str:
+def explain_sample(pending: dict[str, Json]) -> str:
     """A word on the values that `answer_example` shows, where the question would not take them; else ""."""
     from hai_flow.cli.client.samples import misfit, sample_of
 
@@ -103,10 +103,10 @@ def about_the_sample(pending: dict[str, Json]) -> str:
     return f"put in values of your own, this sample does not fit: {join_lines(fault)}" if fault else ""
 
 
-def or_else(pending: dict[str, Json]) -> str:
+def format_other_options(pending: dict[str, Json]) -> str:
     """The other possible answers; empty: there are none."""
     if pending["kind"] in _DECIDED:
-        return ", ".join(options_of(pending)[1:])
+        return ", ".join(list_options(pending)[1:])
     return "--error TEXT" if pending["kind"] == "tool" else ""
 
 

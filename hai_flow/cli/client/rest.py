@@ -61,7 +61,7 @@ class Server:
             reconnects=RECONNECTS_MAX,
             pause_first=RECONNECT_SECONDS,
             pause_max=RECONNECT_SECONDS,
-            tell=self._note_loss,
+            tell=self._record_loss,
         )
         try:
             link = Link.to(self.url, act_as=None, headers=None, patience=None)
@@ -82,17 +82,17 @@ class Server:
         return self._client
 
     async def get(self, path: str, **parameters: Json) -> Json:
-        with self._translate_errors():
+        with self._convert_errors():
             return (await self._opened.request("GET", path, query=parameters)).read()
 
     async def text(self, path: str, **parameters: Json) -> str:
         """The text of a response that is not JSON: a picture, a source."""
-        with self._translate_errors():
+        with self._convert_errors():
             return (await self._opened.request("GET", path, query=parameters)).body.decode()
 
     async def content(self, path: str) -> bytes:
         """The bytes of a response that is neither JSON nor text."""
-        with self._translate_errors():
+        with self._convert_errors():
             return (await self._opened.request("GET", path)).body
 
     async def post(
@@ -113,20 +113,20 @@ class Server:
             options |= {"content": content, "headers": {"Content-Type": media_type}}
         elif body is not None:
             options["json"] = body
-        with self._translate_errors():
+        with self._convert_errors():
             return (await self._opened.request("POST", path, **options)).read()
 
     async def patch(self, path: str, body: Json) -> Json:
-        with self._translate_errors():
+        with self._convert_errors():
             return (await self._opened.request("PATCH", path, json=body)).read()
 
     async def delete(self, path: str) -> None:
-        with self._translate_errors():
+        with self._convert_errors():
             await self._opened.request("DELETE", path)
 
     async def items(self, path: str, limit: int | None, **parameters: Json) -> list[Json]:
         """The newest `limit` items of a list (None: all), page by page."""
-        with self._translate_errors():
+        with self._convert_errors():
             return [item async for item in self._opened.items(path, query=parameters, limit=limit)]
 
     async def run_id(self, text: str) -> str:
@@ -153,17 +153,17 @@ class Server:
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
         """The run's events after a seq as they happen, until its terminal one. A lost connection is made anew."""
-        with self._translate_errors():
+        with self._convert_errors():
             async with self._opened.runs.follow_json(run_id, after=after) as events:
                 async for event in events:
                     yield event
 
-    def _note_loss(self, error: HaiFlowError, failures: int) -> None:
+    def _record_loss(self, error: HaiFlowError, failures: int) -> None:
         if failures == 1:
             note(f"The connection to {self.url} is lost; connecting again.")
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Turn the client's errors into those of commands."""
         from hai_flow_client import HaiFlowError
 

@@ -23,7 +23,7 @@ _BY_FORMAT: Final = {
 }
 
 
-def sample_input(schema: Schema) -> dict[str, Json] | None:
+def generate_input(schema: Schema) -> dict[str, Json] | None:
     """The smallest input that the schema takes, as far as it can be guessed from types and bounds. None: it can't."""
     sample = sample_of(schema.raw) if isinstance(schema.raw, dict) else {}
     return sample if isinstance(sample, dict) and not schema.findings(sample) else None
@@ -57,10 +57,10 @@ def sample_of(schema: Json) -> Json:
         if isinstance(schema.get(key), list) and schema[key]:
             return schema[key][0]
     kind = schema.get("type")
-    return _sample_of_type(kind[0] if isinstance(kind, list) and kind else kind, schema)
+    return _generate_sample_of_type(kind[0] if isinstance(kind, list) and kind else kind, schema)
 
 
-def _sample_of_type(kind: Json, schema: dict[str, Json]) -> Json:
+def _generate_sample_of_type(kind: Json, schema: dict[str, Json]) -> Json:
     match kind:
         case "object":
             properties = schema.get("properties") or {}

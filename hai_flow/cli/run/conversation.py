@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.eligible import as_whom, may_answer
-from hai_flow.cli.client.questions import about_the_sample, answer_example, or_else, people_asked, question_of
+from hai_flow.cli.client.questions import (
+    answer_example,
+    explain_sample,
+    format_asked,
+    format_other_options,
+    question_of,
+)
 from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.run.transcript import Transcript
@@ -151,7 +157,7 @@ class Conversation:
             self._open.pop(event["id"], None)
         elif kind in _ENDED:
             self._result = {name: event[name] for name in ("output", "error") if name in event}
-        self._status = _status_after(event) or self._status
+        self._status = _derive_status_after(event) or self._status
         if not self._quiet:
             self._narrator.show(event)
             if kind == "run_queued":
@@ -237,13 +243,13 @@ class Conversation:
         caller = self._caller
         assert caller is not None
         if caller.proven and not may_answer(pending, caller.who, caller.who.id):
-            note(f"  {question_of(pending)}: it {people_asked(pending) or 'asks others'}, not you ({caller.who.id})")
+            note(f"  {question_of(pending)}: it {format_asked(pending) or 'asks others'}, not you ({caller.who.id})")
             return
         whom = None if caller.proven else as_whom(pending, caller.who.id)
         note(f"  {program()} {answer_example(pending, act_as=whom)}")
-        if hint := about_the_sample(pending):
+        if hint := explain_sample(pending):
             note(f"  {hint}")
-        if others := or_else(pending):
+        if others := format_other_options(pending):
             note(f"  or: {others}")
 
     def _print_standing(self) -> None:
@@ -259,7 +265,7 @@ class Conversation:
             )
 
 
-def _status_after(event: dict[str, Json]) -> str | None:
+def _derive_status_after(event: dict[str, Json]) -> str | None:
     """The run's status after the event; None: the event does not change it."""
     kind = event["type"]
     if kind == "turn_ended":

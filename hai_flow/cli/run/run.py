@@ -22,8 +22,8 @@ from hai_flow.cli.run.conversation import Conversation
 from hai_flow.cli.run_until_signal import live
 from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, missing_file
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.cli.serve.runtimes import running_runtime
-from hai_flow.cli.terminal import note, out, print_json, program, version_of
+from hai_flow.cli.serve.runtimes import run_runtime
+from hai_flow.cli.terminal import format_version, note, out, print_json, program
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ def run(
 
     Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
-    if _names_a_file(file):
-        choice, input = _choose_file(file, given or [], given_json)
+    if _is_file_name(file):
+        choice, input = _resolve_file(file, given or [], given_json)
     else:
         if data_dir is not None:
             raise UsageError(f"{missing_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
-        choice, input = _choose_name(file, given or [], given_json, server, act_as)
+        choice, input = _resolve_name(file, given or [], given_json, server, act_as)
     if detach:
         _start_detached(choice, input, thread, server, data_dir, act_as, as_json=as_json)
         return
@@ -76,10 +76,10 @@ def run(
         interactive=interactive,
         quiet=as_json,
     )
-    raise typer.Exit(_converse(conversation, at, data_dir, act_as))
+    raise typer.Exit(_run_conversation(conversation, at, data_dir, act_as))
 
 
-def _names_a_file(word: str) -> bool:
+def _is_file_name(word: str) -> bool:
     """Whether a workflow is named by its file. Any other word is the name of one that a server has."""
     if not word:
         raise UsageError(f"FILE: {NAMES[0].lower()}{NAMES[1:]}.")
@@ -88,7 +88,7 @@ def _names_a_file(word: str) -> bool:
     return os.path.exists(word) and not os.path.isdir(word)
 
 
-def _choose_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
+def _resolve_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
     name = "<stdin>" if file == STDIN else file
     source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
     schema, children = _checked(source, name)
@@ -97,7 +97,7 @@ def _choose_file(file: str, given: list[str], given_json: str | None) -> tuple[W
     return Wanted(name, source, children), input
 
 
-def _choose_name(
+def _resolve_name(
     name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
 ) -> tuple[Wanted, dict[str, Json]]:
     """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
@@ -110,7 +110,7 @@ def _choose_name(
     return Wanted(name), input
 
 
-def _converse(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
+def _run_conversation(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
     if server is not None:
         return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = load_settings(data_dir=data_dir)
@@ -122,7 +122,7 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
         async def here() -> int:
             if database.postgres is not None:
                 await migrate_if_behind(database)
-            async with running_runtime(database, settings, performs=True, project=True) as runtime:
+            async with run_runtime(database, settings, performs=True, project=True) as runtime:
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
         return live(here, interrupted=INTERRUPTED)
@@ -161,7 +161,7 @@ def _start_detached(
         )
         return
     at = "" if server is None else f" --server {shlex.quote(server)}"
-    note(f"{version_of(started)} is started. To follow it, and to see and answer what it asks:")
+    note(f"{format_version(started)} is started. To follow it, and to see and answer what it asks:")
     note(f"  {program()} events {started['id']} --follow{at}")
     note(f"  {program()} pendings{at}")
     out().print(started["id"])
@@ -206,7 +206,7 @@ def _checked(source: bytes, name: str) -> tuple[Schema, tuple[tuple[str, bytes],
 
 def check_input(schema: Schema, input: dict[str, Json]) -> None:
     """Raises UsageError for an input that the run would be refused with: before a database is opened for it."""
-    from hai_flow.cli.client.samples import as_options, sample_input
+    from hai_flow.cli.client.samples import as_options, generate_input
 
     faults = schema.findings(schema.with_defaults(input))
     if not faults:
@@ -214,7 +214,7 @@ def check_input(schema: Schema, input: dict[str, Json]) -> None:
     reasons = "; ".join(
         f"{fault['path']}: {fault['message']}" if fault["path"] else fault["message"] for fault in faults
     )
-    sample = sample_input(schema)
+    sample = generate_input(schema)
     example = f", for example{as_options(sample)}" if sample else ""
     raise UsageError(f"the input does not fit: {reasons}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
 

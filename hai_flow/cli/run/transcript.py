@@ -89,7 +89,7 @@ class Transcript(Narrator):
         trace = self._traces.pop(path, "")
         if not self._is_known(error):
             self._tell_failure()
-            self._held = ({**event, "handler": None}, _without_its_end(trace, error["message"]))
+            self._held = ({**event, "handler": None}, _strip_end(trace, error["message"]))
         if event.get("handler"):
             self._tell_failure()
             how = _HANDLED.get(event["handler"].partition("/")[0], "is handled by the workflow")
@@ -138,7 +138,7 @@ class Transcript(Narrator):
         self._failures.clear()
         self.line(f"tried again by {event['by']}", "yellow")
 
-    def _work_taken_back(self, event: EventJson) -> None:
+    def _print_work_taken_back(self, event: EventJson) -> None:
         self.line(f"takes its work back: run {event['heir']}, which was to go on with it, did not begin", "yellow")
 
     def _attempt_started(self, event: EventJson) -> None:
@@ -204,7 +204,7 @@ def _is_on_the_way_up(event: EventJson) -> bool:
     return event["type"] in _UP or (event["type"] == "turn_ended" and event["reason"] == "failed")
 
 
-def _without_its_end(trace: str, message: str) -> str:
+def _strip_end(trace: str, message: str) -> str:
     """A traceback without its last line, where the message says that."""
     lines = trace.rstrip().splitlines()
     return "\n".join(lines[:-1] if lines and lines[-1].strip() in message else lines)

@@ -126,14 +126,14 @@ class Narrator:
         lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'], event['path'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
 
-    def _step_undone(self, event: EventJson) -> None:
+    def _print_step_undone(self, event: EventJson) -> None:
         self.line(f"↶ {event['path']} is undone", "yellow")
 
     def _iteration_ended(self, event: EventJson) -> None:
         if event.get("error"):
             self.line(f"✗ {event['path']}: {event['status']}, {_error(event['error'])}", "red")
 
-    def _step_stopped(self, event: EventJson) -> None:
+    def _print_step_stopped(self, event: EventJson) -> None:
         if event["path"] in self._told:
             self.line(f"■ {event['path']} stopped {event.get('reason', '')}".rstrip(), "dim")
 
@@ -178,11 +178,11 @@ class Narrator:
     def _vote_cast(self, event: EventJson) -> None:
         self.line(f"! {event['by']} votes {event['decision']}{because(event)}", "bold")
 
-    def _pending_reminded(self, event: EventJson) -> None:
+    def _print_pending_reminded(self, event: EventJson) -> None:
         channels = ", ".join(event.get("notify") or ())
         self.line(f"! {event['path']} still waits; a reminder is due{f' over {channels}' if channels else ''}", "dim")
 
-    def _pending_escalated(self, event: EventJson) -> None:
+    def _print_pending_escalated(self, event: EventJson) -> None:
         why = event.get("reason") or "nobody decided in time"
         deciders = ", ".join(event["policy"]["from"])
         until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
@@ -199,7 +199,7 @@ class Narrator:
         )
         self.line(f"! {event['outcome']}{by}{value}{because(event)}", "bold")
 
-    def _pending_voided(self, event: EventJson) -> None:
+    def _print_pending_voided(self, event: EventJson) -> None:
         self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
 
     def _child_asked(self, event: EventJson) -> None:
@@ -254,7 +254,7 @@ class Narrator:
     def _run_needs_attention(self, event: EventJson) -> None:
         self.line(f"needs attention at {event['path']}: {event['reason']}", "bold red")
 
-    def _time_jumped(self, event: EventJson) -> None:
+    def _print_time_jumped(self, event: EventJson) -> None:
         self.line(f"⏩ {roughly(event['ms'])} at once, by {event['by']}", "yellow")
 
     def _timer_set(self, event: EventJson) -> None:
@@ -267,7 +267,7 @@ class Narrator:
         types = ["a callback" if each.startswith(CALLBACK) else each for each in event["types"]]
         self.line(f"⏲ {event['path']}: waits for {' or '.join(types)}", "cyan")
 
-    def _signal_received(self, event: EventJson) -> None:
+    def _print_signal_received(self, event: EventJson) -> None:
         data = "" if event.get("data") is None else f" {compact(event['data'])}"
         name = "the callback" if event["name"].startswith(CALLBACK) else event["name"]
         self.line(f"✉ {event['path']}: {name} has come{data}", "cyan")

@@ -54,7 +54,7 @@ class Line:
     note: str
 
 
-def lines_of(
+def build_lines(
     events: Iterable[EventJson],
     statuses: Mapping[str, str],
     words: Mapping[str, Node] | None = None,
@@ -75,7 +75,7 @@ def lines_of(
     return list(_walk_entries("", 0, inside, words or {}))
 
 
-def questions_below(events: Iterable[EventJson]) -> list[Json]:
+def list_questions_below(events: Iterable[EventJson]) -> list[Json]:
     """The open questions of runs below this one, taken from this run's events."""
     open_by_id: dict[str, Json] = {}
     for event in events:
@@ -88,7 +88,7 @@ def questions_below(events: Iterable[EventJson]) -> list[Json]:
 
 
 def words_of(source: str) -> dict[str, Node]:
-    """The steps of a workflow by path, for `lines_of`. Nothing where this release can't read it."""
+    """The steps of a workflow by path, for `build_lines`. Nothing where this release can't read it."""
     from hai_flow.graph.outline import chart_of
 
     try:
@@ -257,7 +257,7 @@ def _words(entry: Entry, node: Node | None, around: str, words: Mapping[str, Nod
         return rest
     lane, _, name = rest.rpartition("/")
     owner = words.get(_KEY.sub("[]", around))
-    label = _label_of(lane, owner) if lane else ""
+    label = _format_label(lane, owner) if lane else ""
     head = f"{label}: " if label and (owner is None or owner.verb != "switch") else ""
     return (head + _call_name(entry, node, name)).strip()
 
@@ -276,6 +276,6 @@ def _call_name(entry: Entry, node: Node | None, name: str) -> str:
     return parts if len(parts) <= _LABEL_CHARS else parts[: _LABEL_CHARS - 1] + "…"
 
 
-def _label_of(lane: str, owner: Node | None) -> str:
+def _format_label(lane: str, owner: Node | None) -> str:
     lanes: Iterable[Lane] = (*owner.lanes, *owner.handlers) if owner is not None else ()
     return next((each.label for each in lanes if each.body == lane), lane.lstrip("~"))

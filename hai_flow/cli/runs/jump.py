@@ -48,10 +48,10 @@ async def _let_pass(api: Server, run: str, ms: int) -> Json:
         if not rest or state["ended_at"] is not None:
             return {**state, "passed_ms": ms - rest}
         note(f"{roughly(ms - rest)} have passed; the run goes on. When it waits again, the other {roughly(rest)} pass.")
-        await _until_it_waits(api, id)
+        await _wait_until_it_waits(api, id)
 
 
-async def _until_it_waits(api: Server, id: str) -> None:
+async def _wait_until_it_waits(api: Server, id: str) -> None:
     running = True
     while running:
         await asyncio.sleep(POLL_SECONDS)  # also where it waits already: it may take a stored event now

@@ -18,18 +18,29 @@ from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.errors import EPILOG, Problem
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.runs.follow import TRACE, Narrator
-from hai_flow.cli.runs.history import questions_below
+from hai_flow.cli.runs.history import list_questions_below
 from hai_flow.cli.runs.migrate import migrate
 from hai_flow.cli.runs.why_waiting import (
     HOLDERS_MAX,
     describe_pause,
     describe_stop,
-    ends_of_waits,
+    find_key_awaited,
     holding,
-    key_awaited,
     limit_of,
+    map_ends_of_waits,
 )
-from hai_flow.cli.terminal import compact, indent, moment, note, out, print_json, program, say, version_of, write_line
+from hai_flow.cli.terminal import (
+    compact,
+    format_version,
+    indent,
+    moment,
+    note,
+    out,
+    print_json,
+    program,
+    say,
+    write_line,
+)
 from hai_flow.values import Json
 
 _STYLES: Final = {
@@ -76,7 +87,7 @@ def runs(
     rows = [
         (
             run["id"],
-            version_of(run),
+            format_version(run),
             _status(_standing(run)),
             moment(run["created_at"]),
             moment(run["ended_at"]),
@@ -121,7 +132,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
                 raise
             unreadable = run_row["unreadable"] or problem.body["detail"]
             return {**run_row, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
-        events = await _newest_events(api, run_id, run_row["seq"])
+        events = await _load_newest_events(api, run_id, run_row["seq"])
         source = "" if as_json else await _source(api, run_row)
         unattended = "" if as_json else await _explain_unattended(api, [run_row])
         facts = {**run_row, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
@@ -139,7 +150,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         say(indent(trace), "dim")
     waiting = [each for each in (run_facts["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
     if run_facts["ended_at"] is None:
-        waiting += questions_below(events)
+        waiting += list_questions_below(events)
     for pending in waiting:
         show_question(pending, run_facts["started_by"])
     for each in untold:
@@ -160,7 +171,7 @@ async def _untold(api: Server, run_id: str) -> list[Json]:
         return []
 
 
-async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
+async def _load_newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
     """The run's events, without the first of them where there are too many."""
     return [event async for event in api.log(run_id, max(0, seq - SHOWN_EVENTS_MAX))]
 
@@ -168,7 +179,7 @@ async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
 async def _source(api: Server, run: Json) -> str:
     """The workflow as written; nothing where the server has it no more."""
     try:
-        return (await api.get(f"/v1/workflows/{quote(version_of(run), safe='@')}"))["source"]
+        return (await api.get(f"/v1/workflows/{quote(format_version(run), safe='@')}"))["source"]
     except Problem:
         return ""
 
@@ -225,12 +236,12 @@ def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
     limit = limit_of(snapshot) if snapshot and run["ended_at"] is None else ""
     facts: dict[str, Cell] = {
         "run": run["id"],
-        "workflow": version_of(run),
+        "workflow": format_version(run),
         "summary": run.get("summary") or "",
         "thread": run["thread_id"],
         "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),
-        "waits for": key_awaited(run),
+        "waits for": find_key_awaited(run),
         "held by": holding(run),
         "paused": describe_pause(run),
         "stopped": describe_stop(run, events),
@@ -264,7 +275,7 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
     if run["seq"] > SHOWN_EVENTS_MAX:
         say(f"Of its {run['seq']} events these are the newest; all of them: {program()} events {run['id']}", "dim")
     statuses = {path: step["status"] for path, step in run["snapshot"]["steps"].items()}
-    lines = history.lines_of(events, statuses, history.words_of(source), ends_of_waits(run["snapshot"]))
+    lines = history.build_lines(events, statuses, history.words_of(source), map_ends_of_waits(run["snapshot"]))
     rows = [
         (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
         for each in lines

@@ -84,13 +84,13 @@ def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = F
         say("There is no moment at which it could be forked.")
     for mark in answer["items"]:
         where = f"in front of {mark['step']}" if mark["step"] else "it waited"
-        line = f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{obstacle_of(mark, run_id)}"
+        line = f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{explain_obstacle(mark, run_id)}"
         say(line, None if mark["forkable"] else "dim")
     if any(mark["forkable"] for mark in answer["items"]):
         say(f"To go on from a moment in a new run, with its number as N: {program()} fork {run_id} --at N --dry-run")
 
 
-def obstacle_of(mark: Json, run_id: str) -> str:
+def explain_obstacle(mark: Json, run_id: str) -> str:
     """Why the run can't be forked at the moment, or not with anything edited."""
     if mark["why_not"] is None:
         return ""

@@ -13,7 +13,7 @@ ENDS_OF_WAITS: Final = frozenset({"wait", "deadline", "halting_deadline"})
 """The kinds of timers that end a step's wait."""
 
 
-def key_awaited(run: Json) -> str:
+def find_key_awaited(run: Json) -> str:
     """The concurrency key that a queued run waits for; "" for any other run, and where the server does not say."""
     slot = run.get("queued_for")
     if not slot:
@@ -56,7 +56,7 @@ def because(said: Mapping[str, Json]) -> str:
     return f": {said['reason']}" if said.get("reason") else ""
 
 
-def ends_of_waits(snapshot: Json) -> dict[str, str]:
+def map_ends_of_waits(snapshot: Json) -> dict[str, str]:
     """Until when each step waits, by its path: as it is now, after pauses and jumps."""
     halts = snapshot["status"] == "paused"
     ends: dict[str, str] = {}

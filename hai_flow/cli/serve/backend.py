@@ -11,7 +11,7 @@ from uuid import UUID
 from hai_flow.cli.client.eligible import principal
 from hai_flow.cli.client.rest import Server
 from hai_flow.cli.errors import Problem, Unreachable
-from hai_flow.cli.terminal import program, version_of
+from hai_flow.cli.terminal import format_version, program
 from hai_flow.errors import Finding
 from hai_flow.values import Json
 from hai_flow.versions import reference
@@ -108,7 +108,7 @@ class Remote:
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         run = await self.begun(wanted, input, thread_id)
-        return version_of(run), run["id"]
+        return format_version(run), run["id"]
 
     async def begun(self, wanted: Wanted, input: Json, thread_id: str | None) -> Json:
         """A new run, as REST shows it. Raises Problem.
@@ -245,11 +245,11 @@ class Local:
 
     async def sign_in_token(self) -> str:
         """A token that signs one browser in, once, within ten minutes: as `user:local`, with all built-in roles."""
-        from hai_flow.api.auth.sessions import link_token
+        from hai_flow.api.auth.sessions import sign_link_token
         from hai_flow.engine import commands as c
         from hai_flow.runtime.runtime import LOCAL_TENANT
 
-        return await link_token(self._runtime.database.api, LOCAL_TENANT, c.LOCAL_PRINCIPAL.id)
+        return await sign_link_token(self._runtime.database.api, LOCAL_TENANT, c.LOCAL_PRINCIPAL.id)
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         from hai_flow import values

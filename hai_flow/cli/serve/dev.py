@@ -28,7 +28,7 @@ from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.backend import Backend, Local
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.processes import tell_identity
-from hai_flow.cli.serve.runtimes import alongside, running_runtime
+from hai_flow.cli.serve.runtimes import alongside, run_runtime
 from hai_flow.cli.terminal import program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
@@ -63,7 +63,7 @@ def dev(
         workflows_dir=workflows,
         queues=tuple(queue) if queue else None,
     )
-    folders = workflow_folders(settings, named=workflows is not None)
+    folders = list_workflow_folders(settings, named=workflows is not None)
     configure_logs("warning", settings.logs)
     with open_database(settings) as database:
         code = live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
@@ -71,7 +71,7 @@ def dev(
     raise typer.Exit(code)
 
 
-def workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
+def list_workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
     """The folder of the settings; if it does not exist, also the installed examples. Raises UsageError if `named`."""
     if settings.workflows_dir.is_dir():
         return [settings.workflows_dir]
@@ -92,7 +92,7 @@ class Dev:
         self._settings = settings
         self._folders = folders
         self._demo = demo
-        self._opens = opens and sees_browser()
+        self._opens = opens and can_open_browser()
         self._greeting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
@@ -102,7 +102,7 @@ class Dev:
 
         await migrate_if_behind(self._database)
         say(f"PostgreSQL is ready: {self._database.shown}.")
-        async with running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
+        async with run_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
             shelf = Shelf(local, self._folders, runtime.toolbox.project)
             runtime.catalog.is_on_disk = shelf.holds
@@ -118,9 +118,9 @@ class Dev:
         return exit_code_for(ended_by)
 
     def _on_start(self, url: str, local: Local, shelf: Shelf) -> None:
-        self._greeting = asyncio.get_running_loop().create_task(self._greet(url, local, shelf))
+        self._greeting = asyncio.get_running_loop().create_task(self._print_greeting(url, local, shelf))
 
-    async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
+    async def _print_greeting(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
         if self._settings.identity is not None:
             page = await sign_in_link(url, local)
@@ -133,7 +133,7 @@ class Dev:
         for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
             say(line, "yellow")
         keyed = self._settings.identity is not None
-        for line in making_a_key(self._settings.data_dir) if keyed else ():
+        for line in explain_making_a_key(self._settings.data_dir) if keyed else ():
             say(line)
         for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url, keyed=keyed):
             say(line)
@@ -147,7 +147,7 @@ class Dev:
         except TimeoutError:
             say(f"The demo did not ask anything within {DEMO_SECONDS_MAX:.0f} s.", "yellow")
         else:
-            for line in demo_lines(url, run_id, pending_id, default_url=self._settings.url, keyed=keyed):
+            for line in explain_demo(url, run_id, pending_id, default_url=self._settings.url, keyed=keyed):
                 say(line)
 
     async def _end_greeting(self) -> None:
@@ -156,7 +156,7 @@ class Dev:
             await asyncio.wait({self._greeting})
 
 
-def sees_browser() -> bool:
+def can_open_browser() -> bool:
     """Whether a person sits at a machine with a desktop: elsewhere there is no browser, or one within the terminal."""
     desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     return desktop and sys.stdout.isatty()
@@ -181,7 +181,7 @@ def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
     yield f"  {program()} new NAME{place}"
 
 
-def making_a_key(data_dir: Path) -> Iterator[str]:
+def explain_making_a_key(data_dir: Path) -> Iterator[str]:
     """The command that makes a key, for a server that asks for credentials."""
     place = "" if data_dir == Path(".hai-flow") else f" --data-dir {shlex.quote(str(data_dir))}"
     command = f"{program()} keys create user:local --role operator --role decider{place}"
@@ -194,7 +194,7 @@ def suggestions(
     url: str, names: set[str], samples: Mapping[str, dict[str, Json]], *, default_url: str, keyed: bool = False
 ) -> Iterator[str]:
     """Commands that work as they stand, for workflows that are loaded; `samples` has an input for those that a request
-    may start. `keyed`: the server asks for credentials, so the commands use the key of `making_a_key`."""
+    may start. `keyed`: the server asks for credentials, so the commands use the key of `explain_making_a_key`."""
     yield ""
     if url != default_url:
         yield f"For commands in another terminal: export {variable('url')}={url}"
@@ -212,7 +212,7 @@ def suggestions(
     yield ""
 
 
-def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str, keyed: bool = False) -> Iterator[str]:
+def explain_demo(url: str, run_id: str, pending_id: str, *, default_url: str, keyed: bool = False) -> Iterator[str]:
     """How to answer the demo: by the command line, and by curl."""
     at = "" if url == default_url else f" --server {url}"
     yield f"The demo, {DEMO_WORKFLOW}, waits for you: run {run_id}, pending {pending_id}."

@@ -22,13 +22,13 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     """
     import logging
 
-    structlog = _structlog()
+    structlog = _load_structlog()
     # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     processors: list[Any] = (
-        [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
+        [_escape_values, structlog.dev.ConsoleRenderer(exception_formatter=_print_traceback)]
         if as_text
         else [
             # Without local variables: they hold inputs, arguments and secrets.
@@ -51,7 +51,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     )
 
 
-def _structlog() -> ModuleType:
+def _load_structlog() -> ModuleType:
     """structlog without rich, which it would import, with pygments, to draw tracebacks in boxes: we show none."""
     hides = "structlog" not in sys.modules and "rich" not in sys.modules
     if hides:
@@ -102,7 +102,7 @@ def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
     return hide_secrets(line)
 
 
-def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _escape_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Values of a log may come from a client: on a terminal they must not control it, nor begin a line of their own.
 
     Values that are not text are shown by their `repr`, which escapes control characters.
@@ -110,7 +110,7 @@ def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -
     return {name: join_lines(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
-def _plain_traceback(file: TextIO, raised: Any) -> None:
+def _print_traceback(file: TextIO, raised: Any) -> None:
     """A traceback whose message can't control the terminal: it may come from another system."""
     import structlog
 

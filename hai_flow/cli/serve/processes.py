@@ -18,7 +18,7 @@ from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.cli.serve.runtimes import running_cells
+from hai_flow.cli.serve.runtimes import run_cells
 from hai_flow.cli.terminal import note, program, say
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
@@ -50,7 +50,7 @@ async def _serve(database: Database, settings: Settings) -> int:
     from hai_flow.api.app import create_app
     from hai_flow.api.http import server
 
-    async with running_cells(database, settings, performs=False) as cells:
+    async with run_cells(database, settings, performs=False) as cells:
         runtime = cells.home
         app = create_app(settings, runtime, cells=cells)
         tell_identity(settings)
@@ -116,9 +116,9 @@ def _parse_cells(names: str, settings: Settings) -> frozenset[str]:
 
 
 async def _work(database: Database, settings: Settings, wanted: Collection[str] | None) -> int:
-    async with running_cells(database, settings, performs=True, wanted=wanted) as cells:
+    async with run_cells(database, settings, performs=True, wanted=wanted) as cells:
         beside = "".join(f", {name}" for name in cells.names[1:])
-        queues = _queues_in_words(cells.home.served)
+        queues = _format_queues(cells.home.served)
         if cells.home.worker is None:
             say(f"A worker performs the runs of the cells {beside[2:]}, {queues}.")
         else:
@@ -127,7 +127,7 @@ async def _work(database: Database, settings: Settings, wanted: Collection[str] 
     return OK
 
 
-def _queues_in_words(served: Served) -> str:
+def _format_queues(served: Served) -> str:
     if served.every:
         return "every queue"
     return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"

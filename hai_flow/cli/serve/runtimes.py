@@ -24,16 +24,16 @@ WATCH_SECONDS: Final = 2.0
 
 
 @contextlib.asynccontextmanager
-async def running_runtime(
+async def run_runtime(
     database: Database, settings: Settings, *, performs: bool, project: bool = False
 ) -> AsyncIterator[Runtime]:
-    """The runtime over home of `running_cells`."""
-    async with running_cells(database, settings, performs=performs, project=project) as cells:
+    """The runtime over home of `run_cells`."""
+    async with run_cells(database, settings, performs=performs, project=project) as cells:
         yield cells.home
 
 
 @contextlib.asynccontextmanager
-async def running_cells(
+async def run_cells(
     database: Database,
     settings: Settings,
     *,
@@ -51,7 +51,7 @@ async def running_cells(
     from hai_flow.store.cells.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching
 
-    import_from_here()
+    add_current_directory()
     async with reachable(database):
         await demand_schema(database)
     if performs:
@@ -93,7 +93,7 @@ async def take_over(database: Database) -> None:
         note(f"Worker {name} performs runs here, too; if it is dead, its runs are taken over in {seconds:.0f} s.")
 
 
-def import_from_here() -> None:
+def add_current_directory() -> None:
     """Let workflows name tools in modules of the current directory. Last on the path: they shadow nothing."""
     here = str(Path.cwd())
     if here not in sys.path:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
 from hai_flow.cli.author.sources import SUFFIXES, TESTS, read, whole
-from hai_flow.cli.client.samples import sample_input
+from hai_flow.cli.client.samples import generate_input
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import UsageError, explain, print_findings
 from hai_flow.cli.terminal import err, note, plural, say
@@ -29,7 +29,7 @@ from hai_flow.definition.readiness import RunnersMissing
 from hai_flow.definition.yaml.include_keys import first_of, is_shared, read_texts
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
-from hai_flow.steps.project import Project, Stamp, stamp_of
+from hai_flow.steps.project import Project, Stamp, read_stamp
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.values import Json
 
@@ -67,7 +67,7 @@ class _File:
         tools = (verb.tool for verb in self._verbs(Call))
         return {tool.target.partition(":")[0] for tool in tools if isinstance(tool, PythonTool) and tool.target}
 
-    def calls_python(self) -> bool:
+    def is_calling_python(self) -> bool:
         return any(isinstance(verb.tool, PythonTool) for verb in self._verbs(Call))
 
     def _verbs(self, kind: type[Any]) -> Iterator[Any]:
@@ -138,10 +138,10 @@ class Shelf:
         files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
         workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
         used = (path for file in self._files.values() for path in file.used)
-        stamps = {file: stamp_of(file) for file in (*workflows, *used) if _is_file(file)}
+        stamps = {file: read_stamp(file) for file in (*workflows, *used) if _is_file(file)}
         if self._project is not None:
             self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
-        return stamps | {file: stamp_of(file) for file in self._modules}
+        return stamps | {file: read_stamp(file) for file in self._modules}
 
     def _stamps_of_modules(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
         """The stamps of modules that are loaded: one that was not watched before was imported just now."""
@@ -161,7 +161,7 @@ class Shelf:
         self._read(workflows)
         published = await self._publish_all(workflows)
         for file in list(self._files.values()):
-            if file.stands and (published & file.children() or (reloaded and file.calls_python())):
+            if file.stands and (published & file.children() or (reloaded and file.is_calling_python())):
                 await self._check(file)
 
     def _read(self, paths: Iterable[Path]) -> None:
@@ -201,7 +201,7 @@ class Shelf:
         """Publish the files that do not stand, children before their parents. Returns the names of those published."""
         self._unanswered = False
         published: set[str] = set()
-        for file in _order_by_children([file for file in self._files.values() if not file.stands]):
+        for file in _sort_by_children([file for file in self._files.values() if not file.stands]):
             reference = await self._publish(file)
             if reference is None:
                 continue
@@ -219,7 +219,7 @@ class Shelf:
         try:
             reference, warnings = await self._backend.publish(file.source, str(file.path), file.plan)
         except (*FAILURES, HaiFlowError) as error:
-            self._complain(file, heading, error)
+            self._print_fault(file, heading, error)
             return None
         file.stands = True
         if doubts := [each for each in warnings if each.code in DEPLOYMENT]:
@@ -233,13 +233,15 @@ class Shelf:
         try:
             await self._backend.check(file.source, str(file.path))
         except (*FAILURES, HaiFlowError) as error:
-            self._complain(file, f"{_relative_path(file.path)} is published, but no longer fits what it calls", error)
+            self._print_fault(
+                file, f"{_relative_path(file.path)} is published, but no longer fits what it calls", error
+            )
         else:
             if file.told:
                 say(f"{_relative_path(file.path)} fits what it calls again.", "green")
             file.told = ""
 
-    def _complain(self, file: _File, heading: str, error: Exception) -> None:
+    def _print_fault(self, file: _File, heading: str, error: Exception) -> None:
         """Print the fault of a file, unless it is the one that was printed last."""
         unanswered = isinstance(error, FAILURES) or type(error) is StoreError
         self._unanswered |= unanswered
@@ -261,7 +263,7 @@ class Shelf:
         """Remember a published workflow, and a sample input to start it with."""
         self.names[plan.name] = reference
         self.samples.pop(plan.name, None)
-        sample = sample_input(plan.input)
+        sample = generate_input(plan.input)
         if sample is not None and any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             self.samples[plan.name] = sample
 
@@ -282,7 +284,7 @@ def _plan_of(source: bytes, file: str) -> Plan | None:
     return None
 
 
-def _order_by_children(files: Sequence[_File]) -> list[_File]:
+def _sort_by_children(files: Sequence[_File]) -> list[_File]:
     """`files` with those that others run before them; else in their order."""
     by_name: dict[str, list[_File]] = {}
     for file in files:

@@ -53,9 +53,9 @@ class Sweep(StrEnum):
     SCHEDULES = "schedules"
     """Schedules that are due (`Triggers`)."""
     RELAYS = "relays"
-    """Events on their way to the cells of a tenant (`Spreading.relay_due`)."""
+    """Events on their way to the cells of a tenant (`Spreading.send_due_relays`)."""
     MIRRORS = "mirrors"
-    """Tenants whose cells are made like their seat (`Spreading.repeat_due`)."""
+    """Tenants whose cells are made like their seat (`Spreading.send_due_again`)."""
 
 
 @dataclass(slots=True)

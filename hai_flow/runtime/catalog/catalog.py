@@ -94,7 +94,7 @@ class Catalog:
         if cached is not None:
             self._plans.move_to_end((tenant, digest))
             return cached
-        stored = await workflows.workflow_by_sha(self.reads, tenant, digest)
+        stored = await workflows.find_workflow_by_sha(self.reads, tenant, digest)
         if stored is None:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
         return await self.plan_of(tenant, stored)
@@ -105,11 +105,11 @@ class Catalog:
         name, version, sha8 = parse_reference(reference)
         stored: Workflow | None = None
         if sha8 is not None and version is not None:
-            stored = await self._dev_copy(tenant, name, version, sha8)
+            stored = await self._find_dev_copy(tenant, name, version, sha8)
         elif version is not None:
             stored = await workflows.workflow_version(self.reads, tenant, name, version)
         else:
-            stored = await workflows.latest_workflow(self.reads, tenant, name)
+            stored = await workflows.find_latest_workflow(self.reads, tenant, name)
         if stored is None:
             names = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
             hint = suggestion(reference.partition("@")[0], [name for name in names if f"{name}@" not in reference])
@@ -128,13 +128,13 @@ class Catalog:
         schedules and events alone.
         """
         if latest_only and "@" in reference:
-            summary = await self._latest_as(tenant, reference)
+            summary = await self._find_latest_as(tenant, reference)
         if summary is None:
             stored, plan = await self.resolve(tenant, reference)
         else:
             stored, plan = summary, await self.plan(tenant, summary.sha256)
         if stored.retired_at is not None:
-            raise _retirement_refusal(plan)
+            raise _refuse_retirement(plan)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
@@ -144,7 +144,7 @@ class Catalog:
             raise Rejected(409, "trigger_missing", message)
         return stored, plan
 
-    async def _latest_as(self, tenant: UUID, reference: str) -> Workflow:
+    async def _find_latest_as(self, tenant: UUID, reference: str) -> Workflow:
         """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
         such workflow at all, 403 for every other version, whether or not there is one."""
         name, version, sha8 = parse_reference(reference)
@@ -160,7 +160,7 @@ class Catalog:
 
     async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
         """The refusal of a run that would begin with the plan; None: its version is in use."""
-        return _retirement_refusal(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
+        return _refuse_retirement(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
 
     async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
@@ -177,18 +177,18 @@ class Catalog:
             stored, _ = await self.resolve(tenant, reference)
         act = "workflow.retired" if retired else "workflow.unretired"
         row = asked.row(act, subject=f"workflow:{name}@{version}", digest=stored.sha256)
-        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+        async with self._webhooks, triggers.lock_webhook_publication(self.database.api, tenant):
             async with self.database.api.acquire() as connection, connection.transaction():
                 if await workflows.set_retired(connection, tenant, name, version, retired=retired):
                     await self._demand_paths_are_free(connection, tenant, name)
                     await audit.write(connection, tenant, [row])
             if self.on_published is not None:
                 await self.on_published(tenant, name)
-        again = await workflows.workflow_by_sha(self.database.api, tenant, stored.sha256)
+        again = await workflows.find_workflow_by_sha(self.database.api, tenant, stored.sha256)
         return again or stored
 
     async def _demand_paths_are_free(self, connection: Connection, tenant: UUID, name: str) -> None:
-        latest = await workflows.latest_workflow(connection, tenant, name)
+        latest = await workflows.find_latest_workflow(connection, tenant, name)
         if latest is None or latest.retired_at is not None:
             return
         try:
@@ -203,10 +203,10 @@ class Catalog:
                 f"{name}@{plan.version}, too, or first; or publish one with another path.",
             )
 
-    async def _dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
-        for each in await workflows.versions_of_workflow(self.reads, tenant, name):
+    async def _find_dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
+        for each in await workflows.list_versions_of_workflow(self.reads, tenant, name):
             if each.version == version and each.sha256.hex().startswith(sha8):
-                return await workflows.workflow_by_sha(self.reads, tenant, each.sha256)
+                return await workflows.find_workflow_by_sha(self.reads, tenant, each.sha256)
         return None
 
     async def publish(
@@ -241,7 +241,7 @@ class Catalog:
     ) -> tuple[Workflow, Plan]:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
-        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+        async with self._webhooks, triggers.lock_webhook_publication(self.database.api, tenant):
             if conflicts := await self._find_path_conflicts(tenant, plan, file):  # since it was checked
                 raise DefinitionError(_place_findings(conflicts, source))
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
@@ -284,8 +284,8 @@ class Catalog:
         assert compiled is None or compiled.source == source, "it is the plan of these bytes"
         plan = replace(compiled or await compiling.make(compile_workflow, source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
-        missing, faults = await compiling.make(self._obstacles, plan, file)
-        faults += await self._unknown_children(tenant, plan, file)
+        missing, faults = await compiling.make(self._find_obstacles, plan, file)
+        faults += await self._find_unknown_children(tenant, plan, file)
         faults += await endless(self, tenant, plan, file)
         faults += await self._find_path_conflicts(tenant, plan, file)
         if faults:
@@ -304,7 +304,7 @@ class Catalog:
             doubts += await compiling.make(list_unknown_channels, source, channels, file)
         return replace(plan, warnings=(*plan.warnings, *doubts)) if doubts else plan, looked
 
-    def _obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
+    def _find_obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
         """The steps for which this server has no runner, and those that its runners can't perform."""
         faults = [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
@@ -332,7 +332,7 @@ class Catalog:
         pins = {}
         async for reference, stored, child in self._below(tenant, plan):
             if of_new_run and stored.retired_at is not None:
-                raise _retirement_refusal(child, f", and {plan.name}@{plan.version} runs it")
+                raise _refuse_retirement(child, f", and {plan.name}@{plan.version} runs it")
             pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
         return pins
 
@@ -357,13 +357,13 @@ class Catalog:
             waiting.extend(asking.collect_runs(child, ""))
         return False
 
-    async def asking_by_input(self, tenant: UUID, plan: Plan, state: RunState) -> tuple[str, ...]:
+    async def find_asking_by_input(self, tenant: UUID, plan: Plan, state: RunState) -> tuple[str, ...]:
         """The steps of the run's plan that wait for a run in which, or below which, what it is given decides whether
         people are asked, or whom, in the versions that the run has pinned. A version that can't be read here counts as
         one in which it does."""
-        return tuple(sorted(await self._asking_by_input(tenant, plan, state, frozenset())))
+        return tuple(sorted(await self._find_asking_by_input(tenant, plan, state, frozenset())))
 
-    async def _asking_by_input(self, tenant: UUID, plan: Plan, state: RunState, above: frozenset[str]) -> set[str]:
+    async def _find_asking_by_input(self, tenant: UUID, plan: Plan, state: RunState, above: frozenset[str]) -> set[str]:
         paths = set[str]()
         for step in plan.steps.values():
             if not isinstance(step.verb, Run) or step.verb.detach:
@@ -376,7 +376,7 @@ class Catalog:
             except (Rejected, Unreadable):
                 child = None
             if child is not None and pin is not None:
-                below = await self._asking_by_input(tenant, child, state, above | {pin.sha256})
+                below = await self._find_asking_by_input(tenant, child, state, above | {pin.sha256})
                 if next(find_questions_that_read(child, {"input"}, below), None) is None:
                     continue
             paths.add(step.path)
@@ -412,7 +412,7 @@ class Catalog:
             waiting.extend(self.runs_of(child))
             yield reference, stored, child
 
-    async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
+    async def load_plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
         """The plan of a child run: the one that its parent pinned, else the one that the reference means now."""
         if digest is not None:
             return await self.plan(tenant, bytes.fromhex(digest))
@@ -433,7 +433,7 @@ class Catalog:
             children = partial(_get_child, children_by_run)
             await compiling.make(compile_workflow, plan.source, file, children=children)
 
-    async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+    async def _find_unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
         """The child runs whose workflow is not published. A workflow may run itself."""
         faults = []
         for step in plan.steps.values():
@@ -461,7 +461,7 @@ class Catalog:
         for position, trigger in enumerate(plan.triggers):
             if not isinstance(trigger, WebhookTrigger):
                 continue
-            for row in await triggers.event_triggers_of(self.reads, tenant, trigger.path, "webhook"):
+            for row in await triggers.list_event_triggers(self.reads, tenant, trigger.path, "webhook"):
                 if row.workflow_name != plan.name:
                     line, column = parse(first_of(plan.source), file).position(("triggers", position))
                     message = f"workflow {row.workflow_name} has the webhook `{trigger.path}` already; take another"
@@ -502,7 +502,7 @@ def _get_child(known: Mapping[tuple[str, int | None], Child], name: str, version
     return known.get((name, version))
 
 
-def _retirement_refusal(plan: Plan, whose: str = "") -> Rejected:
+def _refuse_retirement(plan: Plan, whose: str = "") -> Rejected:
     version = f"{plan.name}@{plan.version}"
     return Rejected(
         409,

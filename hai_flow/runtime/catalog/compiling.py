@@ -36,7 +36,9 @@ _CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
 
 async def make(function: Callable[..., T], *args: Any, **more: Any) -> T:
     """What the function returns, by the thread that makes plans."""
-    return await asyncio.get_running_loop().run_in_executor(_PLANS, _in_short_turns, partial(function, *args, **more))
+    return await asyncio.get_running_loop().run_in_executor(
+        _PLANS, _run_in_short_turns, partial(function, *args, **more)
+    )
 
 
 class _Turns:
@@ -66,7 +68,7 @@ class _Turns:
 _TURNS: Final = _Turns()
 
 
-def _in_short_turns(work: Callable[[], T]) -> T:
+def _run_in_short_turns(work: Callable[[], T]) -> T:
     with _TURNS.short():
         return work()
 
@@ -89,7 +91,7 @@ class Checks:
             )
         self._of[who] += 1
         # The thread works on for a caller who has gone, so the place is free when it is done, and not before.
-        work = asyncio.get_running_loop().run_in_executor(_CHECKS, _in_short_turns, partial(function, *args))
+        work = asyncio.get_running_loop().run_in_executor(_CHECKS, _run_in_short_turns, partial(function, *args))
         work.add_done_callback(lambda _: self._leave(who))
         return await asyncio.shield(work)
 

@@ -39,7 +39,7 @@ _Visited: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]
 async def endless(catalog: Published, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
     """A finding if a run of the plan would lead to another one by way of some run's end, over workflows that are
     published. Whether their conditions ever end that can't be known; so it is refused."""
-    circle = await _circle(catalog, tenant, plan)
+    circle = await _find_circle(catalog, tenant, plan)
     if not circle:
         return []
     position = next((n for n, each in enumerate(plan.triggers) if isinstance(each, RunTrigger)), None)
@@ -49,9 +49,9 @@ async def endless(catalog: Published, tenant: UUID, plan: Plan, file: str) -> li
     return [Finding(file, line, column, "error", "trigger.circle", message)]
 
 
-async def _circle(catalog: Published, tenant: UUID, plan: Plan) -> tuple[str, ...]:
+async def _find_circle(catalog: Published, tenant: UUID, plan: Plan) -> tuple[str, ...]:
     """The way from the workflow to itself, on which some run's end starts another one; () if there is none."""
-    watchers = await _watchers(catalog, tenant, plan)
+    watchers = await _map_watchers(catalog, tenant, plan)
     if not watchers:
         return ()
     waiting: deque[_Visited] = deque([(plan.name, plan, False, ())])
@@ -78,7 +78,7 @@ async def _plan_of(catalog: Published, tenant: UUID, name: str) -> Plan | None:
     return None
 
 
-async def _watchers(catalog: Published, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
+async def _map_watchers(catalog: Published, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
     """Which workflows the end of a run of each workflow starts, once the plan counts."""
     rows = await triggers.run_triggers(catalog.reads, tenant)
     pairs = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]

@@ -40,7 +40,7 @@ class PinBook:
         self._kept.pop((tenant, workflow), None)
 
     async def _read(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
-        pins = await tool_pins.pins_of(self._database.api, tenant, workflow)
+        pins = await tool_pins.list_pins(self._database.api, tenant, workflow)
         self._kept[tenant, workflow] = pins
         self._kept.move_to_end((tenant, workflow))
         while len(self._kept) > KEPT_MAX:

@@ -45,7 +45,7 @@ from hai_flow.runtime.commit.submission import (
 )
 from hai_flow.store.commit.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
 from hai_flow.store.commit.projection import rows_of
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
 WantsEnds: TypeAlias = Callable[[UUID, str], bool]
 """Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
@@ -138,14 +138,14 @@ class Decider:
             assert submission.tenant is not None, "a Start names its tenant"
             run.plan, run.tenant, run.exists, run.missing = submission.birth.plan, submission.tenant, False, False
         elif submission.tenant not in (None, run.tenant):
-            return _unknown_run(run)  # another tenant's: as if it were not there
+            return _reject_unknown_run(run)  # another tenant's: as if it were not there
         elif unborn:
-            return _unknown_run(run) if run.loaded_at >= submission.arrived else None
-        use = _first_use(entry, submission)
+            return _reject_unknown_run(run) if run.loaded_at >= submission.arrived else None
+        use = _find_first_use(entry, submission)
         if use is not None:
-            return _repeat_outcome(submission, use)
-        if run.slot_taken and not entry.decides and _wants_slot(run, submission):
-            return _slot_taken(submission, run)
+            return _find_repeat_outcome(submission, use)
+        if run.slot_taken and not entry.decides and _is_slot_needed(run, submission):
+            return _reject_taken_slot(submission, run)
         if submission.seat_lost and (unborn or entry.state.ended or entry.state.status == "queued"):
             return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
         if submission.active and entry.state.ended:
@@ -188,7 +188,7 @@ class Decider:
         entry.state = decision.state
         entry.events.extend(decision.events)
         if messages:
-            entry.outbox.extend(map(_outbox_row, messages))
+            entry.outbox.extend(map(_build_outbox_row, messages))
         entry.cut = entry.cut or decision.cut
         entry.decides = True
 
@@ -201,7 +201,7 @@ class Decider:
             chunk = run.chunks.popleft()
             if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):
                 continue
-            events = _events_of(chunk, entry.state, max(self._now_ms(), entry.state.at))
+            events = _list_events(chunk, entry.state, max(self._now_ms(), entry.state.at))
             if not events:
                 continue
             entry.chunks.append(chunk)
@@ -222,7 +222,7 @@ class Decider:
         encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
         entry.outbox.extend(rows.get("outbox", ()))
         if entry.chunks and (grown := children.grown(state, events)) is not None:
-            entry.outbox.append(_outbox_row(grown))
+            entry.outbox.append(_build_outbox_row(grown))
         if not entry.decides:
             return Entry(
                 run_id=run.id,
@@ -248,14 +248,14 @@ class Decider:
             elsewhere=busy and not self._serves(plan.queue),
             cut=entry.cut,
             outbox=entry.outbox,
-            instigators=_instigators(run.state, state),
+            instigators=_encode_instigators(run.state, state),
             summary=new_summary(plan, run.state, state),
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
         return row if is_plain and not run.state.ended else complete_entry(row, entry, rows)
 
 
-def _instigators(before: RunState, state: RunState) -> str | None:
+def _encode_instigators(before: RunState, state: RunState) -> str | None:
     """The people behind the run as its row has them, where they are others than before."""
     if before.senders is state.senders and before.instigators is state.instigators:
         return None
@@ -274,10 +274,10 @@ def complete_entry(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> En
         row,
         born=None if run.exists else _born(entry),
         wake_at=None if due is None else instants.instant(due),
-        take_slot=_slot_of(run) if _wants_slot_again(entry) else None,
+        take_slot=_slot_of(run) if _is_slot_needed_again(entry) else None,
         seat=entry.seat,
         result=_result(state) if ended else None,
-        heir=_heir(state) if ended and not run.state.ended else None,
+        heir=_find_heir(state) if ended and not run.state.ended else None,
         moved=_to_moved(entry) if run.exists and entry.plan is not None else None,
         commands=tuple(entry.commands.values()) if entry.commands else (),
         pendings=rows.get("pendings", ()),
@@ -302,24 +302,24 @@ def _take_back_chunks(entry: BatchEntry) -> None:
     entry.chunks, entry.events, entry.state = [], [], run.state
 
 
-def _wants_slot_again(entry: BatchEntry) -> bool:
+def _is_slot_needed_again(entry: BatchEntry) -> bool:
     """Whether the run had ended and needs its thread's slot again; a child has none."""
     run, ended = entry.run, entry.state.status in TERMINAL_STATUSES
-    return run.exists and run.state.ended and run.state.parent is None and (not ended or _takes_back(entry))
+    return run.exists and run.state.ended and run.state.parent is None and (not ended or _should_take_back(entry))
 
 
-def _takes_back(entry: BatchEntry) -> bool:
+def _should_take_back(entry: BatchEntry) -> bool:
     """Whether the run, which had ended, takes back what it had left to an heir: it needs its slot also where it ends
     at once, because the heir can begin as long as the slot is promised to it."""
     return any(isinstance(event, e.WorkTakenBack) for event in entry.events)
 
 
-def _heir(state: RunState) -> Heir | None:
+def _find_heir(state: RunState) -> Heir | None:
     """The run that gets the slots of this one, which ends."""
     heir = state.heir
     if heir is None:
         return None
-    return Heir(UUID(heir.run_id), thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
+    return Heir(UUID(heir.run_id), derive_thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
 
 
 def _refuse_taken_back(run: CachedRun) -> Rejected:
@@ -337,7 +337,7 @@ def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool)
     return Outcome(decision.outcome, run.id, state.seq, state.status, already)
 
 
-def _repeat_outcome(submission: Submission, known: CommandRow) -> Outcome | Rejected:
+def _find_repeat_outcome(submission: Submission, known: CommandRow) -> Outcome | Rejected:
     first = msgspec.json.decode(known.outcome, type=Outcome)
     if known.body_sha != submission.body_sha:
         detail = f"the command id {submission.command_id} was used before with another body."
@@ -345,7 +345,7 @@ def _repeat_outcome(submission: Submission, known: CommandRow) -> Outcome | Reje
     return msgspec.structs.replace(first, already=True)
 
 
-def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
+def _list_events(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
     """The events of a piece; none if it is in the log already, or its message is closed."""
     turn = state.turn.n if state.turn else 0
     if isinstance(chunk, Progress):
@@ -410,15 +410,15 @@ def _find_broken_message(chunk: Chunk, state: RunState) -> str | None:
     return last.id if last is not None and last.aborted else None
 
 
-def _outbox_row(message: Message) -> OutboxRow:
+def _build_outbox_row(message: Message) -> OutboxRow:
     return OutboxRow(message.kind, message.target, values.dumps(message.body))
 
 
-def _unknown_run(run: CachedRun) -> Rejected:
+def _reject_unknown_run(run: CachedRun) -> Rejected:
     return Rejected(404, "run_unknown", f"there is no run {run.id}.")
 
 
-def _first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
+def _find_first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
     """The command that had the submission's id first, as far as it is known: in this entry, or before it."""
     if submission.command_id is None:
         return None
@@ -426,16 +426,16 @@ def _first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
 
 
 def _slot_of(run: CachedRun) -> str:
-    return thread_slot(run.state.thread_id)
+    return derive_thread_slot(run.state.thread_id)
 
 
-def _wants_slot(run: CachedRun, submission: Submission) -> bool:
+def _is_slot_needed(run: CachedRun, submission: Submission) -> bool:
     command = submission.command
     again = c.Retry | c.Skip | c.TakeBack
     return isinstance(command, again) and run.state.ended if run.exists else isinstance(command, Begin)
 
 
-def _slot_taken(submission: Submission, run: CachedRun) -> Rejected:
+def _reject_taken_slot(submission: Submission, run: CachedRun) -> Rejected:
     slot = _slot_of(run) if submission.birth is None else submission.birth.slot or ""
     return Rejected(409, "thread_busy", f"another run is active in {slot.replace(':', ' ', 1)}.")
 

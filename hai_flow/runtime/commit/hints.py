@@ -174,7 +174,7 @@ class Hints:
 
     def _take(self) -> Letter:
         """Take as much news as fits into one letter, the oldest first."""
-        letter, size = Letter([], [*sorted(self._words), *hints.tenant_payloads(self._tenants)]), 0
+        letter, size = Letter([], [*sorted(self._words), *hints.build_tenant_payloads(self._tenants)]), 0
         self._words.clear()
         self._tenants.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:

@@ -97,7 +97,7 @@ class Lanes:
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
         lane.hand = lane.take(self._entries_max)
-        lane.entries = batch = self._entries_of(lane.hand)
+        lane.entries = batch = self._build_entries(lane.hand)
         while batch:
             size, count = 0, 0
             while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
@@ -107,7 +107,7 @@ class Lanes:
             batch = batch[count:]
         lane.hand, lane.entries = [], []
 
-    def _entries_of(self, hand: list[CachedRun]) -> list[BatchEntry]:
+    def _build_entries(self, hand: list[CachedRun]) -> list[BatchEntry]:
         entries: list[BatchEntry] = []
         for run in hand:
             if run.submissions and run.submissions[0].carrier is not None:
@@ -134,13 +134,13 @@ class Lanes:
                     lane.failed.update(entry.run for entry in batch.entries)
                 elif fault is not Fault.INSTALLATION:
                     lane.got_on()
-                batches.extendleft(reversed(await self._failures.remainder_of(batch, error)))
+                batches.extendleft(reversed(await self._failures.split_remainder(batch, error)))
                 continue
             lane.got_on()
             now = time.monotonic()
             self._read_clock(instants.milliseconds(done.db_now), began, now)
             for number, entry in enumerate(batch.entries):
-                self._conclude(entry, done.won.get(number), began)
+                self._finish(entry, done.won.get(number), began)
             self._hint(batch.entries, done.won)
 
     async def _send(self, connection: Connection, batch: Batch) -> Committed:
@@ -154,7 +154,7 @@ class Lanes:
         tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
         return done
 
-    def _conclude(self, entry: BatchEntry, won: Won | None, began: float) -> None:
+    def _finish(self, entry: BatchEntry, won: Won | None, began: float) -> None:
         if won is None:
             self._handle_loss(entry)
             return
@@ -224,7 +224,7 @@ class Lanes:
         except Exception as error:
             await self._handle_transaction_failure(entry, carried, error)
             return
-        self._conclude(entry, done.won.get(0), began)
+        self._finish(entry, done.won.get(0), began)
         self._hint([entry], done.won)
 
     async def _handle_transaction_failure(
@@ -232,7 +232,7 @@ class Lanes:
     ) -> None:
         run, fault = entry.run, classify(error)
         if carried is None:
-            if not await self._failures.remainder_of(Batch([entry]), error):
+            if not await self._failures.split_remainder(Batch([entry]), error):
                 return
         elif fault is Fault.RETRY:
             await asyncio.sleep(0.01)
@@ -274,7 +274,7 @@ class Lanes:
             if released:
                 return  # everyone is answered; only the end of the transaction failed
             if entry is not None:
-                if await self._failures.remainder_of(Batch([entry]), error):
+                if await self._failures.split_remainder(Batch([entry]), error):
                     entry.give_back()  # nothing happened: the same again, from the beginning
                     self._queues.load_again(run)
             elif passing(error):
@@ -283,7 +283,7 @@ class Lanes:
             else:
                 self._failures.give_up(run, error)
             return
-        self._conclude(entry, done.won.get(0), began)
+        self._finish(entry, done.won.get(0), began)
         self._hint([entry], done.won)
 
 

@@ -24,7 +24,7 @@ from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
 from hai_flow.store.messaging import concurrency_slots
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import Fault, classify, passing
 from hai_flow.store.runs import leases as claims
@@ -114,7 +114,7 @@ class Loader:
                 self._failures.give_up(run, error)
         return []
 
-    def _without_long(self, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> list[CachedRun]:
+    def _take_short(self, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> list[CachedRun]:
         """Those of a batch that can be taken in at once. Runs with a long log to fold are loaded apart."""
         short = []
         for run in batch:
@@ -153,7 +153,7 @@ class Loader:
             ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
             loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
             if len(batch) > 1:
-                batch = self._without_long(batch, loaded)
+                batch = self._take_short(batch, loaded)
             await self.look_up(connection, batch, loaded)
         faults: dict[UUID, Exception] = {}
         for run in batch:
@@ -180,7 +180,9 @@ class Loader:
             submission.looked_up = True
             if used_before := used.get((run.id, submission.command_id or "")):
                 run.known[used_before.command_id] = used_before
-        slots_by_run = {run.id: (run.tenant, slot) for run in batch if (slot := _slot_needed(run, found.get(run.id)))}
+        slots_by_run = {
+            run.id: (run.tenant, slot) for run in batch if (slot := _find_slot_needed(run, found.get(run.id)))
+        }
         promised = [
             (run, each, (run.tenant, each.seat)) for run in batch for each in run.submissions if each.seat is not None
         ]
@@ -202,7 +204,7 @@ class Loader:
     def _hand_on(self, run: CachedRun) -> None:
         self._listeners.notify_changed(run)
         if run.wants:
-            self._queues.lane_of(run).add(run)
+            self._queues.find_lane(run).add(run)
         else:
             self._queues.release(run)
 
@@ -251,11 +253,11 @@ class Loader:
         return [row for row in rows if row.last_seq <= end]
 
 
-def _slot_needed(run: CachedRun, loaded: Loaded | None) -> str | None:
+def _find_slot_needed(run: CachedRun, loaded: Loaded | None) -> str | None:
     """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
     if loaded is None:
         return next((each.birth.slot for each in run.submissions if each.birth is not None), None)
     retried = any(isinstance(each.command, c.Retry | c.Skip | c.TakeBack) for each in run.submissions)
     if loaded.status in TERMINAL_STATUSES and retried:
-        return thread_slot(loaded.thread_id)
+        return derive_thread_slot(loaded.thread_id)
     return None

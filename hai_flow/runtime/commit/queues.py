@@ -63,7 +63,7 @@ class Queues:
         self._released = asyncio.Event()
         self._awaited = 0  # by so many
 
-    def lane_of(self, run: CachedRun) -> Queue:
+    def find_lane(self, run: CachedRun) -> Queue:
         return self.lanes[run.id.int % len(self.lanes)]
 
     def add(self, run: CachedRun) -> None:
@@ -76,7 +76,7 @@ class Queues:
         if run.loaded_at < 0:
             self.loads.add(run)
         else:
-            self.lane_of(run).add(run)
+            self.find_lane(run).add(run)
 
     def load_again(self, run: CachedRun) -> None:
         """A run that was taken out of its queue has to be loaded before it is decided."""
@@ -109,7 +109,7 @@ class Queues:
 
     def leave(self, run: CachedRun) -> None:
         run.queued = run.taken = False
-        if failed := self.lane_of(run).failed:
+        if failed := self.find_lane(run).failed:
             failed.discard(run)
         self.queued -= 1
         if self._awaited:

@@ -42,7 +42,7 @@ class Failures:
         self._queues = queues
         self._claims = claims
 
-    async def remainder_of(self, batch: Batch, error: Exception) -> list[Batch]:
+    async def split_remainder(self, batch: Batch, error: Exception) -> list[Batch]:
         """The part of a failed batch that is to be sent again. The other runs of it are dealt with."""
         fault, entries = classify(error), batch.entries
         if sqlstate_of(error) == LOCKED and (free := await self._filter_unlocked(entries)) is not None:

@@ -89,9 +89,9 @@ class Cache:
     def weigh(self, run: CachedRun) -> None:
         """Count the run in the cache by the size of its state, nearly: its last snapshot and the log since. To measure
         it would cost as much as a snapshot; those come often enough that this is at most about twice as much."""
-        self._grow(run, STATE_OVERHEAD_BYTES + run.snapshot_bytes + run.log_bytes - run.bytes)
+        self._expect_more(run, STATE_OVERHEAD_BYTES + run.snapshot_bytes + run.log_bytes - run.bytes)
 
-    def _grow(self, run: CachedRun, size: int) -> None:
+    def _expect_more(self, run: CachedRun, size: int) -> None:
         if not run.kept:
             return
         run.bytes += size

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid4
 
-from hai_flow.runtime.files.file_systems import file_system
+from hai_flow.runtime.files.file_systems import open_file_system
 from hai_flow.settings import variable
 from hai_flow.store.runs import files
 
@@ -61,7 +61,7 @@ class PostgresContents:
 
     async def write(self, tenant: UUID, place: str, pieces: AsyncIterator[bytes]) -> None:
         n = 0
-        async for piece in cut_pieces(pieces):
+        async for piece in split_pieces(pieces):
             await files.add_piece(self._database.api, tenant, place, n, piece)
             n += 1
 
@@ -84,7 +84,7 @@ class RemoteContents:
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError where fsspec is not installed, or does not know the URL's protocol."""
-        self._system, self._root = file_system(url, variable("files"))
+        self._system, self._root = open_file_system(url, variable("files"))
 
     def new_place(self) -> str:
         name = uuid4().hex
@@ -94,7 +94,7 @@ class RemoteContents:
         path = self._path(place)
         file = await asyncio.to_thread(self._open, path)
         try:
-            async for piece in cut_pieces(pieces):
+            async for piece in split_pieces(pieces):
                 await asyncio.to_thread(file.write, piece)
         finally:
             await asyncio.to_thread(file.close)
@@ -124,7 +124,7 @@ class RemoteContents:
         return self._system.open(path, "wb")
 
 
-async def cut_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def split_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same bytes, in pieces of exactly `PIECE_BYTES`, the last one maybe smaller."""
     held = bytearray()
     async for piece in pieces:

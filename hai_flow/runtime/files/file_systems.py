@@ -7,7 +7,7 @@ from typing import Any
 from hai_flow.settings import SettingsError
 
 
-def file_system(url: str, named: str) -> tuple[Any, str]:
+def open_file_system(url: str, named: str) -> tuple[Any, str]:
     """The file system of `url`, and the path in it, without a slash at its end. Its calls block.
 
     Raises SettingsError where fsspec is not installed, or the URL can't be used; `named` is what the text calls it.

@@ -93,7 +93,7 @@ class Files:
         """
         contents = self._elsewhere or self._here
         place = contents.new_place()
-        await files.note_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
+        await files.record_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
         counted = _Counted(pieces, self.bytes_max)
         stored_place: str | None = None
         try:
@@ -120,33 +120,35 @@ class Files:
         sha256s = file_ids.files_in(value)
         if not sha256s:
             return
-        _demand_all(sha256s, await files.use_files(self._database.api, tenant, sha256s, principal, run_id, viewer))
+        _demand_all(sha256s, await files.record_files(self._database.api, tenant, sha256s, principal, run_id, viewer))
 
     async def use_all(
         self, tenant: UUID, principal: str, run_id: UUID, command: c.Command, viewer: Viewer | None
     ) -> None:
         """The files of all values that come in with the principal's command to the run: as `use`."""
         if not isinstance(command, _WITHOUT_VALUES):
-            await self.use(tenant, principal, run_id, values.dumps(_values_of(command)), viewer)
+            await self.use(tenant, principal, run_id, values.dumps(_list_values(command)), viewer)
 
     async def demand_all(self, tenant: UUID, principal: str, command: c.Command, viewer: Viewer | None) -> None:
         """Raises Rejected as `use_all` would; nothing is noted."""
         if not isinstance(command, _WITHOUT_VALUES):
-            await self.demand(tenant, principal, values.dumps(_values_of(command)), viewer)
+            await self.demand(tenant, principal, values.dumps(_list_values(command)), viewer)
 
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
         refers to its files when it takes it. Raises Rejected as `use`."""
         sha256s = file_ids.files_in(value)
         if sha256s:
-            _demand_all(sha256s, await files.readable_files(self._database.api, tenant, sha256s, principal, viewer))
+            _demand_all(
+                sha256s, await files.filter_readable_files(self._database.api, tenant, sha256s, principal, viewer)
+            )
 
     async def demand_of_run(self, tenant: UUID, run_id: UUID, value: bytes) -> None:
         """Call this before the JSON text `value` enters the run. It comes from a principal that may read the run's
         files and no others. Raises Rejected as `use`."""
         sha256s = file_ids.files_in(value)
         if sha256s:
-            _demand_all(sha256s, await files.files_of_run(self._database.api, tenant, sha256s, run_id))
+            _demand_all(sha256s, await files.list_files_of_run(self._database.api, tenant, sha256s, run_id))
 
     # --- out
 
@@ -181,8 +183,8 @@ class Files:
     async def tidy(self, every: timedelta) -> None:
         """Remove some of the files that nothing refers to, unless another process just did."""
         pool = self._database.api
-        await orphan_cleanup.sweep(pool, "files", every, partial(files.forget_files, pool, self._kept_for))
-        for place in await files.due_leftovers(pool):
+        await orphan_cleanup.sweep(pool, "files", every, partial(files.delete_unused_files, pool, self._kept_for))
+        for place in await files.list_due_leftovers(pool):
             await self._clear(place)
 
     async def _clear(self, place: str) -> None:
@@ -192,7 +194,7 @@ class Files:
             if contents is None:
                 return
             await contents.remove(place)
-            await files.forget_leftover(self._database.api, place)
+            await files.delete_leftover(self._database.api, place)
         except Exception as error:
             log.warning("file_not_cleared", place=place, error=str(error) or type(error).__name__)
 
@@ -242,10 +244,10 @@ class FilesOfRun:
             raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None
         except FAILURES as error:
             raise _unavailable(error) from error
-        return part_of(file)
+        return build_part(file)
 
 
-def part_of(file: File) -> dict[str, Json]:
+def build_part(file: File) -> dict[str, Json]:
     """The content part that refers to the file, as messages of AG-UI and HAI have it."""
     part: dict[str, Json] = {
         "type": kind_of(file.media_type),
@@ -257,7 +259,7 @@ def part_of(file: File) -> dict[str, Json]:
 _WITHOUT_VALUES: Final = (c.Pause, c.Resume, c.Stop, c.Terminate, c.Retry, c.Jump, c.Migrate)
 
 
-def _values_of(command: c.Command) -> Any:
+def _list_values(command: c.Command) -> Any:
     """The values of the command. Of a fork those that are new; the others it takes over with the other run's events."""
     if not isinstance(command, c.Fork):
         return command

@@ -243,7 +243,7 @@ class Delivery(Service):
 
     async def _begin(self, message: OutboxMessage, body: Json) -> None:
         """Start the run that a message with this `body` wants."""
-        plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
+        plan = await self.catalog.load_plan_of_child(message.tenant, body["workflow"], body["sha256"])
         kind = children.START if message.kind == children.RETRY else message.kind
         start = children.build_command(kind, message.target, body)
         assert isinstance(start, c.Start), "only messages of these kinds are handled here"
@@ -361,13 +361,13 @@ class Delivery(Service):
         missed = [id for heard in subscription.heard.values() for id in heard.left]
         pool, tenant, run_id = self.database.api, message.tenant, message.run_id
         again = await signals.signals_by_id(pool, tenant, run_id, missed) if missed else []
-        awaited = await self._offer_stored(message, subscription.since, readings, again)
+        awaited = await self._send_stored(message, subscription.since, readings, again)
         if awaited:
             offered = {type: _encode_offers(readings[type].offered) for type in awaited}
             await signals.subscribe(pool, tenant, run_id, subscription.path, offered, message.last_seq)
-            await self._offer_stored(message, subscription.since, {type: readings[type] for type in awaited}, ())
+            await self._send_stored(message, subscription.since, {type: readings[type] for type in awaited}, ())
 
-    async def _offer_stored(
+    async def _send_stored(
         self, message: OutboxMessage, since: int, readings: Mapping[str, _Reading], left: Sequence[Signal]
     ) -> list[str]:
         """Offer the run the stored signals of these types that were not read yet, and those `left`; returns the types
@@ -385,7 +385,7 @@ class Delivery(Service):
             for signal in sorted([*due, *page], key=lambda signal: signal.place):
                 reading = readings[signal.type]
                 if signal.type in awaited:
-                    outcome = await self._offer_unless_taken(run_id, signal, since, reading.offered)
+                    outcome = await self._send_unless_taken(run_id, signal, since, reading.offered)
                     awaited = (
                         [type for type in awaited if type in outcome["awaits"]] if outcome is not None else awaited
                     )
@@ -397,7 +397,7 @@ class Delivery(Service):
             limit = self.config.page_max
         return awaited
 
-    async def _offer_unless_taken(self, run_id: UUID, signal: Signal, since: int, offered: c.Offered | None) -> Json:
+    async def _send_unless_taken(self, run_id: UUID, signal: Signal, since: int, offered: c.Offered | None) -> Json:
         """Offer the run a stored signal. None: it has taken it before, or it was sent before the run started."""
         run = self.committer.peek(run_id)
         if run is not None and signal.id in run.state.signals:
@@ -517,11 +517,11 @@ class Delivery(Service):
             return {}
         # Another process may be about to offer them.
         before = await signals.find_unsettled_before(pool, signal) if signal.undelivered is None else []
-        offering = [self._offer_in_order(each, [*before, signal]) for each in waiting]
+        offering = [self._send_in_order(each, [*before, signal]) for each in waiting]
         done = await asyncio.gather(*offering, return_exceptions=True)
         return dict(_failures(zip(waiting, done, strict=True)))
 
-    async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
+    async def _send_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
         run_id, offers = subscriber.run_id, None
         if subscriber.offered is not None:
             offers = msgspec.json.decode(subscriber.offered, type=c.Offered)

@@ -158,7 +158,7 @@ class Triggers(Service):
             return
         config = self.config
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        self._keep(partial(self._repeat, self._due, self._fire_due, "schedules"), "ticks of schedules")
+        self._keep(partial(self._repeat, self._due, self._start_due, "schedules"), "ticks of schedules")
         self._run_each(config.sweep_seconds, asyncio.Event(), self._sweep_promises, "slots")
         self._run_each(STALLED_EVERY.total_seconds(), asyncio.Event(), self.slots.sweep_stalled, "stalled queues")
         self._run_each(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
@@ -207,11 +207,11 @@ class Triggers(Service):
 
     async def _tidy(self) -> None:
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
-        await orphan_cleanup.sweep(pool, "fires", every, functools.partial(triggers.forget_fires, pool))
+        await orphan_cleanup.sweep(pool, "fires", every, functools.partial(triggers.delete_old_fires, pool))
 
     # --- schedules ------------------------------------------------------------------------------------------------
 
-    async def _fire_due(self) -> None:
+    async def _start_due(self) -> None:
         """Look at the schedules that are due, until none is."""
         pool = self.database.api
         lease = timedelta(seconds=self.config.lease_seconds)
@@ -251,7 +251,7 @@ class Triggers(Service):
                     continue
                 if not await self._is_over(schedule, last):
                     if schedule.overlap != "skip":
-                        for each in _beyond(schedule, fires[number - 1 :]):
+                        for each in _list_beyond(schedule, fires[number - 1 :]):
                             await triggers.settle_fire(pool, schedule, each, "skipped")
                         return True
                     await triggers.settle_fire(pool, schedule, instant, "skipped")
@@ -291,7 +291,7 @@ class Triggers(Service):
         """Whether the schedule's last run has ended. Where the schedule says so, it is stopped."""
         if last is None:
             return True
-        status = await triggers.status_of_run(self.database.api, schedule, last)
+        status = await triggers.find_status_of_run(self.database.api, schedule, last)
         if status is None or status in TERMINAL_STATUSES:
             return True
         if schedule.overlap != "cancel_running" or status == "starting":
@@ -320,7 +320,7 @@ class Triggers(Service):
         the people behind it; `asked`: the person who wants it, if one does, who is one of them."""
         behind = instigators if asked is None else list_people_behind(asked.who.id, instigators)
         plan = await self.catalog.plan(of.tenant, of.workflow)
-        seat = await self._triggers_elsewhere(of.tenant, plan) if origin is not None else None
+        seat = await self._find_triggers_elsewhere(of.tenant, plan) if origin is not None else None
         if seat is not None:  # files don't go there: a run that needs them finds none
             id = seat.starts.id_of("behind", str(run_id))
             return await seat.begin(of, id, input, trigger, origin, instigators=behind, asked=asked)
@@ -339,7 +339,7 @@ class Triggers(Service):
         )
         return await self.starts.start(of.tenant, plan, start, asked=asked)
 
-    async def _triggers_elsewhere(self, tenant: UUID, plan: Plan) -> Triggers | None:
+    async def _find_triggers_elsewhere(self, tenant: UUID, plan: Plan) -> Triggers | None:
         """The triggers of the tenant's first cell, if that is another one, where runs of the plan are counted. Only
         ends of runs come in other cells."""
         if self.of_cell is None or (seat := await self.starts.seat(tenant)) == self.starts.cell:
@@ -375,7 +375,7 @@ class Triggers(Service):
         """The schedule as it was before the run became its last one; it may be that already. Raises `Rejected`."""
         pool, lease = self.database.api, timedelta(seconds=self.config.lease_seconds)
         schedule = await self.schedule(tenant, id)
-        while await triggers.status_of_run(pool, schedule, run_id) is None:
+        while await triggers.find_status_of_run(pool, schedule, run_id) is None:
             last = schedule.last_run_id
             over = await self._is_over(schedule, last)
             if over and await triggers.claim_turn(pool, schedule, last, run_id, lease, paused_too=True):
@@ -386,7 +386,7 @@ class Triggers(Service):
         return schedule
 
     async def _busy(self, schedule: ScheduleRow, last: UUID | None) -> Rejected:
-        status = await triggers.status_of_run(self.database.api, schedule, last) or "about to end"
+        status = await triggers.find_status_of_run(self.database.api, schedule, last) or "about to end"
         what = "is being stopped for the next one" if status == "stopping" else f"is {status}"
         message = f"the last run of this schedule of {schedule.workflow_name} {what}; wait for its end, or stop it."
         return Rejected(409, "schedule_busy", message, winner={"run_id": str(last), "status": status})
@@ -436,7 +436,7 @@ class Triggers(Service):
             started = await self._deliver(signal)
             if not already:
                 try:
-                    unreached = _failures_by_workflow(started) | dict(await self.delivery.offer(signal))
+                    unreached = _map_failures(started) | dict(await self.delivery.offer(signal))
                     await self.delivery.settle(signal, unreached)
                 except Exception as error:  # delivery of some process does it all again
                     log.warning("event_not_offered", event=id, error=str(error) or repr(error))
@@ -449,11 +449,11 @@ class Triggers(Service):
             if each.refused is not None and each.failed is None:
                 code, reason = each.refused.code, each.refused.detail
                 log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
-        return _failures_by_workflow(started)
+        return _map_failures(started)
 
     async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:
         """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
-        rows = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
+        rows = await triggers.list_event_triggers(self.database.api, signal.tenant, signal.type)
         if only is not None:
             rows = [each for each in rows if _name(each.workflow_name) in only]
         if not rows:
@@ -516,7 +516,7 @@ class Triggers(Service):
         """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after
         all others were: the message comes again then, and starts nothing twice."""
         end = msgspec.json.decode(message.body, type=on_end_triggers.End)
-        rows = await triggers.event_triggers_of(self.database.api, message.tenant, end.workflow, "run")
+        rows = await triggers.list_event_triggers(self.database.api, message.tenant, end.workflow, "run")
         started = [await self._begin_behind(row, end, message) for row in rows]
         for error in started:
             if error is not None:
@@ -562,7 +562,7 @@ class Triggers(Service):
         """Store the triggers of the latest version of a workflow in place of those of earlier ones. Those of a version
         that only another release can read stay as that release has stored them."""
         async with triggers.publication(self.database.api, tenant, name) as connection:
-            latest = await workflows.latest_workflow(connection, tenant, name)
+            latest = await workflows.find_latest_workflow(connection, tenant, name)
             if latest is None:
                 return
             if latest.retired_at is not None:
@@ -581,7 +581,7 @@ class Triggers(Service):
             events = [
                 EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
                 for position, trigger in enumerate(plan.triggers)
-                if (columns := _row_key(trigger)) is not None
+                if (columns := _compute_row_key(trigger)) is not None
             ]
             await triggers.replace_triggers(connection, tenant, name, schedules, events)
         self._due.set()
@@ -597,7 +597,7 @@ class _Uses(Protocol):
     def roots(self) -> Any: ...
 
 
-def _beyond(schedule: ScheduleRow, waiting: Sequence[datetime]) -> Sequence[datetime]:
+def _list_beyond(schedule: ScheduleRow, waiting: Sequence[datetime]) -> Sequence[datetime]:
     """Those of the waiting instants, the oldest first, that are more than may wait: of `queue_one` all but the newest,
     of `queue` those behind WAITING_MAX."""
     if schedule.overlap == "queue_one":
@@ -609,7 +609,7 @@ def _name(workflow: str) -> str:
     return f"workflow {workflow}"
 
 
-def _failures_by_workflow(started: Iterable[Started]) -> dict[str, Exception]:
+def _map_failures(started: Iterable[Started]) -> dict[str, Exception]:
     return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
@@ -625,7 +625,7 @@ def dedupe_key(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
-def _row_key(trigger: Trigger) -> tuple[str, TriggerKind] | None:
+def _compute_row_key(trigger: Trigger) -> tuple[str, TriggerKind] | None:
     """The type and kind that the trigger's row has; None if it has no row."""
     match trigger:
         case EventTrigger():

@@ -73,7 +73,7 @@ class Webhooks:
         rows: list[EventTriggerRow] = []
         tenant = await self._tenant(name)
         if tenant is not None and len(path) <= PATH_CHARS_MAX and WEBHOOK_PATH.fullmatch(path):
-            rows = await store.event_triggers_of(self._triggers.database.api, tenant, path, "webhook")
+            rows = await store.list_event_triggers(self._triggers.database.api, tenant, path, "webhook")
         if tenant is None or not rows:
             raise Rejected(404, "webhook_unknown", "there is no webhook here.")
         plan = await self._triggers.catalog.plan(tenant, rows[0].workflow)
@@ -108,7 +108,7 @@ class Webhooks:
         row, trigger = hook.row, hook.trigger
         now = self._triggers.committer.now_ms()
         id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))
-        headers = webhook.visible_headers(call, trigger.scheme, trigger.header)
+        headers = webhook.filter_headers(call, trigger.scheme, trigger.header)
         event = {**event_value(id, "webhook", content, now), "headers": headers}
         scope = {"event": event, "now": now}
         try:

@@ -44,16 +44,16 @@ class Sealer(Service):
             await self._woken.wait()
             self._woken.clear()
             try:
-                since = await self._queue_records(since)
+                since = await self._enqueue_records(since)
                 while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
                     pass
             except Exception as error:
                 log.warning("sealing_failed", error=str(error) or repr(error))
 
-    async def _queue_records(self, since: int | None) -> int | None:
+    async def _enqueue_records(self, since: int | None) -> int | None:
         """Queue the records that do not queue themselves: all of them the first time, then the new ones. None: all
         records queue themselves."""
-        if since == 0 and await audit.queues_itself(self._database.api):
+        if since == 0 and await audit.is_self_queued(self._database.api):
             return None
         if since is not None:
             now = int(time.time() * 1000)

@@ -54,30 +54,30 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
     """All findings, in the order of the report."""
     return [
-        *_durability(facts, place),
+        *_check_durability(facts, place),
         *_versions(facts, place),
         *_role(facts, place),
         _clock(facts),
         *_hints(settings, place),
         *_people(settings, facts),
-        *_way_in(settings),
-        *_pooler(settings, place),
+        *_check_way_in(settings),
+        *_check_pooler(settings, place),
         *_replica(settings, place),
-        *_audit(facts, place),
+        *_check_audit(facts, place),
         *_files(settings, place),
         *_limits(settings, facts),
     ]
 
 
-def examine_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
+def check_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
     """The findings of a cell beside home: those of its database. `settings`: of a process over it."""
     return [
-        *_durability(facts, place),
+        *_check_durability(facts, place),
         *_versions(facts, place),
         *_role(facts, place),
         _clock(facts),
-        *_pooler(settings, place),
-        *_audit(facts, place),
+        *_check_pooler(settings, place),
+        *_check_audit(facts, place),
         *_limits(settings, facts),
     ]
 
@@ -88,7 +88,7 @@ def away(fault: str) -> Check:
     return Check("database", "bad", fault, remedy)
 
 
-def _durability(facts: Facts, place: Place) -> Iterator[Check]:
+def _check_durability(facts: Facts, place: Place) -> Iterator[Check]:
     why = {
         "fsync": "a power cut can destroy the whole database",
         "synchronous_commit": "what was answered as done can be lost",
@@ -184,7 +184,7 @@ def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
             yield Check("identity.keys", "bad", "there is none: nobody can call", "hai-flow keys create PRINCIPAL")
 
 
-def _way_in(settings: Settings) -> Iterator[Check]:
+def _check_way_in(settings: Settings) -> Iterator[Check]:
     if is_loopback(settings.host):
         yield Check("hosts", "good", f"listens on {settings.host}, for this machine alone")
     else:
@@ -198,7 +198,7 @@ def _way_in(settings: Settings) -> Iterator[Check]:
         yield Check("public_url", "doubtful", f"{settings.public_url} has no TLS", remedy)
 
 
-def _pooler(settings: Settings, place: Place) -> Iterator[Check]:
+def _check_pooler(settings: Settings, place: Place) -> Iterator[Check]:
     if place.pooler and not settings.database_pooled:
         remedy = f"set {variable('database_pooled')}=1 and {variable('database_direct_url')} (docs/pooler.md)"
         yield Check("pooler", "bad", "a pooler answers, whose sessions are nobody's own", remedy)
@@ -240,7 +240,7 @@ def _replica(settings: Settings, place: Place) -> Iterator[Check]:
         )
 
 
-def _audit(facts: Facts, place: Place) -> Iterator[Check]:
+def _check_audit(facts: Facts, place: Place) -> Iterator[Check]:
     if place.schema is None:
         return  # there are no records yet: nobody has taken away what keeps them
     missing = sorted(AUDIT_TRIGGERS - facts.audit_triggers)

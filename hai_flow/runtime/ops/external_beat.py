@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime.files.file_systems import file_system
+from hai_flow.runtime.files.file_systems import open_file_system
 from hai_flow.settings import variable
 from hai_flow.store.ops.database_history import Beat
 
@@ -32,7 +32,7 @@ class Witness:
         self._place = place.rstrip("/")
         self._system: Any = None
         if self.shared:
-            self._system, self._place = file_system(place, variable("witness"))
+            self._system, self._place = open_file_system(place, variable("witness"))
 
     async def read(self, database: UUID) -> Beat | None:
         """The last beat that was noted of the database. Raises StoreError where the witness can't be read."""

@@ -11,10 +11,10 @@ TOO_MANY_FILES: Final = (
 )
 
 
-def out_of_files(error: BaseException) -> bool:
+def is_out_of_files(error: BaseException) -> bool:
     """Whether it failed because the process, or the machine, may open no more files and connections."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return True
     if f"[Errno {errno.EMFILE}]" in str(error):  # asyncio's one error for several addresses that could not be reached
         return True
-    return error.__cause__ is not None and out_of_files(error.__cause__)
+    return error.__cause__ is not None and is_out_of_files(error.__cause__)

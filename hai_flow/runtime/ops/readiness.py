@@ -9,7 +9,7 @@ import structlog
 
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import Recent
-from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
+from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres import revisions
 from hai_flow.store.runs import leases
 
@@ -39,7 +39,7 @@ class Readiness:
         try:
             behind = await self._behind.get()
         except Exception as error:
-            if out_of_files(error):
+            if is_out_of_files(error):
                 log.warning("too_many_open_files", error=str(error), remedy=MORE_FILES)
                 raise Rejected(503, "too_many_open_files", TOO_MANY_FILES) from None
             log.warning("database_unavailable", error=str(error))

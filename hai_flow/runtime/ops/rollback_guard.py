@@ -80,7 +80,7 @@ class Continuity(Service):
                 await database_history.follow_timeline(connection, era)
             if await database_history.beat(connection, era, timedelta(seconds=self._seconds)):
                 await self._note(connection, shared=True)
-            self._seen = await database_history.last_beat(connection)
+            self._seen = await database_history.find_last_beat(connection)
             await self._note(connection, shared=False)
 
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
@@ -88,7 +88,7 @@ class Continuity(Service):
             return era.moved
         for beat in known:
             if await database_history.lacks(connection, era, beat):
-                last = await database_history.last_beat(connection)
+                last = await database_history.find_last_beat(connection)
                 stands = "none of its beats is there" if last is None else f"its last beat is of {_moment(last)}"
                 return f"a beat of {_moment(beat)} was seen, and is not in it any more; {stands}"
         ours = [beat for beat in known if beat.database == era.database]
@@ -104,7 +104,7 @@ class Continuity(Service):
         the beat calls this), else only if they do not."""
         if self._witness is None or self._witness.shared is not shared:
             return
-        beat = await database_history.last_beat(connection)
+        beat = await database_history.find_last_beat(connection)
         if beat is None:
             return
         try:

@@ -29,8 +29,8 @@ from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
 from hai_flow.errors import Unreadable
 from hai_flow.store.commit.entries import MessageRow, PendingRow, TurnRow, VoteRow
-from hai_flow.store.commit.projection import rows_of, selectors_asked, thread_entry
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.commit.projection import list_selectors_asked, read_thread_entry, rows_of
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.runs.run_bundle import Evidence, Row
 
 
@@ -81,7 +81,7 @@ class Check:
         self._head = b""
         self._heads = dict(evidence.heads)
         self._snapshots = {row["seq"]: row for row in evidence.rows["snapshots"]}
-        self._named = _seqs_of(evidence)
+        self._named = _list_seqs(evidence)
         self._made = _Made()
 
     # --- the log ------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Check:
     def feed(self, commit: Commit) -> None:
         """Fold the next commit. `plan` is that of the run then, None where this release can't have it."""
         row = commit.row
-        for message in _chunks_are_chunks(self, commit):
+        for message in _check_chunks(self, commit):
             self._report("chunks_are_chunks", message, at=row["last_seq"])
         if self._limits is not None and self.plan is not None and row["version"] != self._version:
             self._decide_again(self.plan, commit, self._limits)
@@ -125,11 +125,11 @@ class Check:
             except Exception as error:  # a transition that no table has, a record that is not there
                 self._break("log_folds", f"{event.type}: {error or type(error).__name__}")
                 return
-            self._compare_snapshot()
+            self._check_snapshot()
         if decides:
             self._decided_at = self.state.at
         self.reached["log_folds"] += len(commit.events)
-        self._compare_head()
+        self._check_head()
         self._named.discard(self.state.seq)
         self._made.take(rows_of(commit.events, self.state), self.state.seq - len(commit.events), self.state)
 
@@ -145,7 +145,7 @@ class Check:
         else:
             self.undecided += 1
 
-    def _compare_snapshot(self) -> None:
+    def _check_snapshot(self) -> None:
         row = self._snapshots.pop(self.state.seq, None)
         if row is None or row["abi"] != ABI:  # of another release: no process reads it
             return
@@ -157,7 +157,7 @@ class Check:
         if not same:
             self._report("snapshots_are_folds", "the snapshot is not the fold of the events up to it")
 
-    def _compare_head(self) -> None:
+    def _check_head(self) -> None:
         head = self._heads.pop(self.state.seq, None)
         if head is not None:
             self.reached["log_audited"] += 1
@@ -243,7 +243,7 @@ def _differ(what: str, made: Mapping[Any, Any], there: Mapping[Any, Any]) -> Ite
         yield f"the {what} {key} has a row, and the log does not know it"
 
 
-def _pendings_are_made(check: Check) -> Iterator[str]:
+def _check_pendings(check: Check) -> Iterator[str]:
     rows = {row["id"]: row for row in check.evidence.rows["pendings"]}
     yield from _differ("question", check._made.pendings, rows)
     for id, (made, opened) in check._made.pendings.items():
@@ -255,17 +255,17 @@ def _pendings_are_made(check: Check) -> Iterator[str]:
                 yield f"the {name} of the question {id} is {_text(row[name])} instead of {_text(getattr(made, name))}"
         if row["opened_seq"] != opened:
             yield f"the question {id} was opened by the commit of event {opened}, not {row['opened_seq']}"
-        if not _asks_the_same(e.decode_pending(row["body"]), e.decode_pending(made.body)):
+        if not _is_same_question(e.decode_pending(row["body"]), e.decode_pending(made.body)):
             yield f"the question {id} asks something else than the log does"
 
 
-def _asks_the_same(row: e.PendingOpened, made: e.PendingOpened) -> bool:
+def _is_same_question(row: e.PendingOpened, made: e.PendingOpened) -> bool:
     """The times may differ: a process that opens a question has not always seen the newest chunk, and takes the time of
     an earlier event."""
     return msgspec.structs.replace(row, at=made.at) == made
 
 
-def _inbox_is_made(check: Check) -> Iterator[str]:
+def _check_inbox(check: Check) -> Iterator[str]:
     """An open question is in the inboxes of all that it asks, and a closed one is in no inbox."""
     rows_by_pending: dict[str, set[str]] = {}
     for row in check.evidence.rows["inbox"]:
@@ -276,19 +276,19 @@ def _inbox_is_made(check: Check) -> Iterator[str]:
         return
     world = World(check.state.requester, check.plan.roles)
     for id in check.state.open_pendings.values():
-        selectors = set(selectors_asked(check.state.pendings[id], world))
+        selectors = set(list_selectors_asked(check.state.pendings[id], world))
         if id not in rows_by_pending and check.is_older(id):
             check.older += 1  # the sweep of a worker is about to write them
         elif selectors != rows_by_pending.get(id, set()):
             yield f"{id} asks {sorted(selectors)}, and is in the inbox of {sorted(rows_by_pending.get(id, ()))}"
 
 
-def _votes_are_made(check: Check) -> Iterator[str]:
+def _check_votes(check: Check) -> Iterator[str]:
     rows = {(row["pending_id"], row["principal"]): row for row in check.evidence.rows["votes"]}
     older = {
         key
         for key, expected in check._made.votes.items()
-        if key not in rows and _decides_alone(expected) and check.is_older(expected.pending_id)
+        if key not in rows and _is_deciding_alone(expected) and check.is_older(expected.pending_id)
     }
     check.older += len(older)
     yield from _differ("vote", {key: expected for key, expected in check._made.votes.items() if key not in older}, rows)
@@ -297,12 +297,12 @@ def _votes_are_made(check: Check) -> Iterator[str]:
             yield f"the vote of {key[1]} on {key[0]} is another one than in the log"
 
 
-def _decides_alone(vote: VoteRow) -> bool:
+def _is_deciding_alone(vote: VoteRow) -> bool:
     """Whether it is an answer that decides by itself: releases before 0020 wrote no row of it."""
     return msgspec.json.decode(vote.body)["type"] == e.TYPES[e.PendingDecided]
 
 
-def _turns_are_made(check: Check) -> Iterator[str]:
+def _check_turns(check: Check) -> Iterator[str]:
     rows = {row["n"]: (row["first_seq"], row["last_seq"], row["wire_run_id"]) for row in check.evidence.rows["turns"]}
     yield from _differ("turn", check._made.turns, rows)
     for n, expected in check._made.turns.items():
@@ -310,7 +310,7 @@ def _turns_are_made(check: Check) -> Iterator[str]:
             yield f"turn {n} has events {expected[0]} to {expected[1]}, and its row says {rows[n][0]} to {rows[n][1]}"
 
 
-def _messages_are_made(check: Check) -> Iterator[str]:
+def _check_messages(check: Check) -> Iterator[str]:
     rows = {row["n"]: row for row in check.evidence.rows["messages"]}
     yield from _differ("message", check._made.messages, rows)
     for n, expected in check._made.messages.items():
@@ -319,11 +319,13 @@ def _messages_are_made(check: Check) -> Iterator[str]:
             continue
         if (row["id"], row["role"]) != (expected.id, expected.role):
             yield f"message {n} is {expected.id} of {expected.role}, and its row is {row['id']} of {row['role']}"
-        elif not _says_the_same(thread_entry(row["role"], row["body"]), thread_entry(expected.role, expected.body)):
+        elif not _is_same_message(
+            read_thread_entry(row["role"], row["body"]), read_thread_entry(expected.role, expected.body)
+        ):
             yield f"message {n}, {expected.id}, says something else than the log does"
 
 
-def _says_the_same(row: MessageState | ToolCallState, made: MessageState | ToolCallState) -> bool:
+def _is_same_message(row: MessageState | ToolCallState, made: MessageState | ToolCallState) -> bool:
     """Times may differ, and a message that was cut off may be shorter in its row: a process that decides, or cuts a
     message off, has not always seen the newest chunk."""
     if isinstance(row, ToolCallState) and isinstance(made, ToolCallState):
@@ -338,12 +340,12 @@ def _says_the_same(row: MessageState | ToolCallState, made: MessageState | ToolC
 # --- rules of single rows of the log ----------------------------------------------------------------------------------
 
 
-def _gap_free(check: Check, row: Row) -> Iterator[str]:
+def _check_gaps(check: Check, row: Row) -> Iterator[str]:
     if row["first_seq"] != check.state.seq + 1:
         yield f"event {check.state.seq + 1} should come next, and the row begins with {row['first_seq']}"
 
 
-def _versions_rise(check: Check, row: Row) -> Iterator[str]:
+def _check_versions(check: Check, row: Row) -> Iterator[str]:
     """Each decision is one more; chunks are none."""
     if row["version"] not in (check._version, check._version + 1):
         yield f"decision {row['version']} follows decision {check._version}"
@@ -354,7 +356,7 @@ def _log_is_the_tenants(check: Check, row: Row) -> Iterator[str]:
         yield f"the events {row['first_seq']} to {row['last_seq']} are of another tenant"
 
 
-def _chunks_are_chunks(check: Check, commit: Commit) -> Iterator[str]:
+def _check_chunks(check: Check, commit: Commit) -> Iterator[str]:
     """A commit that is no decision holds streamed events only, for it was written without a comparison of the run's
     version."""
     if commit.row["version"] != check._version:
@@ -366,8 +368,8 @@ def _chunks_are_chunks(check: Check, commit: Commit) -> Iterator[str]:
 
 
 _OF_ROWS: Final[tuple[tuple[str, Callable[[Check, Row], Iterator[str]]], ...]] = (
-    ("log_gap_free", _gap_free),
-    ("versions_rise", _versions_rise),
+    ("log_gap_free", _check_gaps),
+    ("versions_rise", _check_versions),
     ("tenants_are_apart", _log_is_the_tenants),
 )
 _BREAKING: Final = ("log_gap_free",)
@@ -376,7 +378,7 @@ _BREAKING: Final = ("log_gap_free",)
 # --- rules of the run, whatever its log says --------------------------------------------------------------------------
 
 
-def _row_ends_with_its_log(check: Check) -> Iterator[str]:
+def _check_row_end(check: Check) -> Iterator[str]:
     if check.broken:
         return
     if check.run["seq"] != check.state.seq:
@@ -392,13 +394,13 @@ def _log_is_chained(check: Check) -> Iterator[str]:
         yield "its events, or its head, were changed: the chain of its commits ends otherwise"
 
 
-def _audit_knows_no_more(check: Check) -> Iterator[str]:
+def _check_audit_rows(check: Check) -> Iterator[str]:
     for seq in sorted(check._heads):
         if not check.broken:
             yield f"the audit knows a commit that ends with event {seq}, and the log has none"
 
 
-def _tenants_are_apart(check: Check) -> Iterator[str]:
+def _check_tenants(check: Check) -> Iterator[str]:
     tenant = check.run["tenant"]
     for table, rows in check.evidence.rows.items():
         if any(row["tenant"] != tenant for row in rows):
@@ -420,26 +422,26 @@ def _check_lateness(check: Check) -> Iterator[str]:
         yield f"worker {run['worker']} holds it, and gives no sign of life"
 
 
-def _holder_is_known(check: Check) -> Iterator[str]:
+def _check_holder(check: Check) -> Iterator[str]:
     """A claim names a worker that has a row: without the row its death would never be noticed."""
     if check.run["worker"] is not None and check.evidence.holder is None:
         yield f"worker {check.run['worker']} holds it, and there is no such worker"
 
 
 _OF_RUN: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
-    ("row_ends_with_its_log", _row_ends_with_its_log),
+    ("row_ends_with_its_log", _check_row_end),
     ("log_chained", _log_is_chained),
-    ("log_audited", _audit_knows_no_more),
-    ("tenants_are_apart", _tenants_are_apart),
+    ("log_audited", _check_audit_rows),
+    ("tenants_are_apart", _check_tenants),
     ("nobody_is_late", _check_lateness),
-    ("holder_is_known", _holder_is_known),
+    ("holder_is_known", _check_holder),
 )
 
 
 # --- rules of the run and the fold of its log -------------------------------------------------------------------------
 
 
-def _row_is_made(check: Check) -> Iterator[str]:
+def _check_row(check: Check) -> Iterator[str]:
     run, state = check.run, check.state
     ended = state.status in TERMINAL_STATUSES
     parent = None if state.parent is None else UUID(state.parent.run_id)
@@ -473,13 +475,13 @@ def _result(state: RunState) -> dict[str, Any]:
     return {"output": state.output} if state.error is None else {"error": msgspec.to_builtins(state.error)}
 
 
-def _version_is_pinned(check: Check) -> Iterator[str]:
+def _check_version(check: Check) -> Iterator[str]:
     """A run stays with the document that it began with, unless it was moved to another one."""
     if check.run["workflow"].hex() != check.state.sha256:
         yield f"its row names the workflow {check.run['workflow'].hex()}, and the log {check.state.sha256}"
 
 
-def _wakes_in_time(check: Check) -> Iterator[str]:
+def _check_wake(check: Check) -> Iterator[str]:
     """A run that can go on by itself is held by a worker, or has a time at which it is due."""
     run, state = check.run, check.state
     if state.ended:
@@ -496,30 +498,30 @@ def _wakes_in_time(check: Check) -> Iterator[str]:
         yield f"something of it is due at {instants.rfc3339(due)}, and no worker looks at it by then"
 
 
-def _holds_its_slot(check: Check) -> Iterator[str]:
+def _check_slot(check: Check) -> Iterator[str]:
     """One run of a thread is active, and a run that has ended holds no slot."""
     run, rows = check.run, check.evidence.rows["slots"]
     held = {row["slot"] for row in rows if row.get("left_by") != run["id"]}  # else it is about to take its work back
     if check.state.ended:
         if held:
             yield f"it is {check.state.status}, and holds the slot {min(held)}"
-    elif run["slot"] == thread_slot(run["thread_id"]) and check.evidence.slot_holder != run["id"]:
+    elif run["slot"] == derive_thread_slot(run["thread_id"]) and check.evidence.slot_holder != run["id"]:
         yield f"it is active, and the slot {run['slot']} is held by {check.evidence.slot_holder or 'nobody'}"
 
 
-def _rows_came_with_commits(check: Check) -> Iterator[str]:
+def _check_rows(check: Check) -> Iterator[str]:
     """A command was carried out, and a message sent, by a commit that is in the log."""
     for seq in sorted(check._named):
         yield f"a command or a message names the commit that ends with event {seq}, and the log has none"
 
 
-def _snapshots_are_of_the_log(check: Check) -> Iterator[str]:
+def _check_snapshots(check: Check) -> Iterator[str]:
     for seq in check._snapshots:
         if seq > check.state.seq:
             yield f"it has a snapshot of event {seq}, and the log ends with {check.state.seq}"
 
 
-def _kin_is_heard(check: Check) -> Iterator[str]:
+def _check_kin(check: Check) -> Iterator[str]:
     """A child that a run waits for exists, or its start is in the outbox; and if it has ended, the news of its end
     is."""
     state, above = check.state, check.evidence.above
@@ -538,18 +540,18 @@ def _kin_is_heard(check: Check) -> Iterator[str]:
 
 
 _OF_FOLD: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
-    ("row_is_made", _row_is_made),
-    ("version_is_pinned", _version_is_pinned),
-    ("wakes_in_time", _wakes_in_time),
-    ("holds_its_slot", _holds_its_slot),
-    ("rows_came_with_commits", _rows_came_with_commits),
-    ("snapshots_are_folds", _snapshots_are_of_the_log),
-    ("kin_is_heard", _kin_is_heard),
-    ("pendings_are_made", _pendings_are_made),
-    ("inbox_is_made", _inbox_is_made),
-    ("votes_are_made", _votes_are_made),
-    ("turns_are_made", _turns_are_made),
-    ("messages_are_made", _messages_are_made),
+    ("row_is_made", _check_row),
+    ("version_is_pinned", _check_version),
+    ("wakes_in_time", _check_wake),
+    ("holds_its_slot", _check_slot),
+    ("rows_came_with_commits", _check_rows),
+    ("snapshots_are_folds", _check_snapshots),
+    ("kin_is_heard", _check_kin),
+    ("pendings_are_made", _check_pendings),
+    ("inbox_is_made", _check_inbox),
+    ("votes_are_made", _check_votes),
+    ("turns_are_made", _check_turns),
+    ("messages_are_made", _check_messages),
 )
 
 RULES: Final = invariants.RULES | {
@@ -564,7 +566,7 @@ RULES: Final = invariants.RULES | {
 """The names of all rules."""
 
 
-def _seqs_of(evidence: Evidence) -> set[int]:
+def _list_seqs(evidence: Evidence) -> set[int]:
     """The commits that rows of the run name."""
     return {row["last_seq"] for table in ("commands", "outbox", "votes") for row in evidence.rows[table]}
 

@@ -28,10 +28,10 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 def faults(schema: Schema, standing: Standing | None) -> list[str]:
     """Sentences on all that a person should look at, the worst first. `standing` is None where the schema is not
     there."""
-    return [*_schema_problems(schema), *(() if standing is None else faults_of(standing))]
+    return [*_check_schema(schema), *(() if standing is None else faults_of(standing))]
 
 
-def _schema_problems(schema: Schema) -> Iterator[str]:
+def _check_schema(schema: Schema) -> Iterator[str]:
     if schema.revision is None:
         yield "the database is empty: run hai-flow migrate"
     elif schema.revision != schema.newest and schema.known:

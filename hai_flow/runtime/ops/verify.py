@@ -98,7 +98,7 @@ class Plans:
         return plan
 
     async def _compile(self, tenant: UUID, digest: bytes) -> Plan | str:
-        stored = await workflows.workflow_by_sha(self._connection, tenant, digest)
+        stored = await workflows.find_workflow_by_sha(self._connection, tenant, digest)
         if stored is None:
             return "it is not in the database"
         try:

@@ -32,12 +32,12 @@ async def in_force(
     reads home, the cell that has keys and sessions."""
     if not found:
         return []
-    keys = await proofs.holdings_of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
-    sessions = await proofs.holdings_of_sessions(
+    keys = await proofs.load_holdings_of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
+    sessions = await proofs.load_holdings_of_sessions(
         credentials, tenant, {each.session for each in found if each.session is not None}
     )
     givers = {id for each in found if each.ends_with is None for id in all_ids(each.from_id)}
-    people = await proofs.holdings_of_people(credentials, tenant, givers)
+    people = await proofs.load_holdings_of_people(credentials, tenant, givers)
     holding: list[Delegation] = []
     for each in found:
         held: list[Holding | None] = []
@@ -46,14 +46,14 @@ async def in_force(
         if each.session is not None:
             held.append(sessions.get(each.session))
         if each.ends_with is None:
-            held += _personal_holding(people, all_ids(each.from_id))
+            held += _find_personal_holding(people, all_ids(each.from_id))
         capped = _cap(each, held)
         if capped is not None and (not held or may_decide(capped.roles)):
             holding.append(capped)
     return holding
 
 
-def _personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
+def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
     """The holding of a person by all of their keys; none, where nobody ever gave them a key."""
     holdings = [people[id] for id in ids if id in people]
     if not holdings:

@@ -29,7 +29,7 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.people import delegates
 from hai_flow.runtime.people.delegates import AllIds, MayDecide
-from hai_flow.store.commit.projection import selectors_asked, words_of
+from hai_flow.store.commit.projection import list_selectors_asked, words_of
 from hai_flow.store.messaging import hints
 from hai_flow.store.people import delegations, inbox
 from hai_flow.store.people.delegations import Delegation
@@ -112,7 +112,7 @@ class Inbox:
     def hint(self, payload: str) -> None:
         """Call this after a commit, which may have a question or an answer. A payload names the tenants of such
         commits; one with ids of runs concerns nobody here, and EVERYTHING everybody."""
-        named = self._watching.keys() if payload == EVERYTHING else hints.tenants_of(payload) or ()
+        named = self._watching.keys() if payload == EVERYTHING else hints.parse_tenants(payload) or ()
         for tenant in named:
             watch = self._watching.get(tenant)
             if watch is not None:
@@ -148,7 +148,7 @@ class Inbox:
     ) -> tuple[list[Item], Place | None]:
         """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
         short, though there is more."""
-        voices = await self._voices(tenant, who)
+        voices = await self._list_voices(tenant, who)
         rows, following = await inbox.page_of_inbox(
             self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
         )
@@ -158,7 +158,7 @@ class Inbox:
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
         row = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
-        voices = await self._voices(tenant, who)  # also where there is none: no clock tells
+        voices = await self._list_voices(tenant, who)  # also where there is none: no clock tells
         return None if row is None else await self._item(tenant, voices, row)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
@@ -175,7 +175,7 @@ class Inbox:
             )
         return self._delegate(who, granted[0])
 
-    async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
+    async def _list_voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
         """The principal; and the principal as the delegate of each person that has delegated to them."""
         if who.on_behalf_of is not None:
             return [who]
@@ -196,8 +196,8 @@ class Inbox:
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
         """How many open pendings of each workflow ask the principal, and whether all were counted."""
-        selectors = _selectors(await self._voices(tenant, who))
-        return await inbox.counts_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
+        selectors = _selectors(await self._list_voices(tenant, who))
+        return await inbox.count_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
     async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
         opened = _unreadable(asked)
@@ -233,7 +233,7 @@ class Inbox:
         """Compare a page of the index with the open pendings, unless another process just did."""
         pool = self.database.api
         await orphan_cleanup.sweep(pool, "inbox", every, self._mend)
-        await orphan_cleanup.sweep(pool, "inbox.closed", every, partial(inbox.forget_closed, pool))
+        await orphan_cleanup.sweep(pool, "inbox.closed", every, partial(inbox.delete_closed, pool))
 
     async def _mend(self, after: list[Any] | None) -> Page:
         listed = await inbox.open_page(self.database.api, after)
@@ -264,7 +264,7 @@ class Inbox:
         try:
             opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
-            asks: Sequence[str] = selectors_asked(PendingState(opened), world)
+            asks: Sequence[str] = list_selectors_asked(PendingState(opened), world)
         except (Unreadable, msgspec.ValidationError):
             return None  # a process of the release that wrote it sees to it
         if listed.current and set(asks) == set(listed.asks):

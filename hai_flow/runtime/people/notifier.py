@@ -160,7 +160,7 @@ class Notifier(Service):
         place = await self._place(given.tenant)
         selectors = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
         receivers = channels.recipients(place, given.notify, selectors)
-        parts = [(_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
+        parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 
     async def _send(self, given: Notification) -> None:
@@ -177,7 +177,7 @@ class Notifier(Service):
         now = datetime.now().astimezone()
         link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
         message = _message_of(
-            given, item, await self._visible_question(given, item, person), link, self._page(given.pending_id)
+            given, item, await self._filter_question(given, item, person), link, self._page(given.pending_id)
         )
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)
@@ -192,7 +192,7 @@ class Notifier(Service):
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
-    async def _visible_question(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
+    async def _filter_question(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
         """The question as its reader may see it. A channel that is not one person's own may have any readers."""
         if person is not None:
             return item.opened
@@ -232,7 +232,7 @@ def _principal(id: str, person: Person) -> c.Principal:
     return c.Principal(id, person.roles, person.groups)
 
 
-def _part_id(id: str, recipient: channels.Recipient) -> str:
+def _derive_part_id(id: str, recipient: channels.Recipient) -> str:
     """The id that the receiver knows it by: the same each time that it is divided."""
     text = "\n".join((id, recipient.channel, recipient.person or "", recipient.whom))
     return f"msg_{sha256(text.encode()).hexdigest()[:32]}"

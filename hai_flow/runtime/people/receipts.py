@@ -24,7 +24,7 @@ from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.receipt import Recorder
-from hai_flow.wire.withheld import without_evidence
+from hai_flow.wire.withheld import strip_evidence
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
@@ -100,13 +100,13 @@ class Reader:
     def show(self, event: e.Event, state: RunState) -> e.Event:
         """The event as the reader may see it."""
         event = event if self.mask is None else self.mask.event(event, state)
-        event = event if self.sees_evidence else without_evidence(event)
+        event = event if self.sees_evidence else strip_evidence(event)
         if not self.sees_run and isinstance(event, e.StepFinished):
             return replace(event, output=None)
         return replace(event, requester="") if not self.sees_run and isinstance(event, e.RunStarted) else event
 
 
-async def receipt_of(
+async def build_receipt(
     pool: Pool, tenant: UUID, run_id: UUID, pending_id: str, keys: signing.SigningKeys, reader: Reader
 ) -> str:
     """The receipt of a question of the run. Raises Rejected 404 where the run did not ask it itself, 409 where it is
@@ -134,7 +134,7 @@ async def receipt_of(
     if not recorder.settled:
         what = "the call that was approved has not ended" if recorder.decided else "the question is open"
         raise Rejected(409, "receipt_early", f"there is no receipt yet: {what}.")
-    seals = await audit.seals_of(pool, tenant, run_id, f"pending:{pending_id}")
+    seals = await audit.list_seals(pool, tenant, run_id, f"pending:{pending_id}")
     if None in seals:
         message = "there is no receipt yet: the audit seals the answer within seconds. Ask again."
         raise Rejected(409, "receipt_early", message)

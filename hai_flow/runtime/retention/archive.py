@@ -25,7 +25,7 @@ import asyncpg
 
 from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime.files.file_systems import file_system
+from hai_flow.runtime.files.file_systems import open_file_system
 from hai_flow.runtime.ops.verify import Plans, fold_and_check
 from hai_flow.store.identity import erasure
 from hai_flow.store.ops import retention
@@ -49,7 +49,7 @@ class Archive:
 
     def __init__(self, url: str) -> None:
         """`url`: a directory, or a URL that fsspec knows. Raises SettingsError where that can't be used."""
-        self._system, self._root = file_system(url, f"archive {url}")
+        self._system, self._root = open_file_system(url, f"archive {url}")
 
     def places(self) -> list[str]:
         """All archives, in the order of their names."""
@@ -106,7 +106,7 @@ async def write(connection: Connection, archive: Archive, unit: Sequence[Member]
         if _digest_of(back) != digest:
             raise Damaged(f"{place}: what was stored is not what was written.")
     archived = Archived(place, digest)
-    await retention.note_archive(connection, unit, archived)
+    await retention.record_archive(connection, unit, archived)
     return archived
 
 
@@ -124,7 +124,7 @@ async def _write(connection: Connection, file: Path, unit: Sequence[Member]) -> 
         writer = _Writer(out)
         writer.line(json.dumps(head))
         for table in retention.ARCHIVED:
-            async for row in retention.rows_out(connection, table, ids):
+            async for row in retention.read_rows(connection, table, ids):
                 writer.line(f'{{"table":"{table}","row":{row}}}')
         return writer.end()
 
@@ -213,7 +213,7 @@ async def restore(connection: Connection, archive: Archive, place: str, by: str,
             await _store(connection, file, place, columns)
             await erasure.forget_again(connection, ids)
             unit = await _check(connection, ids, place)
-            await retention.note_restored(connection, unit, place, by)
+            await retention.record_restored(connection, unit, place, by)
         except BaseException:
             await transaction.rollback()
             raise
@@ -247,7 +247,7 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
         rows = isinstance(value, dict) and value.get("table") in columns and isinstance(value.get("row"), dict)
         if not rows or set(value["row"]) != set(columns[value["table"]]):
             raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(columns)} with all its columns.")
-    if existing := await retention.existing_runs(connection, ids):
+    if existing := await retention.filter_existing_runs(connection, ids):
         raise Damaged(f"{place}: the run {existing[0]} is there already; nothing was restored.")
     if rest := await retention.filter_uncleared(connection, ids):
         raise Damaged(f"{place}: the run {rest[0]} is being removed; let prune end first.")
@@ -275,7 +275,7 @@ async def _store(connection: Connection, file: Path, place: str, known: dict[str
 async def _store_rows(connection: Connection, table: str, names: list[str], rows: list[str], where: str) -> None:
     try:
         async with connection.transaction():
-            await retention.rows_in(connection, table, names, rows)
+            await retention.write_rows(connection, table, names, rows)
     except asyncpg.PostgresError as error:
         if error.sqlstate[:2] not in ("21", "22", "23", "54"):  # of the data; else the database's own trouble
             raise

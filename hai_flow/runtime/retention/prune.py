@@ -82,10 +82,10 @@ class Pruning:
             yield done
         shortest = self.retention.shortest
         if shortest is not None:
-            async for ended in retiring.old_threads(connection, self.tenant, shortest):
+            async for ended in retiring.list_old_threads(connection, self.tenant, shortest):
                 began = time.monotonic()
                 done.threads += 1
-                await self._thread_apart(connection, ended.tenant, ended.thread_id, done)
+                await self._process_thread(connection, ended.tenant, ended.thread_id, done)
                 yield done
                 await self._rest(began)
                 async for rows in self._clear_rows(connection):
@@ -98,7 +98,7 @@ class Pruning:
             await retiring.vacuum(connection)
         yield done
 
-    async def _thread_apart(self, connection: Connection, tenant: UUID, thread_id: str, done: Pruned) -> None:
+    async def _process_thread(self, connection: Connection, tenant: UUID, thread_id: str, done: Pruned) -> None:
         """One thread that can't be dealt with keeps no other."""
         try:
             await self._thread(connection, tenant, thread_id, done)
@@ -109,7 +109,7 @@ class Pruning:
             done.keep("it can't be dealt with: the log says why")
 
     async def _thread(self, connection: Connection, tenant: UUID, thread_id: str, done: Pruned) -> None:
-        unit = await retiring.unit_of(connection, tenant, thread_id)
+        unit = await retiring.list_unit(connection, tenant, thread_id)
         if len(unit) > retiring.UNIT_RUNS_MAX:
             done.keep(f"more than {retiring.UNIT_RUNS_MAX} runs hang together")
             return
@@ -161,7 +161,7 @@ class Pruning:
             after = self.retention.pack_after(self._name(each.tenant), each.workflow_name)
             if each.ended_at is None or after is None or each.ended_at + after > now or not self.do:
                 continue
-            packed = await log_compaction.pack_run(connection, each.id)
+            packed = await log_compaction.merge_log(connection, each.id)
             done.merged += packed.before - packed.after
 
     async def _clear_rows(self, connection: Connection) -> AsyncIterator[int]:

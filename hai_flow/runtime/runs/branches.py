@@ -31,7 +31,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.commit.submission import ENDED_SINCE, SEAT_LOST, Begin, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
-from hai_flow.runtime.runs.moments import Moments, effects_behind
+from hai_flow.runtime.runs.moments import Moments, list_effects_behind
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.store.commit.entries import Branch
@@ -104,8 +104,8 @@ class Branches:
             following=moment.following,
             edits=edits,
             rejected=await self.find_rejections(tenant, now),
-            below=await self._catalog.asking_by_input(tenant, was, there),
-            acted=await self._effects_on_approval(tenant, there, now, run_id),
+            below=await self._catalog.find_asking_by_input(tenant, was, there),
+            acted=await self._list_effects_on_approval(tenant, there, now, run_id),
         )
         return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was
 
@@ -124,9 +124,9 @@ class Branches:
         that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
         a relative that is not looked at."""
         first_seqs = await self._moments.find_effects(tenant, UUID(now.run_id), now.sha256)
-        return first_seqs | dict.fromkeys(await self.acted_elsewhere(tenant, now, but=but), _HEAD)
+        return first_seqs | dict.fromkeys(await self.list_acted_elsewhere(tenant, now, but=but), _HEAD)
 
-    async def acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
+    async def list_acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
         """The same steps of the relatives of the run alone."""
         of, paths = UUID(now.run_id), set[str]()
         for relative in await threads_store.relatives(self._database.api, tenant, of):
@@ -138,13 +138,15 @@ class Branches:
             paths.update(steps)
         return tuple(sorted(paths))
 
-    async def _effects_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
+    async def _list_effects_on_approval(
+        self, tenant: UUID, there: RunState, now: RunState, run_id: UUID
+    ) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
         if passing.find_approval(there) is None:
             return ()
-        return effects_behind(await self.find_effects(tenant, now, but=run_id), there.seq)
+        return list_effects_behind(await self.find_effects(tenant, now, but=run_id), there.seq)
 
-    async def work_left(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
+    async def list_work_left(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
         """What the active run `leaving` leaves to a fork of a run that was `there`: all up to there, where it is that
         run; else what both of them have from the same run. None: nothing."""
         if str(leaving.id) == there.run_id:
@@ -241,8 +243,8 @@ class Branches:
             state = await self._state(tenant, run_id)
             alone = self._alone(tenant, state.thread_id, run_id) if state.ended and state.parent is None else _no_need()
             async with alone as is_alone:
-                current = msgspec.structs.replace(command, acted=await self.acted_elsewhere(tenant, state))
-                seat = slots.thread_slot(state.thread_id) if is_alone else None
+                current = msgspec.structs.replace(command, acted=await self.list_acted_elsewhere(tenant, state))
+                seat = slots.derive_thread_slot(state.thread_id) if is_alone else None
                 try:
                     return await submit(current, seat, seat is None and state.parent is None)
                 except Rejected as rejected:
@@ -253,7 +255,7 @@ class Branches:
     async def _alone(self, tenant: UUID, thread_id: str, run_id: UUID) -> AsyncGenerator[bool]:
         """Inside, no other run of the thread begins or goes on: its slot is promised to the run, which is about to.
         False: another one is active."""
-        pool, slot = self._database.api, slots.thread_slot(thread_id)
+        pool, slot = self._database.api, slots.derive_thread_slot(thread_id)
         await slots.slot_holder(pool, tenant, slot)  # frees one that a run has kept beyond its end
         if not await slots.promise_slot(pool, tenant, slot, run_id):
             yield False
@@ -272,7 +274,7 @@ class Branches:
             fork,
             undone=await self._undone(tenant, fork, now),
             rejected=await self.find_rejections(tenant, now),
-            acted=await self._effects_on_approval(tenant, there, now, fork.run_id),
+            acted=await self._list_effects_on_approval(tenant, there, now, fork.run_id),
         )
 
     async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
@@ -286,7 +288,7 @@ class Branches:
         if state.heir is not None and state.heir.run_id == str(begin.run_id) and state.left_at:
             await self._slots.take_back(leaving.tenant, leaving.id)
         await self._starts.unclaim(leaving.tenant, plan, begin)
-        slot = slots.thread_slot(leaving.thread_id)
+        slot = slots.derive_thread_slot(leaving.thread_id)
         await slots.settle_slot(self._database.api, leaving.tenant, slot, begin.run_id)
 
     async def _claim_heir(self, leaving: RunSummary, plan: Plan, begin: Begin) -> e.Heir:

@@ -115,7 +115,7 @@ class Slots:
         if concurrency is None or key is None:
             return False
         pool = self.database.api
-        if leaving.key == key and await concurrency_slots.holds_slot(pool, tenant, key, UUID(leaving.run_id)):
+        if leaving.key == key and await concurrency_slots.has_slot(pool, tenant, key, UUID(leaving.run_id)):
             return True
         queues = concurrency.on_conflict != "reject" and not isinstance(begin, c.Fork)
         if not queues and await concurrency_slots.take_slot(pool, tenant, key, concurrency.limit, begin.run_id) is None:
@@ -147,7 +147,7 @@ class Slots:
                 await self.admit(tenant, key)
             raise
         if state.key is not None:
-            await concurrency_slots.free_slots(pool, tenant, state.key, run_id)
+            await concurrency_slots.release_slots(pool, tenant, state.key, run_id)
             await self.admit(tenant, state.key)
 
     async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
@@ -156,7 +156,7 @@ class Slots:
         if key is None:
             return
         pool = self.database.api
-        for slot in await concurrency_slots.slots_promised_to(pool, tenant, key, begin.run_id):
+        for slot in await concurrency_slots.list_slots_promised_to(pool, tenant, key, begin.run_id):
             if await concurrency_slots.give_back(pool, tenant, key, slot, begin.run_id):
                 with contextlib.suppress(Rejected):  # else the sweep does it
                     await self.admit(tenant, key)
@@ -268,7 +268,7 @@ class Slots:
         if row is not None and row.status not in TERMINAL_STATUSES:
             await concurrency_slots.keep_seized(pool, tenant, leaver)
             return
-        for key in {slot.rpartition("#")[0] for slot in await concurrency_slots.free_seized(pool, tenant, leaver)}:
+        for key in {slot.rpartition("#")[0] for slot in await concurrency_slots.release_seized(pool, tenant, leaver)}:
             await self.admit(tenant, key)
 
     async def sweep(self) -> None:
@@ -281,7 +281,7 @@ class Slots:
         which has not begun."""
         await self._rows.go_through(
             Sweep.PROMISED_SLOTS,
-            await concurrency_slots.overdue_heirs(self.database.api),
+            await concurrency_slots.list_overdue_heirs(self.database.api),
             lambda each: f"run {each[1]}, which has left its slots",
             lambda each: self.take_back(*each),
         )

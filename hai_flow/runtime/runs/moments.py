@@ -30,7 +30,7 @@ _PAGE: Final = 500
 _ENDS: Final = (e.StepFinished, e.StepSkipped, e.StepFailed, e.StepStopped, e.StepUndone)
 
 
-def _last_part(path: str) -> str:
+def _find_last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
 
@@ -100,7 +100,7 @@ class Moments:
             413, "fork_too_long", f"expected a log of at most {BYTES_MAX} bytes up to event {seq}, found more."
         )
 
-    async def behind_time(self, run_id: UUID, head: int, ms: int) -> int:
+    async def find_seq_at(self, run_id: UUID, head: int, ms: int) -> int:
         """The last of the run's `head` events that had happened at this time (ms since 1970). Looked for by halves:
         time never goes back within a run."""
         low, high = 0, head
@@ -122,7 +122,7 @@ class Moments:
                 elif isinstance(event, _ENDS) and event.path:
                     ended[event.path] = seq
         seqs = {**began, **ended}
-        end_seq = seqs.get(step) or max((seqs[path] for path in seqs if _last_part(path) == step), default=0)
+        end_seq = seqs.get(step) or max((seqs[path] for path in seqs if _find_last_part(path) == step), default=0)
         if not end_seq:
             listed = ", ".join(sorted(seqs)[:50]) or "none"
             message = f"step: the run has not begun {step[:100]!r}. Those that began: {listed}."
@@ -156,7 +156,7 @@ class Moments:
                 if step is None and not waited:
                     continue
                 plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
-                again = effects_behind(acted or {}, state.seq)
+                again = list_effects_behind(acted or {}, state.seq)
                 waits_and_steps.append(
                     Mark(
                         state.seq,
@@ -170,7 +170,7 @@ class Moments:
         return waits_and_steps
 
 
-def effects_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:
+def list_effects_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:
     """Those of the steps that have changed the world behind event `seq`."""
     return tuple(sorted(path for path, last in acted.items() if last > seq))
 

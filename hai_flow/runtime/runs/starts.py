@@ -38,7 +38,7 @@ from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.runtime.tenancy.quotas import Quotas
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.commit.entries import Branch
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
 FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 """Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""
@@ -130,7 +130,7 @@ class Starts:
             if branch is None and of_its_own and self._is_plain(plan):
                 begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
                 return await self._submit(
-                    tenant, begin, Birth(plan, slot=_thread_slot_of(begin)), command_id, body_sha, asked
+                    tenant, begin, Birth(plan, slot=_derive_thread_slot(begin)), command_id, body_sha, asked
                 )
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
@@ -168,7 +168,7 @@ class Starts:
         *,
         promised: bool = False,
     ) -> Outcome:
-        slot = _thread_slot_of(begin)
+        slot = _derive_thread_slot(begin)
         is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
         birth = Birth(plan, slot=slot, branch=branch, left=is_left or promised)
         while True:
@@ -220,12 +220,12 @@ class Starts:
         self._committer.rehearse(begin, plan, RunState(str(begin.run_id)))
 
 
-def _thread_slot_of(begin: Begin) -> str | None:
+def _derive_thread_slot(begin: Begin) -> str | None:
     if isinstance(begin, c.Start):
-        return thread_slot(begin.thread_id) if begin.parent is None else None
+        return derive_thread_slot(begin.thread_id) if begin.parent is None else None
     first = begin.events[0]
     assert isinstance(first, e.RunStarted), "a log begins with run_started"
-    return thread_slot(first.thread_id)
+    return derive_thread_slot(first.thread_id)
 
 
 def derive_id(*parts: str) -> UUID:

@@ -47,7 +47,7 @@ class Keeping:
         if (owners is None and not keeps) or start.thread_id == str(start.run_id):  # a thread that begins with this run
             yield start
             return
-        pool, slot = self.database.api, concurrency_slots.thread_slot(start.thread_id)
+        pool, slot = self.database.api, concurrency_slots.derive_thread_slot(start.thread_id)
         if not await concurrency_slots.promise_slot(pool, tenant, slot, start.run_id):
             if await run_lists.get_run(pool, tenant, start.run_id) is None:
                 raise Rejected(409, "thread_busy", f"another run is active in thread {start.thread_id}.")

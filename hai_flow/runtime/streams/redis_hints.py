@@ -107,7 +107,7 @@ class Sealer:
         self._key = key
         self.sender = secrets.token_bytes(16)
         self._number = 0
-        self._own = self._cipher(self.sender)
+        self._own = self._build_cipher(self.sender)
         self._known: OrderedDict[bytes, Any] = OrderedDict()
 
     def seal(self, letter: Letter) -> Sealed:
@@ -119,7 +119,7 @@ class Sealer:
         """The letter; None if it was not sealed with the key."""
         from cryptography.exceptions import InvalidTag
 
-        cipher = self._known.get(sealed.sender) or self._cipher(sealed.sender)
+        cipher = self._known.get(sealed.sender) or self._build_cipher(sealed.sender)
         try:
             letter = _letters.decode(cipher.decrypt(_nonce(sealed.number), sealed.data, _FORMAT))
         except (InvalidTag, OverflowError, msgspec.DecodeError):
@@ -129,7 +129,7 @@ class Sealer:
             self._known.popitem(last=False)
         return letter
 
-    def _cipher(self, sender: bytes) -> Any:
+    def _build_cipher(self, sender: bytes) -> Any:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(hmac.digest(self._key, sender, "sha256"))
@@ -227,7 +227,7 @@ class RedisHints:
         try:
             async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
                 place = await self._end(client)
-            self._miss()
+            self._reset_numbering()
             self._listens = True
             self._works("listening")
             while True:
@@ -244,7 +244,7 @@ class RedisHints:
             if not answer:
                 end = await self._end(client)
                 if end < place:  # emptied, or of a server whose clock is behind: nothing would come after `place`
-                    self._miss()
+                    self._reset_numbering()
                     return end
                 return place
         for entry, fields in answer[0][1]:
@@ -279,7 +279,7 @@ class RedisHints:
             log.warning("hint_refused", stream=self.stream, reason="no process over this database has written it")
         self.refused += 1
 
-    def _miss(self) -> None:
+    def _reset_numbering(self) -> None:
         """Letters may have been missed: begin the numbering of senders anew, and have everything looked at."""
         self._heard.clear()
         self._tell_everything()

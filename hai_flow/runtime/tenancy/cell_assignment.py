@@ -41,7 +41,7 @@ async def settle(
     tenant = await tenants.find_tenant(home, name, locked=True)
     if tenant is None:
         return None
-    living = await _living(connect, tenant, tuple(dict.fromkeys(wanted)))
+    living = await _list_living(connect, tenant, tuple(dict.fromkeys(wanted)))
     grows = living.is_large and living.seat == tenant.living.seat and living.anchors == tenant.living.anchors
     opening = [cell for cell in living.open if grows and cell not in tenant.living.open]
     if living.is_large:
@@ -52,16 +52,16 @@ async def settle(
     return await tenants.set_living(home, name, living, opening, after)
 
 
-async def _living(connect: Connect, found: Tenant, wanted: tuple[int, ...]) -> Living:
+async def _list_living(connect: Connect, found: Tenant, wanted: tuple[int, ...]) -> Living:
     was = found.living
-    if not was.is_large and not await _lives_in(connect, was.seat, found.id):
+    if not was.is_large and not await _is_living_in(connect, was.seat, found.id):
         return Living(wanted, wanted)
     cells = (*was.cells, *(cell for cell in wanted if cell not in was.cells))
     closed = tuple(cell for cell in cells if cell not in wanted)
     return Living(cells, was.anchors, closed)
 
 
-async def _lives_in(connect: Connect, cell: int, tenant: UUID) -> bool:
+async def _is_living_in(connect: Connect, cell: int, tenant: UUID) -> bool:
     async with connect(cell) as other:
         return await tenants.lives_here(other, tenant)
 

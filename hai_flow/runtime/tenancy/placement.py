@@ -61,15 +61,15 @@ class Places:
         if (
             named in living.cells
             and named not in (HOME, anchor)
-            and (await self._locate(named, tenant, thread_id)).here
+            and (await self._find_cell(named, tenant, thread_id)).here
         ):
             return named
         reachable = self._there()
         if anchor in reachable:
-            location = await self._locate(anchor, tenant, thread_id)
+            location = await self._find_cell(anchor, tenant, thread_id)
             return anchor if location.here else location.there
         for cell in living.cells:  # where it is found, it lives; where it is not, only the anchor knows
-            if cell in reachable and (await self._locate(cell, tenant, thread_id)).here:
+            if cell in reachable and (await self._find_cell(cell, tenant, thread_id)).here:
                 return cell
         self._database_of(anchor)
         return anchor
@@ -90,7 +90,7 @@ class Places:
         living, name = await self.living(tenant), str(id)
         anchor = living.anchor(name)
         thread_id = str(place_id(id, anchor))  # the name of its thread, if it begins there
-        location = await self._locate(anchor, tenant, thread_id)
+        location = await self._find_cell(anchor, tenant, thread_id)
         if location.here or location.there is not None:
             return anchor if location.there is None else location.there
         return await self._point(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
@@ -108,7 +108,7 @@ class Places:
             pointed = await thread_locations.point(connection, tenant, thread_id, wanted)
         return anchor if pointed is None else pointed
 
-    async def _locate(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
+    async def _find_cell(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
         return await thread_locations.locate(self._database_of(cell).api, tenant, thread_id)
 
 

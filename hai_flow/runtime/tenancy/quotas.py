@@ -46,9 +46,9 @@ class Quotas:
         quota = await self._tenants.limits(tenant)
         until, limit, seconds_left = self._refused.get(tenant, (0.0, 0, 0))
         if time.monotonic() < until and limit == quota.runs_per_minute:
-            return _many(limit, seconds_left)
+            return _reject_many(limit, seconds_left)
         others = [] if self.others is None else await self.others(tenant)
-        if others and (excess := await self._excess_in_all(tenant, quota, others, leaving)) is not None:
+        if others and (excess := await self._check_excess(tenant, quota, others, leaving)) is not None:
             return excess
         if not others and (quota.runs_per_minute or quota.open_runs):
             limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
@@ -59,15 +59,15 @@ class Quotas:
                     self._refused.clear()
                 again, until = max(1, math.ceil(seconds)), time.monotonic() + min(seconds, REFUSED_SECONDS)
                 self._refused[tenant] = until, limits[0], again
-                return _many(limits[0], again)
+                return _reject_many(limits[0], again)
             if quota.open_runs and used.open_runs >= quota.open_runs + leaving:
-                return _full(used.open_runs)
+                return _reject_full(used.open_runs)
         if quota.log_bytes and (held := await self._log_bytes(tenant, others)) >= quota.log_bytes:
             detail = f"the logs of your tenant's runs have {held} bytes, and may have {quota.log_bytes}."
             return Rejected(429, "tenant_log_bytes", detail, retry_after=FULL_SECONDS)
         return None
 
-    async def _excess_in_all(
+    async def _check_excess(
         self, tenant: UUID, quota: Limits, others: Sequence[Database], leaving: int
     ) -> Rejected | None:
         """Why a tenant of several cells may start no run now: by the sum of the cells that can be reached. While one is
@@ -75,11 +75,11 @@ class Quotas:
         limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
         if not any(limits):
             return None
-        uses = [await quotas.used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
+        uses = [await quotas.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
         begun_runs, open_runs = sum(each.begun for each in uses), sum(each.open_runs for each in uses)
         if limits[0] and begun_runs >= limits[0]:
-            return _many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.begun))))
-        return _full(open_runs) if limits[1] and open_runs >= limits[1] else None
+            return _reject_many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.begun))))
+        return _reject_full(open_runs) if limits[1] and open_runs >= limits[1] else None
 
     async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:
         """How large the tenant's logs are: looked up once for all starts that want to know it, and kept for a while."""
@@ -99,11 +99,11 @@ class Quotas:
             raise
 
 
-def _full(open_runs: int) -> Rejected:
+def _reject_full(open_runs: int) -> Rejected:
     detail = f"your tenant has {open_runs} runs that have not ended, the most that it may have."
     return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
 
 
-def _many(limit: int, seconds: int) -> Rejected:
+def _reject_many(limit: int, seconds: int) -> Rejected:
     detail = f"your tenant has started {limit} runs within a minute, the most that it may."
     return Rejected(429, "tenant_runs", detail, retry_after=seconds)

@@ -401,7 +401,7 @@ class _Text:
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._flushed = -math.inf  # in the loop's time
-        growing = _growing_of(of)
+        growing = _find_growing(of)
         self._message: _Message | _Call = self._new_message() if growing is None else _call_of_growing(of, growing)
         self._calls: dict[tuple[str, int], _Call | None] = {}  # None: no frontend shows the call
         self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are reported
@@ -460,17 +460,17 @@ class _Text:
 
     def close(self) -> None:
         """The attempt is over."""
-        self._cease()
+        self._stop_beating()
         self._stage.streams -= 1
 
-    def _cease(self) -> None:
+    def _stop_beating(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def flush(self) -> None:
         """Hand the text on."""
-        self._cease()
+        self._stop_beating()
         self._flushed = asyncio.get_running_loop().time()
         waiting, self._waiting = self._waiting, {}
         chunks = [chunk for target, texts in waiting.items() for chunk in target.chunks(self._of, "".join(texts))]
@@ -573,7 +573,7 @@ class _Progress:
             self._timer = None
 
 
-def _growing_of(of: Performance) -> Growing | None:
+def _find_growing(of: Performance) -> Growing | None:
     """The call whose argument the attempt's text is, if it is one."""
     assert of.run.plan is not None
     verb = resolve_step(of.run.plan, of.path).verb

@@ -12,7 +12,7 @@ import structlog
 
 from hai_flow import __version__
 from hai_flow.runtime.base.service import Service
-from hai_flow.runtime.worker.takeover import worker_name
+from hai_flow.runtime.worker.takeover import build_worker_name
 from hai_flow.store.runs import servers
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Presence(Service):
     async def _run(self) -> None:
         while True:
             try:
-                await servers.say(self._database.api, self._id, worker_name(), __version__)
+                await servers.say(self._database.api, self._id, build_worker_name(), __version__)
             except Exception as error:
                 log.warning("presence_failed", error=str(error) or repr(error))
             await asyncio.sleep(self._seconds * random.uniform(0.9, 1.1))

@@ -85,7 +85,7 @@ class Sweeper(Service):
 
     def hint(self, payload: str) -> None:
         """A run was committed that no worker holds and that has something to perform."""
-        queue = hints.due_queue(payload)
+        queue = hints.parse_due_queue(payload)
         is_served = payload == EVERYTHING if queue is None else self.worker.config.served.serves(queue)
         if is_served:
             self._hinted.set()
@@ -152,29 +152,29 @@ class Sweeper(Service):
     async def tidy(self) -> None:
         """Clear away some of the rows left behind, unless another process just did. A kind of row that can't be cleared
         away is put off, and keeps no other."""
-        for kind, clear in self._clearing().items():
+        for kind, clear in self._build_clearing().items():
             await self._rows.deal(Sweep.TIDYING, kind, clear)
 
-    def _clearing(self) -> dict[str, Callable[[], Awaitable[object]]]:
+    def _build_clearing(self) -> dict[str, Callable[[], Awaitable[object]]]:
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
         return {
             "newer runs": partial(self._tell_of_newer, every),  # first: it is the alarm for what stops others
-            "workers": partial(leases.forget_workers, pool, timedelta(hours=1)),
+            "workers": partial(leases.delete_dead_workers, pool, timedelta(hours=1)),
             **{
                 name: partial(orphan_cleanup.sweep, pool, name, every, partial(forget, pool))
                 for name, forget in (
                     ("subscriptions", signals.forget_subscriptions),
-                    ("signals", signals.forget_signals),
-                    ("callbacks", callbacks.forget_callbacks),
+                    ("signals", signals.delete_old_signals),
+                    ("callbacks", callbacks.delete_old_callbacks),
                 )
             },
             "files": partial(self._files.tidy, every),
             **({} if self._inbox is None else {"inbox": partial(self._inbox.tidy, every)}),
             "notifications": partial(notifications.forget, pool),
-            "links": partial(notifications.forget_links, pool),
+            "links": partial(notifications.delete_old_links, pool),
             "forgotten people": partial(credential_checks.clear, pool),
         }
 
     async def _tell_of_newer(self, every: timedelta) -> None:
-        if named := await leases.name_newer(self.database.api, every):
+        if named := await leases.mark_newer(self.database.api, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

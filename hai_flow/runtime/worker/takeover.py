@@ -24,7 +24,7 @@ class Doubtful(NamedTuple):
     seconds: float
 
 
-def worker_name() -> str:
+def build_worker_name() -> str:
     """The name of this process's worker: its machine and its process."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
@@ -35,7 +35,7 @@ async def take_over(connection: Connection | Pool, *, unused: bool) -> list[Doub
     `unused`: the database was started by this process while no other used it.
     """
     doubtful = []
-    for id, name, seconds in await leases.living_workers(connection):
+    for id, name, seconds in await leases.list_living_workers(connection):
         if unused and is_gone(name):
             await leases.retire_worker(connection, id)
         else:

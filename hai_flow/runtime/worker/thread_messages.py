@@ -17,7 +17,7 @@ from uuid import UUID
 from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.engine.steps.agents import Said, build_model_message
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.store.commit.projection import thread_entry
+from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import threads
 
@@ -50,7 +50,7 @@ class ThreadMessages:
         state = run.state
         if state.parent is None and state.thread_id == state.run_id:
             return ()  # a thread that began with this run
-        if not _holds_its_thread(state):
+        if not _is_thread_held(state):
             return (await self._read(run))[0]
         entry = self._kept.get(run.id)
         if entry is None or entry.retried != state.retried:
@@ -65,7 +65,7 @@ class ThreadMessages:
         window = threads.Window(RUNS_MAX, MESSAGES_MAX)
         async with self._database.api.acquire() as connection:
             rows = await threads.transcript(connection, run.tenant, run.state.thread_id, before=run.id, window=window)
-        entries = (thread_entry(row.role, row.body) for row in rows)
+        entries = (read_thread_entry(row.role, row.body) for row in rows)
         messages = [
             messages
             for each in entries
@@ -86,6 +86,6 @@ class ThreadMessages:
             self._bytes -= entry.bytes + ENTRY_BYTES
 
 
-def _holds_its_thread(state: RunState) -> bool:
+def _is_thread_held(state: RunState) -> bool:
     """Whether the slot of the thread is surely the run's: one that is being stopped may leave it to another."""
     return state.status in ("running", "waiting", "paused")

@@ -41,7 +41,7 @@ from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.attempt import CANCELLED, Performance, Stage, failure
 from hai_flow.runtime.worker.concurrency import Places
 from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, Heart
-from hai_flow.runtime.worker.takeover import worker_name
+from hai_flow.runtime.worker.takeover import build_worker_name
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
 from hai_flow.runtime.worker.timers import Wakes
 from hai_flow.steps.runner import Registry
@@ -203,7 +203,7 @@ class Worker(Service):
         self._stage.closing = False
         self.committer.claims.served = self.config.served
         self.committer.listeners.changed.append(self.sync)
-        self.committer.listeners.unusable.append(self._unusable)
+        self.committer.listeners.unusable.append(self._release_unusable)
         try:
             await self._register()
         except BaseException:
@@ -245,7 +245,7 @@ class Worker(Service):
         """Wait until every attempt that was begun here is reported or declared lost, and that is committed."""
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=self.config.shutdown_seconds)
-        await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))
+        await asyncio.gather(*(self._fail_begun(held) for held in list(self._held.values())))
         await self.committer.wait_committed([held.run for held in self._held.values()])
 
     async def _hand_back(self) -> None:
@@ -302,7 +302,7 @@ class Worker(Service):
             await heart.stop()
         self.committer.forget_claims()
         self.committer.listeners.changed.remove(self.sync)
-        self.committer.listeners.unusable.remove(self._unusable)
+        self.committer.listeners.unusable.remove(self._release_unusable)
         self._held.clear()
         self._claims.clear()
         self._waiting.clear()
@@ -316,7 +316,7 @@ class Worker(Service):
                 log.warning("attempts_ignore_cancellation", attempts=len(stubborn))
 
     async def _register(self) -> None:
-        name = worker_name()
+        name = build_worker_name()
         lease = timedelta(seconds=self.config.lease_seconds)
         if self.allowed is not None:
             await self.allowed()
@@ -343,7 +343,7 @@ class Worker(Service):
             heartbeat_seconds=self.config.heartbeat_seconds,
         )
 
-    async def _lose_begun(self, held: HeldRun) -> None:
+    async def _fail_begun(self, held: HeldRun) -> None:
         """Declare lost the attempts that were begun. Those that wait for a place are handed back with the run, as they
         are."""
         run = held.run
@@ -459,7 +459,7 @@ class Worker(Service):
         if self._claims and (claim := self._claims.pop(run.id, None)) is not None:
             suspect = claim.lost
             self._tell_of_place()
-        if suspect and self._declare_lost(held):
+        if suspect and self._fail_lost(held):
             return
         if self._stage.closing:
             self._hand_on(held)
@@ -481,7 +481,7 @@ class Worker(Service):
         if held is not None:
             held.cancel()
 
-    def _unusable(self, run: CachedRun, fence: int | None, error: Exception) -> None:
+    def _release_unusable(self, run: CachedRun, fence: int | None, error: Exception) -> None:
         """Give back a run that may be ours and that this process can't go on with: held any longer, no process
         could."""
         worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
@@ -502,7 +502,7 @@ class Worker(Service):
         if pause is not None:
             log.warning("given_back", run_id=str(run_id), reason=reason, for_seconds=pause.total_seconds())
 
-    def _declare_lost(self, held: HeldRun) -> bool:
+    def _fail_lost(self, held: HeldRun) -> bool:
         """The open attempts may have been begun by a process that is gone; ours are known and stay."""
         open_ = open_attempts(held.run.state)
         lost = [(path, attempt) for path, attempt in open_.items() if path not in held.attempts]
@@ -520,9 +520,9 @@ class Worker(Service):
                 continue
             task.cancel()
             if not performance.begun:
-                self._never_begin(held, path, performance.attempt)
+                self._drop_unbegun(held, path, performance.attempt)
 
-    def _never_begin(self, held: HeldRun, path: str, attempt: int) -> None:
+    def _drop_unbegun(self, held: HeldRun, path: str, attempt: int) -> None:
         held.attempts[path] = Performance(self._stage, held.run, path, attempt)
         error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
         self.committer.report(held.run, failure(path, attempt, error))
@@ -556,7 +556,7 @@ class Worker(Service):
     def _begin(self, held: HeldRun, path: str, attempt: int) -> None:
         run = held.run
         if run.state.status == "stopping" and not is_in_cleanup(path):
-            self._never_begin(held, path, attempt)
+            self._drop_unbegun(held, path, attempt)
             return
         if not self._may_begin:
             self._waiting.add(run.id)

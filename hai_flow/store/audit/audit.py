@@ -27,9 +27,9 @@ from hai_flow.store.audit.audit_chain import (
     Record,
     Seal,
     Verifier,
-    erased_commitments,
     genesis,
-    seal_hash,
+    hash_seal,
+    read_erased_commitments,
 )
 from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.runs.run_bundle import snapshot
@@ -132,7 +132,7 @@ ON CONFLICT DO NOTHING
 """
 
 
-async def queues_itself(pool: Pool) -> bool:
+async def is_self_queued(pool: Pool) -> bool:
     """Whether a record queues itself to be sealed. Not where Citus keeps the schema: it has no triggers."""
     return bool(await pool.fetchval(_QUEUES))
 
@@ -159,7 +159,7 @@ async def seal(pool: Pool) -> int | None:
             n, hash = ends.get(tenant, (0, genesis(tenant)))
             for record, sealed in of_tenant:
                 if not sealed:
-                    n, hash = n + 1, seal_hash(hash, n + 1, record)
+                    n, hash = n + 1, hash_seal(hash, n + 1, record)
                     seals.append((tenant, n, record.id, hash))
         columns = zip(*seals, strict=True) if seals else ([], [], [], [])
         done = zip(*((record.tenant, record.id) for record, _ in unsealed), strict=True)
@@ -206,7 +206,9 @@ async def _read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, byte
     WHERE a.tenant = $1 AND a.act = $2 ORDER BY s.n DESC NULLS FIRST, a.id DESC
     """
     rows = await pool.fetch(query, tenant, FORGOTTEN)
-    return erased_commitments((record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None)
+    return read_erased_commitments(
+        (record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None
+    )
 
 
 class Wanted(NamedTuple):
@@ -266,7 +268,7 @@ async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) 
     return [Found(record, _details(row[10:14]), row[14]) for row in rows if (record := _record(row[:10])) is not None]
 
 
-async def seals_of(pool: Connection | Pool, tenant: UUID, run_id: UUID, subject: str) -> list[dict[str, Any] | None]:
+async def list_seals(pool: Connection | Pool, tenant: UUID, run_id: UUID, subject: str) -> list[dict[str, Any] | None]:
     """The seal of each record of the run about `subject`, oldest first: `n`, its place in the tenant's chain, and
     `hash`, in hexadecimal. None: it is not sealed yet."""
     query = """

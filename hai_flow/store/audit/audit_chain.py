@@ -127,12 +127,12 @@ def genesis(tenant: UUID) -> bytes:
     return sha256(_CHAIN + tenant.bytes).digest()
 
 
-def seal_hash(before: bytes, n: int, record: Record) -> bytes:
+def hash_seal(before: bytes, n: int, record: Record) -> bytes:
     """The hash of the record as the `n`-th of its chain; `before` is that of the one before it."""
-    return sha256(_SEAL + _fields(before, _number(n)) + _bytes_of(record)).digest()
+    return sha256(_SEAL + _fields(before, _number(n)) + _encode_record(record)).digest()
 
 
-def _bytes_of(record: Record) -> bytes:
+def _encode_record(record: Record) -> bytes:
     return _RECORD + _fields(
         record.tenant.bytes,
         record.id.bytes,
@@ -169,7 +169,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     details: dict[str, Any] | None
 
 
-def line_of(tenant: UUID, link: Link) -> bytes:
+def encode_line(tenant: UUID, link: Link) -> bytes:
     """The link as a line of JSON, without its end."""
     record, details = link.record, link.details
     return values.dumps(
@@ -236,7 +236,7 @@ def _as_text(value: Any) -> Any:
 # --- erased details -----------------------------------------------------------------------------------------------
 
 
-def erased_commitments(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
+def read_erased_commitments(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
     """The details that may differ from their record's commitment, as the records of erasing say: by the record's id the
     commitment to the details that stand there now. `erasings` are all records of this act, the newest first: a later
     one vouches for an earlier one whose own details were erased in part."""
@@ -244,12 +244,12 @@ def erased_commitments(erasings: Iterable[tuple[Record, Details | None]]) -> dic
     for record, details in erasings:
         if details is None or commitment(details) != commitments.get(record.id, record.commitment):
             continue  # changed itself: it vouches for nothing
-        for id, now in _commitments_of(details).items():
+        for id, now in _list_commitments(details).items():
             commitments.setdefault(id, now)
     return commitments
 
 
-def _commitments_of(details: Details) -> dict[UUID, bytes]:
+def _list_commitments(details: Details) -> dict[UUID, bytes]:
     try:
         listed = msgspec.json.decode(details.body)["erased"]
         return {UUID(id): bytes.fromhex(now) for id, now in listed.items()}
@@ -264,7 +264,7 @@ class Verifier:
     """Checks the chain of one tenant, link by link in the order of `n`. Each fault is found where it is: after one, the
     chain is taken up again from the hash that is stored there.
 
-    `erased` as `erased_commitments` gives it; `anchors` are those of this tenant.
+    `erased` as `read_erased_commitments` gives it; `anchors` are those of this tenant.
     """
 
     def __init__(self, tenant: UUID, erased: Mapping[UUID, bytes], anchors: Iterable[Anchor] = ()) -> None:
@@ -286,7 +286,7 @@ class Verifier:
                 yield from self._take_up(held)
                 yield from self._take_up(link)
                 return
-            yield self._change_fault(held)
+            yield self._describe_change(held)
             yield from self._take_up(held)
         if seal.n != self.n + 1:
             gone = f"{self.n + 1}" if seal.n == self.n + 2 else f"{self.n + 1} to {seal.n - 1}"
@@ -295,7 +295,7 @@ class Verifier:
             return
         if record is None:
             yield self._fault(seal.n, "removed", f"the record {seal.n} ({seal.id}) is gone; its seal is there")
-        elif seal_hash(self.hash, seal.n, record) != seal.hash:
+        elif hash_seal(self.hash, seal.n, record) != seal.hash:
             self._held = link
             return
         yield from self._take_up(link)
@@ -304,7 +304,7 @@ class Verifier:
         """The faults that show when there is no further link."""
         if self._held is not None:
             held, self._held = self._held, None
-            yield self._change_fault(held)
+            yield self._describe_change(held)
             yield from self._take_up(held)
         for anchor in self._anchors[self._next_anchor :]:
             cut = f"an anchor knows {anchor.n} records, and the chain ends with {self.n}: its end was cut off"
@@ -314,8 +314,8 @@ class Verifier:
         first, second = held.record, link.record
         if first is None or second is None or link.seal.n != held.seal.n + 1:
             return False
-        here = seal_hash(self.hash, held.seal.n, second)
-        return here == held.seal.hash and seal_hash(here, link.seal.n, first) == link.seal.hash
+        here = hash_seal(self.hash, held.seal.n, second)
+        return here == held.seal.hash and hash_seal(here, link.seal.n, first) == link.seal.hash
 
     def _take_up(self, link: Link) -> Iterator[Fault]:
         """Go on behind a link whose hash is dealt with: its details, and the anchors up to here."""
@@ -338,7 +338,7 @@ class Verifier:
             what = "were changed" if details.erased_at is None else "are erased, and no record of erasing says so"
             yield self._fault(n, "details_changed", f"the details of the record {n} ({record.id}) {what}")
 
-    def _change_fault(self, link: Link) -> Fault:
+    def _describe_change(self, link: Link) -> Fault:
         n = link.seal.n
         return self._fault(n, "changed", f"the record {n} ({link.seal.id}), or its seal, was changed")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.audit.audit_chain import Fault
-from hai_flow.store.runs.log_compaction import commits_of
+from hai_flow.store.runs.log_compaction import iter_commits
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -77,7 +77,7 @@ async def _verify_log(
     chain, at, heads = b"", 0, 0
     while at < seq and (page := await pool.fetch(rows, run_id, at, seq, ROWS_AT_ONCE)):
         try:
-            commits = [commit for row in page for commit in commits_of(dict(row))]
+            commits = [commit for row in page for commit in iter_commits(dict(row))]
         except ValueError as error:
             return heads, f"the row behind event {at}: {error}"
         for commit in commits:

@@ -92,7 +92,7 @@ async def publish_workflow(
         async with _savepoint(connection):
             row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:
-        if await workflow_by_sha(connection, tenant, sha256) is None:
+        if await find_workflow_by_sha(connection, tenant, sha256) is None:
             raise Rejected(
                 409,
                 "workflow_exists",
@@ -116,7 +116,7 @@ async def _find_one(connection: Connection | Pool, condition: str, *arguments: A
     return None if row is None else Workflow(*row)
 
 
-async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
+async def find_workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
     """The very bytes that a run is pinned to."""
     return await _find_one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
 
@@ -132,7 +132,7 @@ async def workflow_version(connection: Connection | Pool, tenant: UUID, name: st
     return await _find_one(connection, "tenant = $1 AND name = $2 AND version = $3", tenant, name, version)
 
 
-async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
+async def find_latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
     """The highest published version that is in use, else the highest one that is retired, else the newest dev copy."""
     return await _find_one(connection, "tenant = $1 AND name = $2", tenant, name)
 
@@ -148,7 +148,9 @@ async def list_workflows(
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, after, limit)]
 
 
-async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Sequence[WorkflowSummary]:
+async def list_versions_of_workflow(
+    connection: Connection | Pool, tenant: UUID, name: str
+) -> Sequence[WorkflowSummary]:
     """Everything that is stored under a name, latest first."""
     query = f"SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {LATEST_FIRST}"
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]

@@ -111,7 +111,7 @@ _POOLED: Final = (
 )
 
 
-def places_of(file: File, settings: Settings, found: Mapping[str, str]) -> tuple[tuple[Cell, ...], list[str]]:
+def parse_addresses(file: File, settings: Settings, found: Mapping[str, str]) -> tuple[tuple[Cell, ...], list[str]]:
     """The addresses of the cells, by number, and the faults. `found`: the values of the environment variables that the
     file names."""
     cells: list[Cell] = []
@@ -127,7 +127,7 @@ def places_of(file: File, settings: Settings, found: Mapping[str, str]) -> tuple
         if own is None and (entry.schema is None or settings.database_pooled):
             faults.append(f"{name}: {_POOLED if entry.schema else 'expected `schema`, `url` or `url_from`'}")
             continue
-        if own is not None and (fault := _fault_of_url(own)):
+        if own is not None and (fault := _check_url(own)):
             faults.append(f"{name}: {fault}")
             continue
         dsn = own or settings.database_url
@@ -151,7 +151,7 @@ def places_of(file: File, settings: Settings, found: Mapping[str, str]) -> tuple
     return tuple(sorted(cells, key=lambda cell: cell.number)), faults
 
 
-def _fault_of_url(url: str) -> str | None:  # it may hold a password: it is not repeated
+def _check_url(url: str) -> str | None:  # it may hold a password: it is not repeated
     if not url.startswith(("postgresql://", "postgres://")):
         return "expected postgresql://user@host/database"
     return place_fault(url)

@@ -70,7 +70,7 @@ async def due(connection: Connection | Pool, limit: int) -> list[Relay]:
     return sorted(relays, key=lambda relay: relay.sent_at)
 
 
-async def note_arrival(connection: Connection | Pool, relay: Relay, cell: int) -> None:
+async def record_arrival(connection: Connection | Pool, relay: Relay, cell: int) -> None:
     """The cell has the event; once all have, it is forgotten here."""
     query = """
     WITH gone AS (DELETE FROM relays WHERE tenant = $1 AND id = $2 AND cells = ARRAY[$3::int])

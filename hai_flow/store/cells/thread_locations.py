@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -37,7 +37,7 @@ SELECT (SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2),
 
 async def locate(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
     """The place of the thread as the cell knows it."""
-    row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
+    row = await connection.fetchrow(_KNOWN, tenant, derive_thread_slot(thread_id), thread_id)
     assert row is not None
     cell = None if row[0] is None else cell_pointed_to(row[0])
     return Known(row[1] and cell is None, cell)
@@ -56,17 +56,17 @@ async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int)
     gets no slot.
     """
     async with connection.transaction():
-        is_new = await connection.fetchval(_POINT, tenant, thread_slot(thread_id), pointer_to(cell))
-        row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
+        is_new = await connection.fetchval(_POINT, tenant, derive_thread_slot(thread_id), make_pointer(cell))
+        row = await connection.fetchrow(_KNOWN, tenant, derive_thread_slot(thread_id), thread_id)
         assert row is not None
         if is_new and row[1]:
             take_back = "DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3"
-            await connection.execute(take_back, tenant, thread_slot(thread_id), pointer_to(cell))
+            await connection.execute(take_back, tenant, derive_thread_slot(thread_id), make_pointer(cell))
             return None
     return None if row[0] is None else cell_pointed_to(row[0])
 
 
-def pointer_to(cell: int) -> UUID:
+def make_pointer(cell: int) -> UUID:
     """The id that holds the slot of a name that lives in `cell`, in place of a run's."""
     return UUID(int=_POINTER | cell)
 

@@ -19,14 +19,14 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
     """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
     nothing."""
     yield [entry.run_id for entry in moved]
-    yield _collapse_column([entry.tenant for entry in moved])
-    yield _array_text([entry.n for entry in moved])
+    yield _merge_column([entry.tenant for entry in moved])
+    yield _encode_array([entry.n for entry in moved])
     yield [entry.events for entry in moved]
     versions = [entry.version for entry in moved]
-    yield _array_text(versions)
-    yield _array_text([entry.fence for entry in moved]) if None in versions else _NO
-    yield _array_text([entry.status for entry in moved])
-    yield _array_text([entry.busy for entry in moved])
+    yield _encode_array(versions)
+    yield _encode_array([entry.fence for entry in moved]) if None in versions else _NO
+    yield _encode_array([entry.status for entry in moved])
+    yield _encode_array([entry.busy for entry in moved])
     yield _sparse([entry.wake_at for entry in moved])
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
@@ -55,17 +55,17 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         if part in parts:
             yield from _CHILD_ARRAYS[part](rows)
     if "audit" in parts:
-        yield from _audit_arrays(rows)
+        yield from _build_audit_arrays(rows)
     if "births" in parts:
-        yield from born_arrays(born, len(moved) + 1, parts)
+        yield from build_born_arrays(born, len(moved) + 1, parts)
 
 
-def _command_arrays(rows: Rows) -> Arrays:
+def _build_command_arrays(rows: Rows) -> Arrays:
     records = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
     return _columns(records, 5)
 
 
-def _pending_arrays(rows: Rows) -> Arrays:
+def _build_pending_arrays(rows: Rows) -> Arrays:
     records = [
         (i, p.id, p.status, p.path, p.digest, p.deadline, p.body, p.asks, p.kind, p.words)
         for i, e in rows
@@ -75,37 +75,37 @@ def _pending_arrays(rows: Rows) -> Arrays:
     return _columns(records, 10)
 
 
-def _vote_arrays(rows: Rows) -> Arrays:
+def _build_vote_arrays(rows: Rows) -> Arrays:
     records = [
         (i, v.pending_id, v.principal, v.body, v.decision, v.on_behalf_of) for i, e in rows if e.votes for v in e.votes
     ]
     return _columns(records, 6)
 
 
-def _outbox_arrays(rows: Rows) -> Arrays:
+def _build_outbox_arrays(rows: Rows) -> Arrays:
     records = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
     return _columns(records, 5)
 
 
-def _turn_arrays(rows: Rows) -> Arrays:
-    yield from _turn_start_arrays(rows)
-    yield from _turn_end_arrays(rows)
+def _build_turn_arrays(rows: Rows) -> Arrays:
+    yield from _build_turn_start_arrays(rows)
+    yield from _build_turn_end_arrays(rows)
 
 
-def _turn_start_arrays(rows: Rows) -> Arrays:
+def _build_turn_start_arrays(rows: Rows) -> Arrays:
     turns = [(i, t) for i, e in rows if e.turns for t in e.turns if t.first is not None]
     return _columns([(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns], 6)
 
 
-def _turn_end_arrays(rows: Rows) -> Arrays:
+def _build_turn_end_arrays(rows: Rows) -> Arrays:
     return _columns([(i, t.n, t.last) for i, e in rows if e.turns for t in e.turns if t.first is None], 3)
 
 
-def _message_arrays(rows: Rows) -> Arrays:
+def _build_message_arrays(rows: Rows) -> Arrays:
     return _columns([(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages], 6)
 
 
-def _audit_arrays(rows: Rows) -> Arrays:
+def _build_audit_arrays(rows: Rows) -> Arrays:
     records = [
         (i, a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body)
         for i, e in rows if e.audit for a in e.audit
@@ -114,12 +114,12 @@ def _audit_arrays(rows: Rows) -> Arrays:
 
 
 _CHILD_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
-    "commands": _command_arrays,
-    "pendings": _pending_arrays,
-    "votes": _vote_arrays,
-    "outbox": _outbox_arrays,
-    "turns": _turn_arrays,
-    "messages": _message_arrays,
+    "commands": _build_command_arrays,
+    "pendings": _build_pending_arrays,
+    "votes": _build_vote_arrays,
+    "outbox": _build_outbox_arrays,
+    "turns": _build_turn_arrays,
+    "messages": _build_message_arrays,
 }
 
 
@@ -129,14 +129,14 @@ def _log_arrays(rows: Rows) -> Arrays:
 
 PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
     "log": _log_arrays,
-    "commands": _command_arrays,
-    "pendings": _pending_arrays,
-    "votes": _vote_arrays,
-    "outbox": _outbox_arrays,
-    "opened_turns": _turn_start_arrays,
-    "ended_turns": _turn_end_arrays,
-    "messages": _message_arrays,
-    "audit": _audit_arrays,
+    "commands": _build_command_arrays,
+    "pendings": _build_pending_arrays,
+    "votes": _build_vote_arrays,
+    "outbox": _build_outbox_arrays,
+    "opened_turns": _build_turn_start_arrays,
+    "ended_turns": _build_turn_end_arrays,
+    "messages": _build_message_arrays,
+    "audit": _build_audit_arrays,
 }
 """The arrays of a commit in pieces, by the part that writes them (`commit_statement.PIECES`)."""
 
@@ -145,7 +145,7 @@ def _sparse(column: list[Any]) -> list[Any] | None:
     return _NO if column.count(None) == len(column) else column
 
 
-def _array_text(column: list[Any]) -> str | None:
+def _encode_array(column: list[Any]) -> str | None:
     """The array as PostgreSQL writes it, of values that need no quotes."""
     unused = column.count(None)
     if unused == len(column):
@@ -153,12 +153,12 @@ def _array_text(column: list[Any]) -> str | None:
     return f"{{{','.join(['NULL' if each is None else str(each) for each in column] if unused else map(str, column))}}}"
 
 
-def _collapse_column(column: list[Any]) -> list[Any]:
+def _merge_column(column: list[Any]) -> list[Any]:
     """A column in which every row has the same value is sent as that one value."""
     return column[:1] if column.count(column[0] if column else None) == len(column) else column
 
 
-def born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arrays:
+def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arrays:
     """The arrays of entries that are the first of their run; the first of them is number `first`."""
     rows: list[tuple[Any, ...]] = []
     for i, e in enumerate(born, first):

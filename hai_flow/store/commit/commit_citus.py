@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from hai_flow.store.commit.commit_arrays import PIECE_ARRAYS, arguments, born_arrays
+from hai_flow.store.commit.commit_arrays import PIECE_ARRAYS, arguments, build_born_arrays
 from hai_flow.store.commit.commit_sql import (
     ENDED,
     PIECES,
     PROMISE_SECONDS,
-    birth_statement,
-    child_statements,
     move_statement,
+    render_birth,
+    render_children,
 )
 from hai_flow.store.commit.entries import Entry, Won
 from hai_flow.store.postgres.clock import read_clock
@@ -144,11 +144,11 @@ class _Pieces:
     async def _holding(self, moved: list[_Row], born: list[_Row]) -> tuple[list[_Row], list[_Row]]:
         """The entries without those whose promised slot is not their run's any more. Locked: a transaction that wants
         to take one back waits, and then finds that its run has begun."""
-        runs = [entry.run_id for _, entry in (*moved, *born) if _slots_promised(entry)]
+        runs = [entry.run_id for _, entry in (*moved, *born) if _list_slots_promised(entry)]
         held = set(map(tuple, await self._connection.fetch(_LOCK_SEATS, runs)))
 
         def holds(entry: Entry) -> bool:
-            return all((entry.tenant, slot, entry.run_id) in held for slot in _slots_promised(entry))
+            return all((entry.tenant, slot, entry.run_id) in held for slot in _list_slots_promised(entry))
 
         return [row for row in moved if holds(row[1])], [row for row in born if holds(row[1])]
 
@@ -220,9 +220,9 @@ class _Pieces:
         assert row is not None, "aggregates return one row"
         places, self.db_now = row
         parts = self._parts & _OF_A_BIRTH
-        columns = born_arrays([entry for _, entry in born], 1, parts)
+        columns = build_born_arrays([entry for _, entry in born], 1, parts)
         parameters = self._worker_id or _NOBODY, self.db_now, *columns, places
-        rows = await self._connection.fetch(birth_statement(parts), *parameters)
+        rows = await self._connection.fetch(render_birth(parts), *parameters)
         numbers = {entry.run_id: i for i, entry in born}
         for row in rows:
             number = numbers[row["id"]]
@@ -237,13 +237,13 @@ class _Pieces:
         for part in PIECES:
             columns = list(PIECE_ARRAYS[part](rows))
             if any(columns):
-                for statement in child_statements(part):
+                for statement in render_children(part):
                     await self._connection.execute(statement, self.db_now, *winners, *columns)
         keeping = [
             (entry.tenant, slot, entry.run_id)
             for i, entry in rows
             if i not in self._ended
-            for slot in _slots_promised(entry)
+            for slot in _list_slots_promised(entry)
         ]
         if keeping:
             await self._connection.execute(_KEEP_SEATS, *_columns(keeping, 3))
@@ -259,7 +259,7 @@ class _Pieces:
             await self._connection.execute(_FREE, freed)
 
 
-def _slots_promised(entry: Entry) -> list[str]:
+def _list_slots_promised(entry: Entry) -> list[str]:
     """The slots that the entry's run was promised and begins with."""
     promised = [entry.born.slot] if entry.born is not None and entry.born.left and entry.born.slot is not None else []
     return promised if entry.seat is None else [*promised, entry.seat]

@@ -65,7 +65,7 @@ class _Parameters:
         return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
 
 
-def _rows_of_winners(rows: str) -> str:
+def _render_rows_of_winners(rows: str) -> str:
     """The rows of a child array whose entry won; `place` is that of the entry in the arrays of `winners`."""
     return (
         "winners CROSS JOIN LATERAL ("
@@ -101,7 +101,7 @@ class _Moving(NamedTuple):
     set_: str
 
 
-def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
+def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
@@ -140,7 +140,7 @@ WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by
 def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     """The update of the runs of entries whose condition holds, and which are `seated`."""
     me, at, unrepeated, set_ = moving.me, moving.at, moving.unrepeated, moving.set_
-    claimant = _claimant("entries", parts)
+    claimant = _render_claimant("entries", parts)
     head = "head" if "audit" in parts else ""
     return f"""
   UPDATE runs r SET
@@ -177,7 +177,7 @@ def commit_statement(parts: frozenset[str]) -> str:
     parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
     """
     parameters = _Parameters()
-    moving = _moving(parameters, parts)
+    moving = _build_moving(parameters, parts)
     children = "".join(
         _as_subqueries(make(parameters, moving.at)) for part in CHILDREN if part in parts for make in _CHILDREN[part]
     )
@@ -187,11 +187,11 @@ def commit_statement(parts: frozenset[str]) -> str:
         head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
     born, seated, born_won = "", "entries.slot IS NULL", ""
     if "births" in parts:
-        born, seated, born_won = _births(parameters, moving, parts)
+        born, seated, born_won = _render_births(parameters, moving, parts)
     elif "seats" in parts:
-        born = _slots_held("entries")
+        born = _render_slots_held("entries")
     if "seats" in parts:
-        seated = f"({seated}) AND ({_holds('entries')})"
+        seated = f"({seated}) AND ({_render_holds('entries')})"
         children += _KEEP_SEATS
     spared = ""
     if "heirs" in parts:
@@ -213,13 +213,13 @@ SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
 """
 
 
-def _claimant(entries: str, parts: frozenset[str]) -> str:
+def _render_claimant(entries: str, parts: frozenset[str]) -> str:
     """The worker that takes the claim of a run without one: this process, unless it does not serve the run's queue."""
     me = "(SELECT id FROM claimant)"
     return f"CASE WHEN {entries}.elsewhere IS NOT TRUE THEN {me} END" if "elsewhere" in parts else me
 
 
-def _slots_held(*entries: str) -> str:
+def _render_slots_held(*entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
     promises = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
@@ -232,7 +232,7 @@ def _slots_held(*entries: str) -> str:
 )"""
 
 
-def _holds(entries: str) -> str:
+def _render_holds(entries: str) -> str:
     held = "ANY ((SELECT array_agg(run_id || slot) FROM held)::text[])"
     holds = f"({entries}.seat IS NULL OR {entries}.id || {entries}.seat = {held})"
     if entries == "births":
@@ -267,12 +267,12 @@ def _insert_commands(rows: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.command_id, winners.tenant[child.place], winners.seq[child.place],
     child.body_sha, child.outcome
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
 """
     return Children("", (Write("new_commands", into, rest),))
 
 
-def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
+def _render_upsert_pendings(parameters: _Parameters, at: str) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea",
         asks="text", kind="text", words="text",
@@ -281,7 +281,7 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
   SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
     child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
     child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
 )"""
     into_pendings = (
         "INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, "
@@ -320,7 +320,7 @@ def _insert_votes(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
     winners.seq[child.place], child.body, child.decision, child.on_behalf_of, {at}
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
 """
     return Children("", (Write("new_votes", into, rest),))
 
@@ -331,7 +331,7 @@ def _insert_outbox(parameters: _Parameters, at: str, *, due: bool = False) -> Ch
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], child.n, winners.tenant[child.place], child.kind,
     child.target, child.body{f", {at}" if due else ""}
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
 """
     return Children("", (Write("new_outbox", into, rest),))
 
@@ -348,7 +348,7 @@ def _open_turns(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place],
     child.wire_run_id, child.body_sha, {before} + child.first, {before} + child.last
-  FROM {_rows_of_winners(opened)}
+  FROM {_render_rows_of_winners(opened)}
 """
     return Children("", (Write("opened_turns", into, rest),))
 
@@ -358,19 +358,19 @@ def _end_turns(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   UPDATE turns SET last_seq = ended.last_seq
   FROM (SELECT winners.id[child.place] AS run_id, child.n, {_BEFORE} + child.last AS last_seq
-        FROM {_rows_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
+        FROM {_render_rows_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
   WHERE turns.run_id = ended.run_id AND turns.n = ended.n
 """
     return Children("", (Write("ended_turns", "", rest),))
 
 
-def _upsert_messages(parameters: _Parameters, at: str) -> Children:
+def _render_upsert_messages(parameters: _Parameters, at: str) -> Children:
     rows, _ = parameters.arrays("child", i="int", n="int", id="text", role="text", body="bytea", position="int")
     into = "INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)"
     rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place], child.id,
     child.role, child.body, {_BEFORE} + child.position
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
   ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
 """
     return Children("", (Write("new_messages", into, rest),))
@@ -388,12 +388,12 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
     records = f"""
   SELECT winners.tenant[child.place], child.id, {clock}, child.act, winners.id[child.place],
     winners.seq[child.place], winners.head[child.place], child.subject, child.digest, child.commitment
-  FROM {_rows_of_winners("given_audit child")}
+  FROM {_render_rows_of_winners("given_audit child")}
 """
     into_details = "INSERT INTO audit_details (tenant, id, principal, salt, body)"
     details = f"""
   SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
-  FROM {_rows_of_winners("given_audit child")}
+  FROM {_render_rows_of_winners("given_audit child")}
 """
     return Children(
         source, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details))
@@ -402,11 +402,11 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
 
 _CHILDREN: Final[Mapping[str, Sequence[Callable[[_Parameters, str], Children]]]] = {
     "commands": [lambda parameters, at: _insert_commands("given_commands child")],
-    "pendings": [_upsert_pendings],
+    "pendings": [_render_upsert_pendings],
     "votes": [_insert_votes],
     "outbox": [_insert_outbox],
     "turns": [_open_turns, _end_turns],
-    "messages": [_upsert_messages],
+    "messages": [_render_upsert_messages],
 }
 
 
@@ -418,7 +418,7 @@ _BORN: Final = {
 }  # fmt: skip
 
 
-def _born_columns(parts: frozenset[str]) -> dict[str, str]:
+def _list_born_columns(parts: frozenset[str]) -> dict[str, str]:
     """The columns of entries that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
     seats = {"seat": "text", "was_left": "bool"} if "seats" in parts else {}
@@ -439,7 +439,7 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     if "summaries" in parts:
         names += ", summary"
         values += ", summary"
-    claimant = _claimant("births", parts)
+    claimant = _render_claimant("births", parts)
     head = ", head" if "audit" in parts else ""
     ended = at if "created_at" in names else f"greatest(now(), {at})"  # `created_at` is now(): none ends before it
     into = f"""INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id,
@@ -460,11 +460,13 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     return into, select, once
 
 
-def _births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:
+def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
     head = ", head" if "audit" in parts else ""
-    held, holds = (_slots_held("entries", "births"), f" AND ({_holds('births')})") if "seats" in parts else ("", "")
+    held, holds = (
+        (_render_slots_held("entries", "births"), f" AND ({_render_holds('births')})") if "seats" in parts else ("", "")
+    )
     again = wanted_again = ""
     if "again" in parts:
         again = f""", again AS MATERIALIZED (  -- runs that want a slot again: locked first, so that to get it is to win
@@ -475,7 +477,7 @@ def _births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> 
 )"""
         wanted_again = f"""
   UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again"""
-    born, arrays = parameters.arrays("birth", **_born_columns(parts))
+    born, arrays = parameters.arrays("birth", **_list_born_columns(parts))
     into, select, once = _insert_runs(parts, moving.at)
     before = f""", births AS MATERIALIZED (  -- entries that are the first of their run, by id; i goes on counting
   SELECT * FROM {born}
@@ -520,7 +522,7 @@ def move_statement(parts: frozenset[str]) -> str:
     """The update of the runs of the entries, all of which have their slots: their rows are locked in the order of their
     ids, whatever plan the node makes of it. The updated rows come as arrays."""
     parameters = _Parameters()
-    moving = _moving(parameters, parts)
+    moving = _build_moving(parameters, parts)
     locked = f""", locked AS MATERIALIZED (
   SELECT id FROM runs WHERE id = ANY ({moving.arrays["id"]}) ORDER BY id FOR NO KEY UPDATE
 )"""
@@ -533,7 +535,7 @@ FROM moved
 
 
 @functools.cache
-def birth_statement(parts: frozenset[str]) -> str:
+def render_birth(parts: frozenset[str]) -> str:
     """The insert of runs, by id, whose places are given, and which have the slots that they need. The parameters: the
     worker that sends it, and the time.
 
@@ -542,7 +544,7 @@ def birth_statement(parts: frozenset[str]) -> str:
     """
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
-    born, _ = parameters.arrays("births", **_born_columns(parts), place="bigint")
+    born, _ = parameters.arrays("births", **_list_born_columns(parts), place="bigint")
     into, select, once = _insert_runs(parts, at, ", place, created_at", f", place, {at}")
     return f"""{into}
   WITH claimant AS MATERIALIZED (
@@ -553,7 +555,7 @@ def birth_statement(parts: frozenset[str]) -> str:
 
 
 @functools.cache
-def child_statements(part: str) -> tuple[str, ...]:
+def render_children(part: str) -> tuple[str, ...]:
     """The statements for one kind of child rows, of `PIECES`. The parameters: the time, and the winners, whose run rows
     are read; the arrays of the part come behind them."""
     parameters = _Parameters()
@@ -574,7 +576,7 @@ def _log(parameters: _Parameters, at: str) -> Children:
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], winners.seq[child.place] - winners.n[child.place] + 1,
     winners.tenant[child.place], winners.version[child.place], {at}, child.events
-  FROM {_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows)}
 """
     into = "INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)"
     return Children("", (Write("logged", into, rest),))
@@ -588,11 +590,11 @@ def _commands(parameters: _Parameters, at: str) -> Children:
 PIECES: Final[Mapping[str, Callable[[_Parameters, str], Children]]] = {
     "log": _log,
     "commands": _commands,
-    "pendings": _upsert_pendings,
+    "pendings": _render_upsert_pendings,
     "votes": _insert_votes,
     "outbox": functools.partial(_insert_outbox, due=True),
     "opened_turns": _open_turns,
     "ended_turns": _end_turns,
-    "messages": _upsert_messages,
+    "messages": _render_upsert_messages,
     "audit": _insert_audit,
 }

@@ -20,7 +20,7 @@ from hai_flow.store.commit.commit_citus import commit_in_pieces
 from hai_flow.store.commit.commit_sql import CHILDREN, commit_statement
 from hai_flow.store.commit.entries import Committed, Entry, Won
 from hai_flow.store.postgres.database import PIN, transaction
-from hai_flow.store.postgres.error_classes import outcome_known
+from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
@@ -53,16 +53,16 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     numbers = moved + born
     parts = _parts_of(entries)
     those_moved, those_born = [entries[i] for i in moved], [entries[i] for i in born]
-    with outcome_known():
+    with raise_outcome_unknown():
         if getattr(connection, "sharded", False):
             won, db_now = await commit_in_pieces(connection, those_moved, those_born, parts, worker_id, at)
         else:
             columns = arguments(those_moved, those_born, parts)
-            won, db_now = await _commit_whole(connection, commit_statement(parts), worker_id, at, *columns)
+            won, db_now = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
     return Committed({numbers[place - 1]: each for place, each in won.items()}, db_now)
 
 
-async def _commit_whole(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime]:
+async def _execute_commit(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime]:
     """The winners by their number from 1, and the database's clock."""
     if connection.is_in_transaction() or getattr(connection, "pinned", True):
         row = await connection.fetchrow(query, *given)

@@ -77,7 +77,7 @@ class _Rows:
     def pending(self, event: _OfPending, position: int) -> None:
         self._write(event.id)
 
-    def rewrite_open(self, event: e.RunResumed | e.TimeJumped | e.Migrated, position: int) -> None:
+    def update_open(self, event: e.RunResumed | e.TimeJumped | e.Migrated, position: int) -> None:
         """A pause has put off the deadlines that it halts, a jump in time has brought all nearer; another version may
         declare other roles."""
         for id in self.state.open_pendings.values():
@@ -85,8 +85,8 @@ class _Rows:
 
     def _write(self, id: str) -> None:
         pending = self.state.pendings[id]
-        asks = selectors_asked(pending, World(self.state.requester, self.roles))
-        self.pendings[id] = _pending_row(pending, " ".join(asks))
+        asks = list_selectors_asked(pending, World(self.state.requester, self.roles))
+        self.pendings[id] = _build_pending_row(pending, " ".join(asks))
 
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event), event.decision, event.on_behalf_of))
@@ -140,9 +140,9 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingRestamped: _Rows.add_restamp,
     e.PendingDecided: _Rows.add_decision,
     e.PendingVoided: _Rows.pending,
-    e.RunResumed: _Rows.rewrite_open,
-    e.TimeJumped: _Rows.rewrite_open,
-    e.Migrated: _Rows.rewrite_open,
+    e.RunResumed: _Rows.update_open,
+    e.TimeJumped: _Rows.update_open,
+    e.Migrated: _Rows.update_open,
     e.Forked: _Rows.begin_fork,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
@@ -175,7 +175,7 @@ def rows_of(
     }
 
 
-def selectors_asked(pending: PendingState, world: World) -> tuple[str, ...]:
+def list_selectors_asked(pending: PendingState, world: World) -> tuple[str, ...]:
     """The selectors by which people find the pending in their inbox; none if it is open no more."""
     return () if pending.status != "open" else expand_selectors(derive_rules(pending).from_, world)
 
@@ -187,7 +187,7 @@ def words_of(opened: e.PendingOpened) -> str:
     return text[:WORDS_MAX].casefold().replace("\0", "").encode(errors="replace").decode()
 
 
-def _pending_row(pending: PendingState, asks: str) -> PendingRow:
+def _build_pending_row(pending: PendingState, asks: str) -> PendingRow:
     opened = pending.opened
     deadline = None if opened.deadline is None else instants.instant(opened.deadline)
     digest, body = bytes.fromhex(opened.digest), _encode(opened)
@@ -196,6 +196,6 @@ def _pending_row(pending: PendingState, asks: str) -> PendingRow:
     )
 
 
-def thread_entry(role: str, body: bytes) -> ThreadEntry:
+def read_thread_entry(role: str, body: bytes) -> ThreadEntry:
     """The transcript entry that a row of `messages` holds."""
     return msgspec.json.decode(body, type=ToolCallState if role == CALL_ROLE else MessageState)

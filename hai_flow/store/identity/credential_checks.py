@@ -48,7 +48,7 @@ async def find_ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> li
     """Those of the proofs that are not good any more. Each is given with the time since when it is in use."""
     columns = zip(
         *(
-            (each.tenant, person_digest(each.tenant, each.person), each.key, each.session, each.session_version, at)
+            (each.tenant, hash_person(each.tenant, each.person), each.key, each.session, each.session_version, at)
             for each, at in proofs
         ),
         strict=True,
@@ -61,11 +61,11 @@ async def forget_person(connection: Connection, tenant: UUID, person: str) -> No
     """Remember that the person was forgotten now."""
     await connection.execute(
         "INSERT INTO forgotten (sha256) VALUES ($1) ON CONFLICT (sha256) DO UPDATE SET at = now()",
-        person_digest(tenant, person),
+        hash_person(tenant, person),
     )
 
 
-async def recently_erased(pool: Pool) -> dict[bytes, datetime]:
+async def list_recently_erased(pool: Pool) -> dict[bytes, datetime]:
     """The people that were forgotten a short while ago, by their digests, and when."""
     query = f"SELECT sha256, at FROM forgotten WHERE at > now() - interval '{FORGOTTEN_FOR}'"
     return {row[0]: row[1] for row in await pool.fetch(query)}
@@ -76,6 +76,6 @@ async def clear(pool: Pool) -> None:
     await pool.execute(f"DELETE FROM forgotten WHERE at < now() - interval '{FORGOTTEN_FOR}'")
 
 
-def person_digest(tenant: UUID, person: str) -> bytes:
+def hash_person(tenant: UUID, person: str) -> bytes:
     """The digest by which a forgotten person is found."""
     return sha256(tenant.bytes + person.encode()).digest()

@@ -43,7 +43,7 @@ class Parts(NamedTuple):
     secret: str
 
 
-def parts_of(text: str) -> Parts | None:
+def split_key(text: str) -> Parts | None:
     """The id and the secret of a key; None: `text` has not its form."""
     match = _KEY.fullmatch(text)
     return None if match is None else Parts(match[1], match[2])
@@ -68,10 +68,10 @@ class Key:
     verifies: bytes | None  # the public key of the tokens that it signs; None: it was made before there were any
     speaks_for: list[str] | None = None  # for whom its tokens may decide, like user:shop-*; None: nobody but its own
 
-    def vouches_for(self, principal: str) -> bool:
+    def can_vouch_for(self, principal: str) -> bool:
         """Whether tokens of the key may decide as the principal."""
         own = principal == self.principal
-        return own or any(matches_principal(pattern, principal) for pattern in self.speaks_for or ())
+        return own or any(is_pattern_of(pattern, principal) for pattern in self.speaks_for or ())
 
     def proves(self, parts: Parts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
@@ -134,7 +134,7 @@ async def create_key(
     return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
 
 
-def matches_principal(pattern: str, principal: str) -> bool:
+def is_pattern_of(pattern: str, principal: str) -> bool:
     """Whether the pattern means the principal: `user:ann`, or `user:shop-*` for all that begin so."""
     if pattern.endswith("*"):
         return principal.startswith(pattern[:-1])

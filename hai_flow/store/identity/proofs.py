@@ -50,21 +50,25 @@ WHERE tenant = $1 AND principal = ANY ($2::text[])
 """
 
 
-async def holdings_of_keys(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, Holding]:
+async def load_holdings_of_keys(
+    connection: Connection | Pool, tenant: UUID, ids: Collection[str]
+) -> dict[str, Holding]:
     """What the tenant's keys of these ids stand for."""
     rows = await connection.fetch(_OF_KEYS, tenant, list(ids)) if ids else []
     return {id: Holding(frozenset(roles), frozenset(groups)) for id, roles, groups in rows}
 
 
-async def holdings_of_sessions(
+async def load_holdings_of_sessions(
     connection: Connection | Pool, tenant: UUID, digests: Collection[bytes]
 ) -> dict[bytes, Holding]:
     """What the tenant's sessions of these digests stand for, as their issuers said last."""
     rows = await connection.fetch(_OF_SESSIONS, tenant, list(digests)) if digests else []
-    return {digest: _session_holding(principal) for digest, principal in rows}
+    return {digest: _build_session_holding(principal) for digest, principal in rows}
 
 
-async def holdings_of_people(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, Holding]:
+async def load_holdings_of_people(
+    connection: Connection | Pool, tenant: UUID, ids: Collection[str]
+) -> dict[str, Holding]:
     """What all keys of a person stand for together, of each of the `ids` that was ever given a key: nothing, where none
     of them is good any more."""
     rows = await connection.fetch(_OF_PEOPLE, tenant, list(ids)) if ids else []
@@ -76,6 +80,6 @@ async def holdings_of_people(connection: Connection | Pool, tenant: UUID, ids: C
     return together
 
 
-def _session_holding(principal: str) -> Holding:
+def _build_session_holding(principal: str) -> Holding:
     kept = msgspec.json.decode(principal, type=_Kept)
     return Holding(None if kept.credential == WHOLE else frozenset(kept.who.roles), frozenset(kept.who.groups))

@@ -58,7 +58,9 @@ FROM (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND cr
 """
 
 
-async def used_in_cell(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> UsedInCell:
+async def count_used_in_cell(
+    connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int
+) -> UsedInCell:
     """The counts of the tenant in one of its cells; 0: no limit, so they are not counted."""
     row = await connection.fetchrow(_USED_IN_CELL, tenant, runs_per_minute, open_runs)
     assert row is not None

@@ -34,7 +34,7 @@ async def create_ticket(
     return text
 
 
-async def use_ticket(connection: Connection | Pool, text: str) -> tuple[UUID, str] | None:
+async def take_ticket(connection: Connection | Pool, text: str) -> tuple[UUID, str] | None:
     """The tenant and the principal of a ticket that is good, and is not any more. None: it is none, was used, or its
     time is over."""
     row = await connection.fetchrow(_USE, _digest(text))

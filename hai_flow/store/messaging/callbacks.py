@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, page_of
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -55,7 +55,7 @@ SELECT count(*) OVER (), (SELECT count(*) FROM gone), encode(digest, 'hex') FROM
 """
 
 
-async def forget_callbacks(connection: Connection | Pool, after: list[Any] | None = None) -> Page:
+async def delete_old_callbacks(connection: Connection | Pool, after: list[Any] | None = None) -> Page:
     """Remove addresses of runs that have ended, of a page of them, a day after they were made."""
     (last,) = after or ("",)
-    return page_of(await connection.fetchrow(_FORGET, bytes.fromhex(str(last)), PAGE_ROWS))
+    return build_page(await connection.fetchrow(_FORGET, bytes.fromhex(str(last)), PAGE_ROWS))

@@ -40,12 +40,12 @@ class Holder:
     status: str | None
 
 
-def thread_slot(thread_id: str) -> str:
+def derive_thread_slot(thread_id: str) -> str:
     """The slot that the active run of a thread holds, so that there is one (docs/design/store.md#slots)."""
     return f"thread:{thread_id}"
 
 
-def seats_of(key: str, seats: int) -> list[str]:
+def list_seats(key: str, seats: int) -> list[str]:
     """The slots of a key that as many runs as `seats` may hold."""
     return [f"{key}#{number}" for number in range(1, seats + 1)]
 
@@ -91,20 +91,20 @@ async def take_slot(
     """A free slot, promised to a run that is about to be stored (the same one if it has been given one already); None
     if there is none, if others wait before it, or if the run is there. `moves`: it is there, and needs the slot to go
     on with another version of its workflow."""
-    names = seats_of(key, seats)
+    names = list_seats(key, seats)
     async with _lock_key(pool, tenant, key) as connection:
         held_slot = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
         slot: str | None = held_slot or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise, moves)
         return slot
 
 
-async def free_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
+async def release_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
     """The run counts under the key no more."""
     query = "DELETE FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'"
     await pool.execute(query, tenant, key, run_id)
 
 
-async def slots_promised_to(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
+async def list_slots_promised_to(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
     """The slots of the key that are promised to the run."""
     query = """
     SELECT slot FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
@@ -113,7 +113,7 @@ async def slots_promised_to(pool: Pool, tenant: UUID, key: str, run_id: UUID) ->
     return [row[0] for row in await pool.fetch(query, tenant, key, run_id)]
 
 
-async def holds_slot(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> bool:
+async def has_slot(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> bool:
     """Whether the run holds a slot of the key for good."""
     query = """
     SELECT EXISTS (SELECT FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
@@ -151,7 +151,7 @@ async def holders(pool: Pool, tenant: UUID, key: str, seats: int) -> list[Holder
     SELECT s.run_id, s.slot, r.status FROM slots s LEFT JOIN runs r ON r.id = s.run_id
     WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) ORDER BY s.taken_at, s.slot
     """
-    return [Holder(*row) for row in await pool.fetch(query, tenant, seats_of(key, seats))]
+    return [Holder(*row) for row in await pool.fetch(query, tenant, list_seats(key, seats))]
 
 
 async def is_held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_id: UUID) -> bool:
@@ -163,7 +163,7 @@ async def is_held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_i
     )
     SELECT EXISTS (SELECT FROM slots s JOIN up ON up.id = s.run_id WHERE s.tenant = $1 AND s.slot = ANY ($3::text[]))
     """
-    return bool(await pool.fetchval(query, tenant, parent_id, seats_of(key, seats)))
+    return bool(await pool.fetchval(query, tenant, parent_id, list_seats(key, seats)))
 
 
 async def promise_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> bool:
@@ -315,7 +315,7 @@ async def too_many(pool: Pool, tenant: UUID, key: str, seats: int) -> list[UUID]
       UNION SELECT w.run_id FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
     ORDER BY r.place DESC, r.created_at DESC, r.id DESC OFFSET $4
     """
-    return [row[0] for row in await pool.fetch(query, tenant, key, seats_of(key, seats), seats)]
+    return [row[0] for row in await pool.fetch(query, tenant, key, list_seats(key, seats), seats)]
 
 
 # --- left behind by others ----------------------------------------------------------------------------------------
@@ -372,13 +372,13 @@ async def keep_seized(pool: Pool, tenant: UUID, leaver: UUID) -> None:
     await pool.execute(query, tenant, leaver)
 
 
-async def free_seized(pool: Pool, tenant: UUID, leaver: UUID) -> list[str]:
+async def release_seized(pool: Pool, tenant: UUID, leaver: UUID) -> list[str]:
     """The run has nothing to take back: the slots that it has seized are free. Returns their names."""
     query = "DELETE FROM slots WHERE tenant = $1 AND run_id = $2 AND left_by = $2 RETURNING slot"
     return [row[0] for row in await pool.fetch(query, tenant, leaver)]
 
 
-async def overdue_heirs(pool: Pool, limit: int = 100) -> list[tuple[UUID, UUID]]:
+async def list_overdue_heirs(pool: Pool, limit: int = 100) -> list[tuple[UUID, UUID]]:
     """Runs, each with its tenant, that have left their slots to an heir which has not begun in time; and those whose
     process died while they took them back."""
     query = """

@@ -52,7 +52,7 @@ def due(queue: str) -> str:
     return DUE if queue == "default" else f"{DUE}:{queue}"
 
 
-def due_queue(payload: str) -> str | None:
+def parse_due_queue(payload: str) -> str | None:
     """The queue in which a run is due by this payload; None: it says something else."""
     if payload == DUE:
         return "default"
@@ -63,7 +63,7 @@ def due_queue(payload: str) -> str | None:
 _OF_TENANTS: Final = "tenants:"
 
 
-def tenant_payloads(tenants: Collection[UUID]) -> list[str]:
+def build_tenant_payloads(tenants: Collection[UUID]) -> list[str]:
     """The payloads that say that runs of these tenants have something new. Releases before pass them over, because they
     are no ids of runs."""
     ids = sorted(map(str, tenants))
@@ -71,7 +71,7 @@ def tenant_payloads(tenants: Collection[UUID]) -> list[str]:
     return [_OF_TENANTS + ",".join(page) for page in pages]
 
 
-def tenants_of(payload: str) -> frozenset[UUID] | None:
+def parse_tenants(payload: str) -> frozenset[UUID] | None:
     """The tenants that the payload names; None: it says something else."""
     if not payload.startswith(_OF_TENANTS):
         return None

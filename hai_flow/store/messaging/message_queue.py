@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.errors import Rejected
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ WITH page AS MATERIALIZED (
   WHERE q.tenant = p.tenant AND q.run_id = p.run_id AND p.refused_at < now() - $4::interval
 )
 SELECT tenant, run_id, thread_id, refused_at IS NULL AND NOT EXISTS (
-  SELECT FROM slots s WHERE s.tenant = page.tenant AND s.slot = '{thread_slot("")}' || page.thread_id
+  SELECT FROM slots s WHERE s.tenant = page.tenant AND s.slot = '{derive_thread_slot("")}' || page.thread_id
 ) FROM page ORDER BY tenant, run_id
 """
 

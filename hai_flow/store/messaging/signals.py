@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
-from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, page_of
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import AuditRow
@@ -120,11 +120,11 @@ async def store_signal(
     stored = await get_signal(connection, tenant, id)
     assert stored is not None, "signals are kept for longer than a request takes"
     if (stored.type, stored.run_id, stored.data) != (type, run_id, data):
-        raise another_has(id, stored.type)
+        raise reject_foreign_id(id, stored.type)
     return stored, True
 
 
-def another_has(id: str, type: str) -> Rejected:
+def reject_foreign_id(id: str, type: str) -> Rejected:
     """The refusal of a signal whose id another one has, which is of this type."""
     detail = f"another signal has the id {id!r}; give this one an id of its own."
     return Rejected(409, "signal_exists", detail, winner={"id": id, "type": type})
@@ -331,10 +331,10 @@ async def forget_subscriptions(connection: Connection | Pool, after: list[Any] |
     """Remove subscriptions of runs that have ended, of a page of them."""
     run_id, path, type = after or (_NIL, "", "")
     row = await connection.fetchrow(_FORGET_SUBSCRIPTIONS, UUID(str(run_id)), path, type, PAGE_ROWS)
-    return page_of(row)
+    return build_page(row)
 
 
-async def forget_signals(
+async def delete_old_signals(
     connection: Connection | Pool, after: list[Any] | None = None, kept_for: timedelta = timedelta(days=1)
 ) -> Page:
     """Remove signals that no run can take any more, of a page of them.
@@ -343,4 +343,4 @@ async def forget_signals(
     """
     tenant, id = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET_SIGNALS, UUID(str(tenant)), id, PAGE_ROWS, kept_for, LIVING)
-    return page_of(row)
+    return build_page(row)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 from hai_flow.schedule import Missed, Timing
-from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, page_of
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -105,7 +105,7 @@ async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGene
 
 
 @contextlib.asynccontextmanager
-async def webhook_publication(pool: Pool, tenant: UUID) -> AsyncGenerator[None]:
+async def lock_webhook_publication(pool: Pool, tenant: UUID) -> AsyncGenerator[None]:
     """Inside, no other process publishes webhooks: a path that is free when it is looked at is free when it is
     taken."""
     async with pool.acquire() as connection, connection.transaction():
@@ -163,7 +163,9 @@ async def replace_triggers(
 _OF_EVENTS: Final = "SELECT tenant, workflow_name, position, workflow, dev, type, kind FROM event_triggers"
 
 
-async def event_triggers_of(pool: Pool, tenant: UUID, type: str, kind: TriggerKind = "event") -> list[EventTriggerRow]:
+async def list_event_triggers(
+    pool: Pool, tenant: UUID, type: str, kind: TriggerKind = "event"
+) -> list[EventTriggerRow]:
     """The latest versions that want events of this type, or the triggers of another `kind`."""
     query = f"{_OF_EVENTS} WHERE tenant = $1 AND type = $2 AND kind = $3 ORDER BY workflow_name, position"
     return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type, kind)]
@@ -274,7 +276,7 @@ async def release(pool: Pool, schedule: ScheduleRow, wake_at: datetime | None = 
     await pool.execute(_RELEASE, schedule.id, schedule.wake_at, wake_at)
 
 
-async def status_of_run(pool: Pool, schedule: ScheduleRow, run_id: UUID | None) -> str | None:
+async def find_status_of_run(pool: Pool, schedule: ScheduleRow, run_id: UUID | None) -> str | None:
     """The status of a run of the schedule, `starting` while somebody is about to store it; None if there is none."""
     query = """
     SELECT coalesce(
@@ -298,12 +300,12 @@ ORDER BY page.schedule_id DESC, page.fire_at DESC LIMIT 1
 """
 
 
-async def forget_fires(
+async def delete_old_fires(
     pool: Connection | Pool, after: list[Any] | None = None, kept_for: timedelta = timedelta(days=7)
 ) -> Page:
     """Remove the firings that were dealt with long ago, of a page of them."""
     schedule_id, fire_at = (UUID(after[0]), datetime.fromisoformat(after[1])) if after else (UUID(int=0), _BEGINNING)
-    return page_of(await pool.fetchrow(_FORGET, schedule_id, fire_at, PAGE_ROWS, kept_for))
+    return build_page(await pool.fetchrow(_FORGET, schedule_id, fire_at, PAGE_ROWS, kept_for))
 
 
 # --- read and changed by requests -----------------------------------------------------------------------------------
@@ -326,7 +328,7 @@ async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None
     return None if row is None else ScheduleRow(*row)
 
 
-async def last_fires(pool: Pool, schedule: ScheduleRow, limit: int) -> list[Fire]:
+async def list_last_fires(pool: Pool, schedule: ScheduleRow, limit: int) -> list[Fire]:
     """The last times at which the schedule fired, the newest first."""
     query = """
     SELECT fire_at, outcome, run_id FROM fires WHERE tenant = $1 AND schedule_id = $2 ORDER BY fire_at DESC LIMIT $3

@@ -19,7 +19,7 @@ import asyncpg
 import msgspec
 
 from hai_flow.store.postgres import orphan_cleanup
-from hai_flow.store.postgres.error_classes import outcome_known
+from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -89,7 +89,7 @@ async def current(connection: Connection | Pool) -> Era:
     era = await look(connection)
     if era is None:
         place = await _place(connection)
-        with outcome_known():
+        with raise_outcome_unknown():
             await connection.execute(_BEGIN, 1, await _new_id(connection), *place, "")
         era = await look(connection)
         assert era is not None, "there is an era now"
@@ -98,7 +98,7 @@ async def current(connection: Connection | Pool) -> Era:
 
 async def look(connection: Connection | Pool) -> Era | None:
     """The era; None: no process has ever worked over this database."""
-    row, place = await _era_and_place(connection)
+    row, place = await _read_era_and_place(connection)
     if row is None:
         return None
     held = (row["held_why"] or "it is held") if row["held"] else None
@@ -118,7 +118,7 @@ async def _new_id(connection: Connection | Pool) -> UUID:
     return await connection.fetchval("SELECT gen_random_uuid()")
 
 
-async def _era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record | None, _Place]:
+async def _read_era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record | None, _Place]:
     """The row of the era, and where the database is now: in one statement, if the server tells all of that at once."""
     try:
         row = await connection.fetchrow(_ERA_AND_PLACE)
@@ -143,7 +143,7 @@ def _differ(was: int | None, found: int | None) -> bool:
     return was is not None and found is not None and was != found
 
 
-async def last_beat(connection: Connection | Pool) -> Beat | None:
+async def find_last_beat(connection: Connection | Pool) -> Beat | None:
     """The newest beat of the database."""
     row = await connection.fetchrow(f"{_BEATS} ORDER BY b.n DESC LIMIT 1")
     return None if row is None else Beat(*row)
@@ -178,7 +178,7 @@ async def beat(connection: Connection, era: Era, every: timedelta) -> bool:
     """Write a beat, unless some process did in the time of `every`; returns whether it was written here."""
     if await orphan_cleanup.take(connection, BEATS, every) is None:
         return False
-    with outcome_known():
+    with raise_outcome_unknown():
         n = await connection.fetchval(_WRITE, era.n)
     await connection.execute("DELETE FROM beats WHERE n <= $1", n - KEPT_BEATS)
     return True
@@ -187,7 +187,7 @@ async def beat(connection: Connection, era: Era, every: timedelta) -> bool:
 async def follow_timeline(connection: Connection, era: Era) -> None:
     """The server has another timeline, and no beat is missing: write the new timeline into the era."""
     place = await _place(connection)
-    with outcome_known():
+    with raise_outcome_unknown():
         await connection.execute(
             f"UPDATE eras SET timeline = $2, written = {_WRITTEN} WHERE n = $1", era.n, place.timeline
         )
@@ -204,7 +204,7 @@ UPDATE workers SET alive_until = '-infinity' WHERE EXISTS (SELECT FROM held)
 
 async def hold(connection: Connection, era: Era, why: str) -> None:
     """Let no worker perform anything: all leases end, and a worker without a lease takes and keeps no claim."""
-    with outcome_known():
+    with raise_outcome_unknown():
         await connection.execute(_HOLD, era.n, why, era.moved is None)
 
 
@@ -223,6 +223,6 @@ async def begin_next(connection: Connection, era: Era, note: str) -> int:
     """Begin the era behind `era`: its number. For the owner. New workers get ids that no worker of the lost history can
     have had: one of those may still be alive, and believe that it holds runs."""
     place = await _place(connection)
-    with outcome_known():
+    with raise_outcome_unknown():
         await connection.execute(_NEXT, era.n + 1, era.database, *place, note)
     return era.n + 1

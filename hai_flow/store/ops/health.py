@@ -96,14 +96,14 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         may_change_audit=await connection.fetchval(_MAY_CHANGE),
         unsealed_seconds=await connection.fetchval(_UNSEALED) or 0.0,
         keys=await connection.fetchval("SELECT count(*) FROM keys WHERE revoked_at IS NULL"),
-        unserved=await _queues_without_worker(connection),
+        unserved=await _list_queues_without_worker(connection),
         workers=await connection.fetchval(
             "SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'"
         ),
     )
 
 
-async def _queues_without_worker(connection: Connection) -> Sequence[str]:
+async def _list_queues_without_worker(connection: Connection) -> Sequence[str]:
     query = "SELECT FROM pg_attribute WHERE attrelid = 'workers'::regclass AND attname = 'queues'"
     if await connection.fetchrow(query) is None:  # of a schema that is behind
         return ()

@@ -87,7 +87,7 @@ class Found(msgspec.Struct, kw_only=True):
     place: Place | None = None
 
 
-async def last_counts(connection: Connection) -> Found | None:
+async def read_last_counts(connection: Connection) -> Found | None:
     """The result of the last look of any process."""
     text = await connection.fetchval("SELECT position FROM sweeps WHERE name = $1", NAME)
     return None if text is None else msgspec.json.decode(text, type=Found)

@@ -22,7 +22,7 @@ from uuid import UUID
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.audit.log_chain import REMOVED
-from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.postgres.database import PIN
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ ORDER BY r.id LIMIT $4
 """
 
 
-async def old_threads(connection: Connection, tenant: UUID | None, age: timedelta) -> AsyncIterator[Ended]:
+async def list_old_threads(connection: Connection, tenant: UUID | None, age: timedelta) -> AsyncIterator[Ended]:
     """The newest run of each thread whose newest run ended at least so long ago."""
     after = _FIRST
     while rows := await connection.fetch(_OLD, after, tenant, age, PAGE_RUNS):
@@ -124,7 +124,7 @@ SELECT EXISTS (SELECT FROM outbox WHERE run_id = ANY($1::uuid[]) OR target = ANY
 """
 
 
-async def unit_of(connection: Connection, tenant: UUID, thread_id: str) -> list[Member]:
+async def list_unit(connection: Connection, tenant: UUID, thread_id: str) -> list[Member]:
     """The runs that go together with this thread. More than `UNIT_RUNS_MAX` of them are too many to go at all."""
     return [Member(*row) for row in await connection.fetch(_UNIT, tenant, thread_id, UNIT_RUNS_MAX + 1)]
 
@@ -173,7 +173,7 @@ ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, head = excluded.head, end
 """
 
 
-async def note_archive(connection: Connection, unit: Sequence[Member], archived: Archived) -> None:
+async def record_archive(connection: Connection, unit: Sequence[Member], archived: Archived) -> None:
     """The unit, as it is now, is in the archive."""
     ids, opinions = [each.id for each in unit], [each.opinions for each in unit]
     await connection.execute(_RETIRE, ids, archived.place, archived.sha256, False, opinions)
@@ -186,14 +186,14 @@ async def remove(connection: Connection, unit: Sequence[Member], archived: Archi
     ids = [each.id for each in unit]
     async with connection.transaction():
         await connection.execute("SET LOCAL lock_timeout = '2s'")
-        threads = sorted({(each.tenant, thread_slot(each.thread_id)) for each in unit})
+        threads = sorted({(each.tenant, derive_thread_slot(each.thread_id)) for each in unit})
         query = """
         INSERT INTO slots (tenant, slot, run_id, promised_until) SELECT tenant, slot, $3, now() + interval '1 minute'
         FROM unnest($1::uuid[], $2::text[]) AS wanted (tenant, slot) ON CONFLICT DO NOTHING RETURNING slot
         """
         held = await connection.fetch(query, [each[0] for each in threads], [each[1] for each in threads], _FIRST)
         await connection.execute("SELECT FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE", ids)
-        now = await unit_of(connection, unit[0].tenant, unit[0].thread_id)
+        now = await list_unit(connection, unit[0].tenant, unit[0].thread_id)
         await connection.execute("DELETE FROM slots WHERE run_id = $1", _FIRST)
         if len(held) < len(threads) or now != list(unit) or await is_wanted(connection, unit):
             return False
@@ -294,7 +294,7 @@ ARCHIVED: Final[Mapping[str, tuple[str, str]]] = {
 _MAY_BE_THERE: Final = ("workflows", "pendings", "votes", "feedback")
 
 
-async def rows_out(connection: Connection, table: str, run_ids: Sequence[UUID]) -> AsyncIterator[str]:
+async def read_rows(connection: Connection, table: str, run_ids: Sequence[UUID]) -> AsyncIterator[str]:
     """The rows of a table of `ARCHIVED`, each as JSON text, as PostgreSQL writes it. Inside a transaction."""
     condition, order = ARCHIVED[table]
     query = f"SELECT row_to_json(t)::text FROM {table} t WHERE {condition} ORDER BY {order}"
@@ -315,8 +315,8 @@ async def columns(connection: Connection) -> dict[str, list[str]]:
     return by_table
 
 
-async def rows_in(connection: Connection, table: str, names: Sequence[str], rows: Sequence[str]) -> None:
-    """Store rows that `rows_out` gave, with the columns that they have. Raises asyncpg's errors."""
+async def write_rows(connection: Connection, table: str, names: Sequence[str], rows: Sequence[str]) -> None:
+    """Store rows that `read_rows` gave, with the columns that they have. Raises asyncpg's errors."""
     listed = ", ".join(f'"{name}"' for name in names)
     again = "ON CONFLICT DO NOTHING" if table in _MAY_BE_THERE else ""
     query = f"""
@@ -325,7 +325,7 @@ async def rows_in(connection: Connection, table: str, names: Sequence[str], rows
     await connection.execute(query, f"[{','.join(rows)}]")
 
 
-async def existing_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
+async def filter_existing_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
     """Those of the runs that the database has."""
     return [row[0] for row in await connection.fetch("SELECT id FROM runs WHERE id = ANY($1::uuid[])", run_ids)]
 
@@ -342,7 +342,7 @@ RESTORED: Final = "run.restored"
 """The act of restoring a run from an archive."""
 
 
-async def note_restored(connection: Connection, unit: Sequence[Member], place: str, by: str) -> None:
+async def record_restored(connection: Connection, unit: Sequence[Member], place: str, by: str) -> None:
     """The runs are back, as the archive has them."""
     query = "UPDATE retired_runs SET removed_at = NULL, cleared_at = NULL WHERE run_id = ANY($1::uuid[])"
     await connection.execute(query, [each.id for each in unit])

@@ -51,10 +51,10 @@ class Hour(NamedTuple):
 
 
 _LAST_DAY: Final = """
-WITH RECURSIVE tenants_of AS (
+WITH RECURSIVE parse_tenants AS (
   (SELECT tenant FROM runs ORDER BY tenant LIMIT 1)
   UNION ALL
-  SELECT next.tenant FROM tenants_of t CROSS JOIN LATERAL (
+  SELECT next.tenant FROM parse_tenants t CROSS JOIN LATERAL (
     SELECT tenant FROM runs WHERE tenant > t.tenant ORDER BY tenant LIMIT 1) next
 ), hours AS (
   SELECT date_trunc('hour', now(), 'UTC') - make_interval(hours => n) AS since FROM generate_series(0, 23) n
@@ -64,7 +64,7 @@ SELECT (extract(epoch FROM h.since) * 1000)::bigint,
   coalesce(sum(c.n) FILTER (WHERE s.status = 'failed'), 0)::int,
   coalesce(sum(c.n) FILTER (WHERE s.status = 'stopped'), 0)::int
 FROM hours h CROSS JOIN unnest(ARRAY['finished', 'failed', 'stopped']) s(status)
-LEFT JOIN tenants_of t ON true
+LEFT JOIN parse_tenants t ON true
 LEFT JOIN LATERAL (
   SELECT count(*) AS n FROM (
     SELECT FROM runs WHERE tenant = t.tenant AND status = s.status
@@ -101,6 +101,6 @@ async def standing(connection: Connection) -> Standing:
     )
 
 
-async def last_day(connection: Connection) -> list[Hour]:
+async def list_last_day(connection: Connection) -> list[Hour]:
     """The last 24 hours, the oldest first: by ranges of an index, each of them bounded."""
     return [Hour(*row) for row in await connection.fetch(_LAST_DAY, COUNTED_MAX)]

@@ -128,7 +128,7 @@ async def run_of_message(connection: Connection | Pool, tenant: UUID, thread_id:
     return await connection.fetchval(query, tenant, thread_id, message_id)
 
 
-async def pending_of_thread(
+async def find_pending_of_thread(
     connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, pending_id: str
 ) -> str | None:
     """The status of the pending, if its run (which its id names) is of this thread."""

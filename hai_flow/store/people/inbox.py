@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from hai_flow.store.commit.commit_sql import due
-from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, page_of
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -170,7 +170,7 @@ GROUP BY r.workflow_name ORDER BY r.workflow_name
 """
 
 
-async def counts_by_workflow(
+async def count_by_workflow(
     connection: Connection | Pool, tenant: UUID, selectors: Sequence[str], most: int
 ) -> tuple[dict[str, int], bool]:
     """How many open pendings of each workflow ask one of `selectors`; and whether all were counted: of more than `most`
@@ -335,7 +335,7 @@ ORDER BY page.run_id DESC, page.pending_id DESC, page.selector DESC LIMIT 1
 """
 
 
-async def forget_closed(connection: Connection | Pool, after: Sequence[Any] | None = None) -> Page:
+async def delete_closed(connection: Connection | Pool, after: Sequence[Any] | None = None) -> Page:
     """Remove the rows of pendings that are open no more, of a page of rows: a release without inboxes closed them."""
     run_id, pending_id, selector = after or (str(UUID(int=0)), "", "")
-    return page_of(await connection.fetchrow(_FORGET, UUID(run_id), pending_id, selector, PAGE_ROWS))
+    return build_page(await connection.fetchrow(_FORGET, UUID(run_id), pending_id, selector, PAGE_ROWS))

@@ -198,7 +198,7 @@ async def use_link(connection: Connection | Pool, digest: bytes) -> None:
     await connection.execute("UPDATE links SET used_at = coalesce(used_at, now()) WHERE digest = $1", digest)
 
 
-async def forget_links(connection: Connection | Pool) -> None:
+async def delete_old_links(connection: Connection | Pool) -> None:
     """Remove some links whose time is over."""
     query = """
     DELETE FROM links WHERE digest IN (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.runs.logs import LogRow
-from hai_flow.store.runs.viewers import Viewer, may_read
+from hai_flow.store.runs.viewers import Viewer, render_may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -160,7 +160,7 @@ def listing(
     if workflow is not None:
         conditions.append(f"r.workflow_name = {given(workflow)[0]}")
     if viewer is not None:
-        mine = may_read("r", len(arguments) + 1)
+        mine = render_may_read("r", len(arguments) + 1)
         given(*viewer.parameters())
         conditions.append(f"({mine} OR l.kind IS NULL OR {_ASKED.format(*given(list(selectors), list(viewer.ids)))})")
     query = f"""

@@ -155,7 +155,7 @@ async def ensure(connection: Connection) -> None:
             await connection.execute(f"CREATE POLICY engine ON {row[0]} TO {ENGINE} USING (true)")
 
 
-async def are_complete(dsn: str) -> bool:
+async def has_all_roles(dsn: str) -> bool:
     """Whether the roles are there with all of their rights, so that `ensure` has nothing to do."""
     connection = await asyncpg.connect(dsn)
     try:

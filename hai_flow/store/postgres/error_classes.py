@@ -119,7 +119,7 @@ def is_unstorable(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def outcome_known() -> Generator[None]:
+def raise_outcome_unknown() -> Generator[None]:
     """Turn every way in which asyncpg reports a broken connection into `CommitUnknown`."""
     try:
         yield

@@ -110,7 +110,7 @@ async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) 
     sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
     def migrate(connection: sa.Connection) -> bool:
-        left_alone = upwards and _knows_more(connection)
+        left_alone = upwards and _is_newer(connection)
         connection.commit()  # each revision is to have a transaction of its own
         if not left_alone:
             config.attributes["connection"] = connection
@@ -160,7 +160,7 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
         await connection.close()
 
 
-def _knows_more(connection: sa.Connection) -> bool:
+def _is_newer(connection: sa.Connection) -> bool:
     """Whether the database is at a revision that this release has never heard of: a newer release migrated it."""
     revision = MigrationContext.configure(connection).get_current_revision()
-    return revision is not None and revision not in revisions.all_revisions()
+    return revision is not None and revision not in revisions.list_revisions()

@@ -74,7 +74,7 @@ async def leave(connection: Connection | Pool, name: str, position: Any) -> None
     await connection.execute("UPDATE sweeps SET position = $2 WHERE name = $1", name, text)
 
 
-def page_of(row: Any) -> Page:
+def build_page(row: Any) -> Page:
     """The answer to a statement that gives the number of a page's rows, that of those found, and the last one's key."""
     if row is None:
         return Page(0, 0, None)

@@ -30,18 +30,18 @@ async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
     """Whether the database's schema is older than this release. On a newer one old code still runs
     (docs/design/promises.md#versions)."""
     revision = await current(dsn, deadlines)
-    return revision is None or revision in all_revisions() - {head()}
+    return revision is None or revision in list_revisions() - {head()}
 
 
 @cache
-def all_revisions() -> frozenset[str]:
+def list_revisions() -> frozenset[str]:
     """All revisions that this release knows: `0001` is in `versions/0001_first_schema.py`."""
     return frozenset(path.name.partition("_")[0] for path in (directory() / "versions").glob("[0-9]*_*.py"))
 
 
 def head() -> str:
     """The newest revision that this release knows: each one follows the one before it by number."""
-    return max(all_revisions())
+    return max(list_revisions())
 
 
 def directory() -> Path:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @functools.lru_cache(maxsize=512)
-def behind_the_wall(query: str, parameters: int) -> str:
+def wrap_in_role(query: str, parameters: int) -> str:
     """The query for a connection of the role; the tenant is one more parameter, the last."""
     return f"""
 SELECT found.* FROM (SELECT set_config('hai.tenant', ${parameters + 1}::text, true) AS tenant OFFSET 0) AS set
@@ -44,18 +44,18 @@ class Reads:
 
     async def fetch(self, query: str, *given: Any) -> list[asyncpg.Record]:
         """All rows of the query."""
-        pool = await self._database.row_secured_pool()
-        return await pool.fetch(behind_the_wall(query, len(given)), *given, self._tenant)
+        pool = await self._database.make_row_secured_pool()
+        return await pool.fetch(wrap_in_role(query, len(given)), *given, self._tenant)
 
     async def fetchrow(self, query: str, *given: Any) -> asyncpg.Record | None:
         """The first row of the query; None: there is no row."""
-        pool = await self._database.row_secured_pool()
-        return await pool.fetchrow(behind_the_wall(query, len(given)), *given, self._tenant)
+        pool = await self._database.make_row_secured_pool()
+        return await pool.fetchrow(wrap_in_role(query, len(given)), *given, self._tenant)
 
     async def fetchval(self, query: str, *given: Any) -> Any:
         """The first value of its first row."""
-        pool = await self._database.row_secured_pool()
-        return await pool.fetchval(behind_the_wall(query, len(given)), *given, self._tenant)
+        pool = await self._database.make_row_secured_pool()
+        return await pool.fetchval(wrap_in_role(query, len(given)), *given, self._tenant)
 
 
 _STANDS: Final = f"""

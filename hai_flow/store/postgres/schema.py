@@ -17,7 +17,7 @@ metadata: Final = sa.MetaData()
 _NOW: Final = sa.text("now()")
 
 
-def _uuid(name: str, *, null: bool = False) -> sa.Column[Any]:
+def _make_uuid_column(name: str, *, null: bool = False) -> sa.Column[Any]:
     return sa.Column(name, UUID(as_uuid=True), nullable=null)
 
 
@@ -33,7 +33,7 @@ def _int(name: str, *, default: str | None = None) -> sa.Column[Any]:
     return sa.Column(name, sa.Integer, nullable=False, server_default=default and sa.text(default))
 
 
-def _bigint(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
+def _make_bigint_column(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
     return sa.Column(name, sa.BigInteger, nullable=null, server_default=default and sa.text(default))
 
 
@@ -50,34 +50,38 @@ sa.Sequence("runs_place", metadata=metadata)
 runs: Final = sa.Table(
     "runs",
     metadata,
-    _uuid("id"),
-    _uuid("tenant"),
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
     _bytes("workflow"),  # the workflow's sha256
     _text("workflow_name"),
     _int("workflow_version"),
     sa.Column("dev", sa.Boolean, nullable=False, server_default=sa.text("false")),
     _text("thread_id"),
-    _uuid("parent_id", null=True),
+    _make_uuid_column("parent_id", null=True),
     _text("parent_path", null=True),
-    _uuid("branch_of", null=True),  # the run at one of whose turns the thread was branched
-    _uuid("follows", null=True),  # of a branch: the run that comes before it in the thread; null: it is the first
-    _bigint("copied", default="0"),  # of a fork: so many of its events are those of the run it was forked from
+    _make_uuid_column("branch_of", null=True),  # the run at one of whose turns the thread was branched
+    _make_uuid_column(
+        "follows", null=True
+    ),  # of a branch: the run that comes before it in the thread; null: it is the first
+    _make_bigint_column(
+        "copied", default="0"
+    ),  # of a fork: so many of its events are those of the run it was forked from
     # In the order of their birth, whatever clocks say: taken behind the thread's slot. 0: of before there were places.
-    _bigint("place", default="nextval('runs_place'::regclass)"),
+    _make_bigint_column("place", default="nextval('runs_place'::regclass)"),
     _text("queue", default="default"),
     _text("slot", null=True),  # the last one it took; slots says if it holds it still
     _text("status"),
-    _bigint("seq"),  # events so far
-    _bigint("version"),  # decisions so far: a decision compares it
+    _make_bigint_column("seq"),  # events so far
+    _make_bigint_column("version"),  # decisions so far: a decision compares it
     _int("fence", default="0"),  # the holder's chunks compare it
     _bytes("head"),  # sha256 chained over all commits
-    _bigint("worker", null=True),  # the worker that holds the claim
+    _make_bigint_column("worker", null=True),  # the worker that holds the claim
     _time("wake_at", null=True),  # when a free run is due
     _int("abi", default="1"),  # of its events: a worker with a lower one passes it over
     _int("given_back", default="0"),  # so often in a row by workers that could not read it
     _text("unreadable", null=True),  # why the last of them could not; null: it was not given back since
-    _bigint("snapshot_seq", default="0"),
-    _bigint("log_bytes", default="0"),
+    _make_bigint_column("snapshot_seq", default="0"),
+    _make_bigint_column("log_bytes", default="0"),
     _text("started_by"),
     _text("instigators", null=True),  # the people behind it beside that one, separated by spaces
     _text("summary", null=True),  # the line by which lists show it, if its workflow has one
@@ -132,11 +136,11 @@ sa.Index("runs_by_parent", runs.c.parent_id, postgresql_where=sa.text("parent_id
 log: Final = sa.Table(
     "log",
     metadata,
-    _uuid("run_id"),
-    _bigint("last_seq"),
-    _bigint("first_seq"),
-    _uuid("tenant"),
-    _bigint("version"),
+    _make_uuid_column("run_id"),
+    _make_bigint_column("last_seq"),
+    _make_bigint_column("first_seq"),
+    _make_uuid_column("tenant"),
+    _make_bigint_column("version"),
     _time("at"),
     _bytes("events"),
     _bytes(
@@ -150,11 +154,11 @@ log: Final = sa.Table(
 retired_runs: Final = sa.Table(
     "retired_runs",
     metadata,
-    _uuid("run_id"),
-    _uuid("tenant"),
+    _make_uuid_column("run_id"),
+    _make_uuid_column("tenant"),
     _text("thread_id"),
     _text("workflow_name"),
-    _bigint("seq"),
+    _make_bigint_column("seq"),
     _bytes("head"),
     _time("ended_at"),
     _text("place", null=True),  # of the archive, below the archive's address; null: there is none
@@ -175,10 +179,10 @@ sa.Index(
 commands: Final = sa.Table(
     "commands",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _text("command_id"),
-    _uuid("tenant"),
-    _bigint("last_seq"),
+    _make_uuid_column("tenant"),
+    _make_bigint_column("last_seq"),
     _bytes("body_sha"),
     _bytes("outcome"),
     _key("commands", "run_id", "command_id"),
@@ -187,14 +191,14 @@ commands: Final = sa.Table(
 pendings: Final = sa.Table(
     "pendings",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _text("id"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("status"),
     _text("path"),
     _bytes("digest"),
     _time("deadline", null=True),
-    _bigint("opened_seq"),
+    _make_bigint_column("opened_seq"),
     _time("opened_at"),
     _bytes("body"),
     _text("kind", null=True),  # null, as words: written by a release that had no inbox; the sweep fills it in
@@ -214,11 +218,11 @@ sa.Index(
 votes: Final = sa.Table(
     "votes",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _text("pending_id"),
     _text("principal"),
-    _uuid("tenant"),
-    _bigint("last_seq"),
+    _make_uuid_column("tenant"),
+    _make_bigint_column("last_seq"),
     _bytes("body"),
     _text("decision", null=True),
     _text("on_behalf_of", null=True),
@@ -245,8 +249,8 @@ sa.Index(
 delegations: Final = sa.Table(
     "delegations",
     metadata,
-    _uuid("id"),
-    _uuid("tenant"),
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
     _text("from_id"),  # whose questions they are
     _text("to_id"),  # the person that may answer them instead
     sa.Column("roles", ARRAY(sa.Text), nullable=False),  # those of `from_id` at the time of the delegation
@@ -268,10 +272,10 @@ sa.Index("delegations_from", delegations.c.tenant, delegations.c.from_id, delega
 inbox: Final = sa.Table(
     "inbox",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _text("pending_id"),
     _text("selector"),  # that it asks: user:ann, role:controller, group:finance or anyone
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _time("due"),  # the pending's deadline; without one a time behind every other
     _key("inbox", "run_id", "pending_id", "selector"),
 )
@@ -281,8 +285,8 @@ notifications: Final = sa.Table(
     "notifications",
     metadata,
     _text("id"),
-    _uuid("tenant"),
-    _uuid("run_id"),
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
     _text("pending_id"),
     _text("what"),  # opened, escalated or reminded
     sa.Column("notify", ARRAY(sa.Text), nullable=False),  # as the document says it
@@ -306,8 +310,8 @@ links: Final = sa.Table(
     "links",
     metadata,
     _bytes("digest"),  # sha256 of the secret part of the address
-    _uuid("tenant"),
-    _uuid("run_id"),
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
     _text("pending_id"),
     _text("principal"),
     sa.Column("roles", ARRAY(sa.Text), nullable=False),
@@ -321,10 +325,10 @@ sa.Index("links_over", links.c.expires_at)
 outbox: Final = sa.Table(
     "outbox",
     metadata,
-    _uuid("run_id"),
-    _bigint("last_seq"),
+    _make_uuid_column("run_id"),
+    _make_bigint_column("last_seq"),
     _int("n"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("kind"),
     _text("target"),
     _bytes("body"),
@@ -336,14 +340,14 @@ sa.Index("outbox_due", outbox.c.due_at)
 turns: Final = sa.Table(
     "turns",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _int("n"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("thread_id"),
     _text("wire_run_id", null=True),
     _bytes("body_sha", null=True),
-    _bigint("first_seq"),
-    _bigint("last_seq", null=True),
+    _make_bigint_column("first_seq"),
+    _make_bigint_column("last_seq", null=True),
     _key("turns", "run_id", "n"),
     sa.CheckConstraint("first_seq >= 1 AND first_seq <= last_seq", name="turns_range"),
 )
@@ -358,14 +362,14 @@ sa.Index(
 messages: Final = sa.Table(
     "messages",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _int("n"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("thread_id"),
     _text("id"),
     _text("role"),
     _bytes("body"),
-    _bigint("seq"),
+    _make_bigint_column("seq"),
     _key("messages", "run_id", "n"),
 )
 sa.Index("messages_by_id", messages.c.tenant, messages.c.thread_id, messages.c.id)
@@ -373,9 +377,9 @@ sa.Index("messages_by_id", messages.c.tenant, messages.c.thread_id, messages.c.i
 snapshots: Final = sa.Table(
     "snapshots",
     metadata,
-    _uuid("run_id"),
-    _bigint("seq"),
-    _uuid("tenant"),
+    _make_uuid_column("run_id"),
+    _make_bigint_column("seq"),
+    _make_uuid_column("tenant"),
     _int("abi"),
     _bytes("state"),
     _key("snapshots", "run_id", "seq"),
@@ -384,14 +388,14 @@ snapshots: Final = sa.Table(
 slots: Final = sa.Table(
     "slots",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("slot"),
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _time("taken_at", now=True),
     # Until then the run is to begin with the slot; null: it has. The default: a release that makes no promises.
     sa.Column("promised_until", TIMESTAMP(timezone=True), server_default=sa.text("now() + '00:01:00'::interval")),
     # A run that was stopped for the one that has the promise, and takes its work back if that one does not begin.
-    _uuid("left_by", null=True),
+    _make_uuid_column("left_by", null=True),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)
@@ -400,9 +404,9 @@ sa.Index("slots_promised", slots.c.promised_until, postgresql_where=sa.text("pro
 slot_waiters: Final = sa.Table(
     "slot_waiters",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("key"),
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _int("seats"),  # how many may hold the key at once
     # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
     sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
@@ -415,8 +419,8 @@ sa.Index(
 queued_messages: Final = sa.Table(
     "queued_messages",
     metadata,
-    _uuid("tenant"),
-    _uuid("run_id"),  # that it will start
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),  # that it will start
     _text("thread_id"),
     sa.Column("place", sa.BigInteger, sa.Identity(always=True), nullable=False),
     _bytes("workflow"),
@@ -449,22 +453,22 @@ sweeps: Final = sa.Table(
 schedules: Final = sa.Table(
     "schedules",
     metadata,
-    _uuid("id"),
-    _uuid("tenant"),
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
     _text("workflow_name"),
     _int("position"),  # of its trigger in the document
     _bytes("workflow"),  # the sha256 of the version that it starts: the latest
     sa.Column("dev", sa.Boolean, nullable=False),
     _text("cron", null=True),
     _text("timezone"),
-    _bigint("every_ms", null=True),  # instead of cron; no document can say it
+    _make_bigint_column("every_ms", null=True),  # instead of cron; no document can say it
     _text("missed"),
     _text("overlap"),
     _bytes("input"),
     sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.text("false")),
     _time("next_fire_at", null=True),
     _time("last_fire_at", null=True),
-    _uuid("last_run_id", null=True),
+    _make_uuid_column("last_run_id", null=True),
     _time("claimed_until", null=True),  # so long the last run is being started, if it is not there
     _time("wake_at", null=True),  # when somebody looks at it again; while somebody does: when others may
     _key("schedules", "id"),
@@ -482,11 +486,11 @@ sa.Index("schedules_due", schedules.c.wake_at, postgresql_where=sa.text("wake_at
 fires: Final = sa.Table(
     "fires",
     metadata,
-    _uuid("schedule_id"),
+    _make_uuid_column("schedule_id"),
     _time("fire_at"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("outcome", null=True),  # started, skipped or refused; null: not dealt with yet
-    _uuid("run_id", null=True),
+    _make_uuid_column("run_id", null=True),
     _key("fires", "schedule_id", "fire_at"),
 )
 sa.Index("fires_open", fires.c.schedule_id, fires.c.fire_at, postgresql_where=sa.text("outcome IS NULL"))
@@ -494,7 +498,7 @@ sa.Index("fires_open", fires.c.schedule_id, fires.c.fire_at, postgresql_where=sa
 event_triggers: Final = sa.Table(
     "event_triggers",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("workflow_name"),
     _int("position"),
     _bytes("workflow"),
@@ -517,16 +521,16 @@ sa.Sequence("signals_place", metadata=metadata)
 signals: Final = sa.Table(
     "signals",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("id"),
     _text("type"),
-    _uuid("run_id", null=True),  # for this run alone; null: for all that wait for the type
+    _make_uuid_column("run_id", null=True),  # for this run alone; null: for all that wait for the type
     _bytes("data"),
     sa.Column("sent_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
     sa.Column(
         "due_at", TIMESTAMP(timezone=True), server_default=_NOW
     ),  # null: all runs that waited then were offered it
-    _bigint(
+    _make_bigint_column(
         "place", null=True, default="nextval('signals_place'::regclass)"
     ),  # of a type, in the order of becoming visible
     _int("tries", default="0"),
@@ -563,7 +567,7 @@ sa.Index(
 erased_people: Final = sa.Table(
     "erased_people",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("salt"),
     _bytes("sha256"),  # of the salt and the principal
     _time("at", now=True),
@@ -573,7 +577,7 @@ erased_people: Final = sa.Table(
 relays: Final = sa.Table(
     "relays",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("id"),  # of the event
     _text("type"),
     _bytes("data"),
@@ -588,11 +592,11 @@ sa.Index("relays_due", relays.c.due_at)
 subscriptions: Final = sa.Table(
     "subscriptions",
     metadata,
-    _uuid("run_id"),
+    _make_uuid_column("run_id"),
     _text("path"),
     _text("type"),
-    _uuid("tenant"),
-    _bigint("opened_seq"),  # of the commit that opened it
+    _make_uuid_column("tenant"),
+    _make_bigint_column("opened_seq"),  # of the commit that opened it
     _bytes("offered", null=True),  # how far the run was offered the signals that had been stored
     _key("subscriptions", "run_id", "path", "type"),
 )
@@ -602,8 +606,8 @@ callbacks: Final = sa.Table(
     "callbacks",
     metadata,
     _bytes("digest"),  # sha256 of the secret part of the address
-    _uuid("tenant"),
-    _uuid("run_id"),
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
     _text("path"),
     _time("created_at", now=True),
     _text("type", null=True),  # of the signal that it becomes; NULL in rows of before: that of a step done once
@@ -614,11 +618,11 @@ feedback: Final = sa.Table(
     "feedback",
     metadata,
     sa.Column("id", UUID(as_uuid=True), nullable=False, server_default=sa.text("gen_random_uuid()")),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("thread_id"),
     _text("kind"),  # of the thing that is judged
     _text("subject_id"),
-    _uuid("run_id"),  # whose message or pending it is
+    _make_uuid_column("run_id"),  # whose message or pending it is
     _text("principal"),  # the person that judges
     _text("via"),
     _text("rating", null=True),
@@ -645,7 +649,7 @@ sa.Index("feedback_newest", feedback.c.tenant, feedback.c.thread_id, feedback.c.
 workflows: Final = sa.Table(
     "workflows",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("sha256"),
     _text("name"),
     _int("version"),
@@ -675,7 +679,7 @@ blobs: Final = sa.Table(
     metadata,
     _text("place"),
     _int("n"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("body"),
     _key("blobs", "place", "n"),
 )
@@ -683,10 +687,10 @@ blobs: Final = sa.Table(
 files: Final = sa.Table(
     "files",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("sha256"),  # of its bytes: its id
     _text("place"),  # where that is: `pg:...` in blobs, else in the store of files
-    _bigint("size"),
+    _make_bigint_column("size"),
     _time("touched_at", now=True),  # when it was last uploaded or referred to
     _key("files", "tenant", "sha256"),
     sa.CheckConstraint("size >= 0", name="files_size"),
@@ -695,7 +699,7 @@ files: Final = sa.Table(
 uploads: Final = sa.Table(
     "uploads",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("sha256"),
     _text("principal"),  # the uploader; `run:...`: a step made it
     _text("name"),
@@ -707,9 +711,11 @@ uploads: Final = sa.Table(
 file_uses: Final = sa.Table(
     "file_uses",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("sha256"),
-    _uuid("run_id"),  # the run that refers to it; stored before the commit that does, so there may be no such run
+    _make_uuid_column(
+        "run_id"
+    ),  # the run that refers to it; stored before the commit that does, so there may be no such run
     _key("file_uses", "tenant", "sha256", "run_id"),
 )
 
@@ -717,7 +723,7 @@ file_leftovers: Final = sa.Table(
     "file_leftovers",
     metadata,
     _text("place"),  # its bytes belong to no file: not yet, or not any more
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _time("due_at"),  # when it is cleared away
     _key("file_leftovers", "place"),
 )
@@ -726,7 +732,7 @@ sa.Index("file_leftovers_due", file_leftovers.c.due_at)
 tool_pins: Final = sa.Table(
     "tool_pins",
     metadata,
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("workflow"),  # its sha256
     _text("name"),  # `tool.function`, or `tool`, if all of its functions were seen
     _text("digest"),
@@ -736,14 +742,14 @@ tool_pins: Final = sa.Table(
 tenants: Final = sa.Table(
     "tenants",
     metadata,
-    _uuid("id"),
+    _make_uuid_column("id"),
     _text("name"),
     _time("created_at", now=True),
     # Its limits. Null: that of the settings; 0: no limit.
     sa.Column("runs_per_minute", sa.Integer),
     sa.Column("open_runs", sa.Integer),
     sa.Column("followers", sa.Integer),
-    _bigint("log_bytes", null=True),
+    _make_bigint_column("log_bytes", null=True),
     sa.Column("cells", ARRAY(sa.Integer)),  # where its runs live, by number; null: at home
     sa.Column("anchors", ARRAY(sa.Integer)),  # of several: those that it began with; null: the first
     sa.Column("closed", ARRAY(sa.Integer)),  # those in which nothing of it begins any more,
@@ -757,7 +763,7 @@ keys: Final = sa.Table(
     "keys",
     metadata,
     _text("id"),
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _bytes("sha256"),  # of the secret, which is nowhere else
     _text("name"),  # for people
     _text("principal"),  # the principal that calls with it
@@ -778,7 +784,7 @@ tickets: Final = sa.Table(
     "tickets",
     metadata,
     _bytes("sha256"),  # of the ticket
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("principal"),  # as JSON: the caller that opens a stream with it
     _time("expires_at"),
     _key("tickets", "sha256"),
@@ -790,7 +796,7 @@ sessions: Final = sa.Table(
     "sessions",
     metadata,
     _bytes("sha256"),  # of the cookie
-    _uuid("tenant"),
+    _make_uuid_column("tenant"),
     _text("principal"),  # as JSON: whose browser it is
     _time("expires_at"),  # unless it is used
     _int("version", default="0"),  # how often its principal has changed
@@ -817,12 +823,12 @@ sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 audit: Final = sa.Table(
     "audit",
     metadata,
-    _uuid("tenant"),
-    _uuid("id"),  # a UUIDv7: later ones sort later
+    _make_uuid_column("tenant"),
+    _make_uuid_column("id"),  # a UUIDv7: later ones sort later
     sa.Column("at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
     _text("act"),
-    _uuid("run_id", null=True),
-    _bigint("seq", null=True),  # the run's after the commit that holds the act,
+    _make_uuid_column("run_id", null=True),
+    _make_bigint_column("seq", null=True),  # the run's after the commit that holds the act,
     _bytes("head", null=True),  # and its chain up to there
     _text("subject", null=True),  # `pending:...`, `workflow:...`: another thing that the act was done to
     _bytes("digest", null=True),  # of the content that the person saw or gave
@@ -837,8 +843,8 @@ sa.Index(
 audit_details: Final = sa.Table(
     "audit_details",
     metadata,
-    _uuid("tenant"),
-    _uuid("id"),
+    _make_uuid_column("tenant"),
+    _make_uuid_column("id"),
     _text("principal"),  # the person that did it; a pseudonym once they are forgotten
     _bytes("salt"),  # without it the details can't be guessed from the commitment
     _bytes("body"),
@@ -850,9 +856,9 @@ sa.Index("audit_details_by_principal", audit_details.c.tenant, audit_details.c.p
 audit_seals: Final = sa.Table(
     "audit_seals",
     metadata,
-    _uuid("tenant"),
-    _bigint("n"),  # the record's place in its tenant's chain, from 1
-    _uuid("id"),
+    _make_uuid_column("tenant"),
+    _make_bigint_column("n"),  # the record's place in its tenant's chain, from 1
+    _make_uuid_column("id"),
     _bytes("hash"),
     _key("audit_seals", "tenant", "n"),
     sa.CheckConstraint("n > 0", name="audit_seals_positive"),
@@ -862,8 +868,8 @@ sa.Index("audit_seals_by_record", audit_seals.c.tenant, audit_seals.c.id, unique
 audit_unsealed: Final = sa.Table(
     "audit_unsealed",
     metadata,
-    _uuid("tenant"),
-    _uuid("id"),
+    _make_uuid_column("tenant"),
+    _make_uuid_column("id"),
     _key("audit_unsealed", "tenant", "id"),
 )
 
@@ -901,11 +907,11 @@ eras: Final = sa.Table(
     "eras",
     metadata,
     sa.Column("n", sa.Integer, nullable=False, autoincrement=False),
-    _uuid("database"),  # its name for ever; beats outside of it are noted under that name
-    _bigint("system", null=True),  # where it was when the row was written: the server,
-    _bigint("base", null=True),  # the database there,
+    _make_uuid_column("database"),  # its name for ever; beats outside of it are noted under that name
+    _make_bigint_column("system", null=True),  # where it was when the row was written: the server,
+    _make_bigint_column("base", null=True),  # the database there,
     sa.Column("timeline", sa.Integer),  # and that server's timeline
-    _bigint("written"),  # the transaction that wrote the row: another one has written a copy of it
+    _make_bigint_column("written"),  # the transaction that wrote the row: another one has written a copy of it
     _time("began_at", now=True),
     _text("note"),
     _time("held_at", null=True),  # since then no worker performs anything
@@ -927,7 +933,7 @@ beats: Final = sa.Table(
 servers: Final = sa.Table(
     "servers",
     metadata,
-    _uuid("id"),
+    _make_uuid_column("id"),
     _text("name"),
     _text("release"),
     _time("started_at", now=True),

@@ -23,7 +23,7 @@ import structlog
 
 from hai_flow.errors import StepError
 from hai_flow.store.postgres.database import LEAVE_LOCKS_AND_STATEMENTS, LEAVE_NOTHING, PIN
-from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, outcome_known, sqlstate_of
+from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, raise_outcome_unknown, sqlstate_of
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import Committed
@@ -107,7 +107,7 @@ class Transaction:
         assert self._connection is not None, "only a transaction that was sealed is committed"
         connection = self._connection
         try:
-            with outcome_known():
+            with raise_outcome_unknown():
                 try:
                     done = await send(connection)
                     if done.won:

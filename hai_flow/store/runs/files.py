@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, page_of
-from hai_flow.store.runs.viewers import Viewer, may_read
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
+from hai_flow.store.runs.viewers import Viewer, render_may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -60,20 +60,20 @@ async def remove_pieces(connection: Connection | Pool, place: str) -> None:
 # --- places -------------------------------------------------------------------------------------------------------
 
 
-async def note_leftover(connection: Connection | Pool, tenant: UUID, place: str, within: timedelta) -> None:
+async def record_leftover(connection: Connection | Pool, tenant: UUID, place: str, within: timedelta) -> None:
     """Note that bytes are about to be written at `place`; they are cleared away unless a file has them within the
     time."""
     query = "INSERT INTO file_leftovers (place, tenant, due_at) VALUES ($1, $2, now() + $3::interval)"
     await connection.execute(query, place, tenant, within)
 
 
-async def due_leftovers(connection: Connection | Pool) -> list[str]:
+async def list_due_leftovers(connection: Connection | Pool) -> list[str]:
     """Some of the places that are to be cleared away."""
     query = "SELECT place FROM file_leftovers WHERE due_at <= now() ORDER BY due_at LIMIT $1"
     return [row["place"] for row in await connection.fetch(query, CLEARED_MAX)]
 
 
-async def forget_leftover(connection: Connection | Pool, place: str) -> None:
+async def delete_leftover(connection: Connection | Pool, place: str) -> None:
     """The place has been cleared away."""
     await connection.execute("DELETE FROM file_leftovers WHERE place = $1", place)
 
@@ -128,11 +128,11 @@ _OWN: Final = "EXISTS (SELECT FROM uploads o WHERE o.tenant = f.tenant AND o.sha
 _READABLE: Final = f"({_OWN} OR {_OF_A_RUN})"
 
 
-def _readable_by(first: int) -> str:
+def _render_readable_by(first: int) -> str:
     """The condition that a viewer without the right to read all runs may read the file."""
     return f"""
     ({_OWN} OR EXISTS (SELECT FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
-      WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND {may_read("r", first)}))
+      WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND {render_may_read("r", first)}))
     """
 
 
@@ -144,7 +144,7 @@ FROM files f CROSS JOIN LATERAL (
 WHERE f.tenant = $1 AND f.sha256 = $2 AND {readable}
 """
 _FIND_ANY: Final = _FIND.format(readable=_READABLE)
-_FIND_MINE: Final = _FIND.format(readable=_readable_by(4))
+_FIND_MINE: Final = _FIND.format(readable=_render_readable_by(4))
 
 
 async def find_file(
@@ -159,7 +159,7 @@ async def find_file(
     return None if row is None else File(*row)
 
 
-async def runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, limit: int) -> list[UUID]:
+async def list_runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, limit: int) -> list[UUID]:
     """The newest runs that refer to the file."""
     query = """
     SELECT r.id FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
@@ -189,7 +189,7 @@ async def find_file_of_run(connection: Connection | Pool, tenant: UUID, sha256: 
     return None if row is None else File(*row)
 
 
-async def files_of_run(
+async def list_files_of_run(
     connection: Connection | Pool, tenant: UUID, sha256s: Collection[bytes], run_id: UUID
 ) -> set[bytes]:
     """Those of the files that the run refers to, or another run of its thread."""
@@ -197,7 +197,7 @@ async def files_of_run(
     return {row["sha256"] for row in await connection.fetch(query, tenant, list(sha256s), run_id)}
 
 
-async def readable_files(
+async def filter_readable_files(
     connection: Connection | Pool,
     tenant: UUID,
     sha256s: Collection[bytes],
@@ -206,7 +206,7 @@ async def readable_files(
 ) -> set[bytes]:
     """Those of the files that the principal may read, as in `find_file`. They are kept as if they had just been
     uploaded."""
-    readable, more = (_READABLE, ()) if viewer is None else (_readable_by(4), viewer.parameters())
+    readable, more = (_READABLE, ()) if viewer is None else (_render_readable_by(4), viewer.parameters())
     query = f"""
     UPDATE files f SET touched_at = now() WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {readable}
     RETURNING f.sha256
@@ -247,10 +247,10 @@ SELECT sha256 FROM readable WHERE (SELECT count(*) FROM readable) < cardinality(
 UNION SELECT sha256 FROM touched
 """
 _USE_ANY: Final = _USE.format(readable=_READABLE)
-_USE_MINE: Final = _USE.format(readable=_readable_by(5))
+_USE_MINE: Final = _USE.format(readable=_render_readable_by(5))
 
 
-async def use_files(
+async def record_files(
     connection: Connection | Pool,
     tenant: UUID,
     sha256s: Collection[bytes],
@@ -301,9 +301,11 @@ ORDER BY page.tenant DESC, page.sha256 DESC LIMIT 1
 """
 
 
-async def forget_files(connection: Connection | Pool, kept_for: timedelta, after: list[Any] | None = None) -> Page:
+async def delete_unused_files(
+    connection: Connection | Pool, kept_for: timedelta, after: list[Any] | None = None
+) -> Page:
     """Remove files that neither a run nor a waiting message refers to, and that were not touched for `kept_for`, of a
     page of them. Their bytes become leftovers."""
     tenant, sha256 = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET, UUID(str(tenant)), bytes.fromhex(sha256), PAGE_ROWS, kept_for)
-    return page_of(row)
+    return build_page(row)

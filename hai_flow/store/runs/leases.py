@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
 from hai_flow.engine.events import ABI
-from hai_flow.store.postgres.error_classes import outcome_known
+from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -97,7 +97,7 @@ async def claim_runs(
     Raises `CommitUnknown`: the heartbeat then tells which runs became ours, but not that they were lost: see
     `refence_runs`.
     """
-    with outcome_known():
+    with raise_outcome_unknown():
         arguments = [worker_id, limit, queues, [limit] * len(queues) if most is None else most]
         if behind is None:
             rows = await connection.fetch(_CLAIM, *arguments)
@@ -137,7 +137,7 @@ async def retire_worker(connection: Connection | Pool, worker_id: int) -> None:
     await connection.execute("UPDATE workers SET alive_until = '-infinity' WHERE id = $1", worker_id)
 
 
-async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, float]]:
+async def list_living_workers(connection: Connection | Pool) -> list[tuple[int, str, float]]:
     """The workers whose runs may not be taken yet, as (id, name, seconds until then)."""
     query = f"""
     SELECT id, name, extract(epoch FROM alive_until + interval '{DEAD_AFTER}' - now())::float8
@@ -185,7 +185,7 @@ async def attendance(connection: Connection | Pool) -> Attendance:
     return Attendance(*row)
 
 
-async def forget_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
+async def delete_dead_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
     """Delete the rows of workers that have been dead for so long and hold nothing; returns how many.
 
     The row of one that holds something stays: without it its runs would not be found.
@@ -265,7 +265,7 @@ async def refence_runs(connection: Connection, worker_id: int, run_ids: Collecti
     unknown outcome, which raises it by one more; 0 at birth). Any other run that turns out to be held, here or in a
     heartbeat, may come from a claim whose answer was lost, of a dead worker's run: declare its open attempts lost.
     """
-    with outcome_known():
+    with raise_outcome_unknown():
         rows = await connection.fetch(_REFENCE, worker_id, sorted(run_ids))
     return [Held(*row) for row in rows]
 
@@ -279,7 +279,7 @@ async def release_runs(connection: Connection, worker_id: int, run_ids: Collecti
     """Hand runs back at shutdown, due at once. Only after each begun attempt was reported or declared lost
     (docs/design/store.md#lost-attempts): the next claim takes every open attempt for one that never began. Returns
     those that were still ours."""
-    with outcome_known():
+    with raise_outcome_unknown():
         rows = await connection.fetch(_RELEASE, worker_id, sorted(run_ids), at)
     return [row[0] for row in rows]
 
@@ -310,7 +310,7 @@ async def give_back(
     goes to a worker that does not exist and dies after the pause: the claim from there declares them lost.
     """
     arguments = worker_id, run_id, fence, begun, reason, GIVE_BACK_PAUSE, GIVE_BACK_PAUSE_MAX
-    with outcome_known():
+    with raise_outcome_unknown():
         return cast("timedelta | None", await connection.fetchval(_GIVE_BACK, *arguments))
 
 
@@ -324,7 +324,7 @@ WHERE id IN (SELECT r.id FROM waiting_queues q CROSS JOIN LATERAL (SELECT id FRO
 """
 
 
-async def name_newer(connection: Connection | Pool, overdue_by: timedelta) -> int:
+async def mark_newer(connection: Connection | Pool, overdue_by: timedelta) -> int:
     """Mark runs as unreadable that this release passes over, and that have been due for so long; returns how many. A
     claim by a release that can read them removes the mark."""
     return int((await connection.execute(_NAME_NEWER, overdue_by)).rpartition(" ")[2])

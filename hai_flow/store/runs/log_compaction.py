@@ -44,11 +44,13 @@ _parts: Final = msgspec.json.Decoder(list[_Part])
 def merge_commits(rows: Sequence[Row]) -> tuple[bytes, bytes]:
     """The events and the parts of the row that stands for these commits, which follow each other."""
     events = b"[" + b",".join(row["events"][1:-1] for row in rows) + b"]"
-    parts = [_Part(row["last_seq"], len(row["events"]), row["version"], _microseconds(row["at"])) for row in rows]
+    parts = [
+        _Part(row["last_seq"], len(row["events"]), row["version"], _convert_to_microseconds(row["at"])) for row in rows
+    ]
     return events, msgspec.json.encode(parts)
 
 
-def commits_of(row: Row) -> Iterator[Row]:
+def iter_commits(row: Row) -> Iterator[Row]:
     """The commits that a row of the log holds, each as the row that it was. Raises ValueError where the parts are not
     those of its events."""
     if row["parts"] is None:
@@ -79,7 +81,7 @@ def commits_of(row: Row) -> Iterator[Row]:
         first, start = part.last_seq + 1, start + part.size - 1
 
 
-def ends_of(parts: bytes) -> list[int]:
+def list_ends(parts: bytes) -> list[int]:
     """The last event of each commit that a merged row stands for. Raises ValueError where the parts can't be read."""
     try:
         return [part.last_seq for part in _parts.decode(parts)]
@@ -87,7 +89,7 @@ def ends_of(parts: bytes) -> list[int]:
         raise ValueError(f"its parts can't be read: {error}") from None
 
 
-def _microseconds(at: datetime) -> int:
+def _convert_to_microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
@@ -112,12 +114,12 @@ UPDATE log SET first_seq = $4, events = $5, parts = $6 WHERE run_id = $1 AND las
 """
 
 
-async def pack_run(connection: Connection, run_id: UUID) -> Packed:
+async def merge_log(connection: Connection, run_id: UUID) -> Packed:
     """Merge the rows of an ended run's log. Cut off in the middle, it has merged some; it may be repeated."""
     sizes = await connection.fetch(_SIZES, run_id)
     stops = {row[0] for row in await connection.fetch("SELECT seq FROM snapshots WHERE run_id = $1", run_id)}
     after = len(sizes)
-    for group in _groups(sizes, stops):
+    for group in _iter_groups(sizes, stops):
         query = "SELECT * FROM log WHERE run_id = $1 AND last_seq = ANY($2::bigint[]) ORDER BY last_seq"
         rows = [dict(row) for row in await connection.fetch(query, run_id, group)]
         events, parts = merge_commits(rows)
@@ -126,7 +128,7 @@ async def pack_run(connection: Connection, run_id: UUID) -> Packed:
     return Packed(len(sizes), after)
 
 
-def _groups(sizes: Sequence[Any], stops: Collection[int]) -> Iterator[list[int]]:
+def _iter_groups(sizes: Sequence[Any], stops: Collection[int]) -> Iterator[list[int]]:
     """The rows that become one, by their last seqs: some that follow each other, two at least."""
     group: list[int] = []
     total = 0

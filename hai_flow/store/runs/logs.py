@@ -13,8 +13,8 @@ import msgspec
 
 from hai_flow.store.commit.entries import CommandRow
 from hai_flow.store.postgres.database import ON_THE_NODE
-from hai_flow.store.postgres.error_classes import outcome_known
-from hai_flow.store.runs.log_compaction import ends_of
+from hai_flow.store.postgres.error_classes import raise_outcome_unknown
+from hai_flow.store.runs.log_compaction import list_ends
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -32,7 +32,7 @@ class LogRow(msgspec.Struct, frozen=True, gc=False):
     @property
     def ends(self) -> list[int]:
         """The last event of each of its commits. Raises ValueError where the parts can't be read."""
-        return [self.last_seq] if self.parts is None else ends_of(self.parts)
+        return [self.last_seq] if self.parts is None else list_ends(self.parts)
 
 
 class Loaded(msgspec.Struct, frozen=True, gc=False):
@@ -141,7 +141,7 @@ async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int
     The only place that holds a row's lock across round trips; `idle_in_transaction_session_timeout` ends it when the
     process is stopped. Raises `CommitUnknown` when the connection breaks, at the end of the block as well.
     """
-    with outcome_known():
+    with raise_outcome_unknown():
         async with connection.transaction():
             if getattr(connection, "sharded", False):
                 await connection.execute(ON_THE_NODE)
@@ -174,7 +174,7 @@ async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, 
     return [LogRow(*row) for row in await connection.fetch(query, run_id, after_seq, limit)]
 
 
-async def last_with(connection: Connection | Pool, run_id: UUID, text: bytes, before_seq: int) -> LogRow | None:
+async def find_last_with(connection: Connection | Pool, run_id: UUID, text: bytes, before_seq: int) -> LogRow | None:
     """The newest commit of the log that begins before `before_seq` and has `text` in its JSON, from the end of the log
     backwards. A value that somebody gave may have it, too: look at the events."""
     query = """

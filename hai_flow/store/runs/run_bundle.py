@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.postgres.clock import read_clock
-from hai_flow.store.runs.log_compaction import commits_of
+from hai_flow.store.runs.log_compaction import iter_commits
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -107,9 +107,9 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
         children[table] = _group_by_run(await connection.fetch(query, run_ids))
     heads = "SELECT run_id, seq, head FROM audit WHERE run_id = ANY($1::uuid[]) AND head IS NOT NULL"
     audited = _group_by_run(await connection.fetch(heads, run_ids))
-    kin = await _kin(connection, run_ids)
+    kin = await _load_kin(connection, run_ids)
     query = "SELECT id, alive_until FROM workers WHERE id = ANY($1::bigint[])"
-    workers = {row["id"]: row["alive_until"] for row in await connection.fetch(query, _non_null(runs, "worker"))}
+    workers = {row["id"]: row["alive_until"] for row in await connection.fetch(query, _strip_nulls(runs, "worker"))}
     held = (
         "SELECT s.tenant, s.slot, s.run_id FROM slots s JOIN runs r USING (tenant, slot) WHERE r.id = ANY($1::uuid[])"
     )
@@ -122,7 +122,7 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
             heads={row["seq"]: row["head"] for row in audited.get(run["id"], [])},
             holder=workers.get(run["worker"]),
             above=kin.get(run["parent_id"]),
-            below={each.id: each for each in kin.values() if each.id in kin.children_of(run["id"])},
+            below={each.id: each for each in kin.values() if each.id in kin.list_children(run["id"])},
             slot_holder=slots.get((run["tenant"], run["slot"])),
             now=now,
         )
@@ -137,11 +137,11 @@ class _Family(dict[UUID, Kin]):
         super().__init__()
         self.children: dict[UUID, set[UUID]] = {}
 
-    def children_of(self, run_id: UUID) -> set[UUID]:
+    def list_children(self, run_id: UUID) -> set[UUID]:
         return self.children.get(run_id, set())
 
 
-async def _kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
+async def _load_kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
     query = """
     SELECT k.id, k.tenant, k.status, k.parent_id,
       ARRAY(SELECT DISTINCT o.target FROM outbox o WHERE o.run_id = k.id) AS messages
@@ -159,11 +159,11 @@ async def _kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
 async def log_rows(
     connection: Connection | Pool, run_id: UUID, *, after: int = 0, at_once: int = ROWS_AT_ONCE
 ) -> AsyncIterator[Row]:
-    """The commits of the run's log in order, also those that stand in one row. Raises ValueError (`commits_of`)."""
+    """The commits of the run's log in order, also those that stand in one row. Raises ValueError (`iter_commits`)."""
     query = "SELECT * FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3"
     while rows := await connection.fetch(query, run_id, after, at_once):
         for row in rows:
-            for commit in commits_of(dict(row)):
+            for commit in iter_commits(dict(row)):
                 yield commit
         after = rows[-1]["last_seq"]
 
@@ -177,7 +177,7 @@ async def find_lost_files(connection: Connection, tenant: UUID, run_id: UUID, di
     return {row["sha256"] for row in await connection.fetch(query, tenant, list(digests), run_id)}
 
 
-def _non_null(rows: Sequence[Row], column: str) -> list[Any]:
+def _strip_nulls(rows: Sequence[Row], column: str) -> list[Any]:
     return [row[column] for row in rows if row[column] is not None]
 
 

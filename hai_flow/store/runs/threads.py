@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.runs.run_lists import SUMMARY_COLUMNS, RunSummary
-from hai_flow.store.runs.viewers import Viewer, may_read
+from hai_flow.store.runs.viewers import Viewer, render_may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -119,7 +119,7 @@ ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.place DESC, r.created_at DESC,
 """
 
 
-async def turn_of_wire_run(
+async def find_turn_of_wire_run(
     connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str, body_sha: bytes | None = None
 ) -> Turn | None:
     """The turn that a client's POST opened under its own run id: should there be several, the one of that very body,
@@ -128,7 +128,9 @@ async def turn_of_wire_run(
     return None if row is None else Turn(*row)
 
 
-async def turn_of_run(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, n: int) -> Turn | None:
+async def find_turn_of_run(
+    connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, n: int
+) -> Turn | None:
     """Turn `n` of a run of the thread that is no child."""
     query = """
     SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
@@ -176,7 +178,7 @@ ORDER BY shown.back, shown.place DESC, shown.created_at DESC, shown.id DESC, m.n
 """
 _SAID: Final = _SAID_IN.format(readable="")
 _SAID_TO: Final = _SAID_IN.format(
-    readable=f"AND EXISTS (SELECT FROM runs r WHERE r.id = line.id AND {may_read('r', 10)})"
+    readable=f"AND EXISTS (SELECT FROM runs r WHERE r.id = line.id AND {render_may_read('r', 10)})"
 )
 _NO_END: Final = (None, None, None)
 

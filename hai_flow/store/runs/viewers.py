@@ -17,12 +17,12 @@ class Viewer:
     workflows: tuple[str, ...] | None = None
 
     def parameters(self) -> tuple[list[str] | None, ...]:
-        """The parameters of `may_read` and `readable`, in order."""
+        """The parameters of `render_may_read` and `readable`, in order."""
         limits = (None if each is None else list(each) for each in (self.threads, self.workflows))
         return list(self.ids), list(self.selectors), *limits
 
 
-def may_read(run: str, first: int) -> str:
+def render_may_read(run: str, first: int) -> str:
     """The condition that a viewer may read the run of the alias `run`; their first parameter has the number `first`."""
     return (
         f"(({run}.started_by = ANY (${first}::text[]) OR EXISTS (SELECT FROM workflows w WHERE w.tenant = {run}.tenant "

@@ -18,7 +18,7 @@ from hai_flow.signs import reveal
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame
 from hai_flow.wire.errors import error_message
-from hai_flow.wire.mcp import Question, Shown, question_view, sentence_of
+from hai_flow.wire.mcp import Question, Shown, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump
 from hai_flow.wire.turns import TurnEncoder
 
@@ -117,7 +117,7 @@ def of_rejected(rejected: Rejected) -> Fault:
     return invalid(message, metadata)
 
 
-def error_details(fault: Fault) -> list[dict[str, Json]]:
+def build_error_details(fault: Fault) -> list[dict[str, Json]]:
     """The details of an error: google.rpc.ErrorInfo, whose metadata are texts."""
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -255,14 +255,14 @@ def status_of(shown: Shown) -> dict[str, Any]:
     state = state_of(shown)
     status: dict[str, Any] = {"state": state, "timestamp": instants.rfc3339(shown.state.at)}
     if state in (INPUT_REQUIRED, AUTH_REQUIRED):
-        views = [question_view(each) for each in shown.questions]
-        parts = [{"text": f"{sentence_of(shown)}\n{shown.url}"}, {"data": {PENDING: views}}]
+        views = [build_question_value(each) for each in shown.questions]
+        parts = [{"text": f"{describe_run(shown)}\n{shown.url}"}, {"data": {PENDING: views}}]
         status["message"] = _message(shown, parts)
     elif state == FAILED and (error := shown.state.error) is not None:
         data = {"code": error.code, "path": error.path}
         status["message"] = _message(shown, [{"text": error_message(error)}, {"data": data}])
     elif state == WORKING and shown.state.status != "running":
-        status["message"] = _message(shown, [{"text": sentence_of(shown)}])
+        status["message"] = _message(shown, [{"text": describe_run(shown)}])
     return status
 
 
@@ -286,7 +286,7 @@ def task_of(shown: Shown, *, history: int | None = None, artifacts: bool = True)
         "status": status_of(shown),
         "metadata": {WORKFLOW: f"{state.workflow}@{state.version}", "url": shown.url},
     }
-    if artifacts and (parts := artifacts_of(state)):
+    if artifacts and (parts := build_artifacts(state)):
         task["artifacts"] = parts
     messages = [_user_message(each, state) for each in _messages(state) if each.role == "user"]
     if history != 0 and messages:
@@ -306,7 +306,7 @@ def _user_message(message: MessageState, state: RunState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def artifacts_of(state: RunState) -> list[dict[str, Any]]:
+def build_artifacts(state: RunState) -> list[dict[str, Any]]:
     """The messages of the run, as far as they have come, and its output."""
     messages = [
         {"artifactId": each.id, "parts": [_part(each, each.content)]}
@@ -438,7 +438,7 @@ A2A: Final = Dialect("a2a", "a2a-1", A2AEncoder)
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
-def skill_of(plan: Plan) -> dict[str, Any]:
+def build_skill(plan: Plan) -> dict[str, Any]:
     """A workflow as a skill."""
     return {
         "id": plan.name,
@@ -458,7 +458,7 @@ GENERAL_SKILL: Final[dict[str, Any]] = {
 }
 
 
-def card_of(
+def build_card(
     name: str, description: str, address: str, version: str, skills: Sequence[Mapping[str, Any]], *, secured: bool
 ) -> dict[str, Any]:
     """The card of an agent at `address`, for clients of 1.0 and of 0.3. `secured`: it asks for a credential."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from hai_flow.api.permissions.principals import invalid_credential
+from hai_flow.api.permissions.principals import reject_credential
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import credential_checks
@@ -26,9 +26,9 @@ class Forgotten:
     async def refuse(self, tenant: UUID, person: str, made_at: float) -> None:
         """Raises Rejected 401 if the person was forgotten since `made_at` (ms since 1970)."""
         recently = await self._recently.get()
-        at = recently.get(credential_checks.person_digest(tenant, person)) if recently else None
+        at = recently.get(credential_checks.hash_person(tenant, person)) if recently else None
         if at is not None and made_at <= at.timestamp() * 1000:
-            raise invalid_credential()
+            raise reject_credential()
 
     async def _find(self) -> Mapping[bytes, datetime]:
-        return await credential_checks.recently_erased(self._runtime.database.api)
+        return await credential_checks.list_recently_erased(self._runtime.database.api)

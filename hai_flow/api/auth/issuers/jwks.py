@@ -84,18 +84,18 @@ class KeySet:
             key = only[0] if len(only) == 1 else None
         else:
             key = self._keys.get(kid)
-        return None if key is None or algorithm not in key.algorithms else key.for_algorithm(algorithm)
+        return None if key is None or algorithm not in key.algorithms else key.find_for_algorithm(algorithm)
 
     def _fetch(self) -> None:
         self._tried_at = time.monotonic()
-        self._fetching = asyncio.create_task(self._refetch())
+        self._fetching = asyncio.create_task(self._fetch_again())
 
-    async def _refetch(self) -> None:
+    async def _fetch_again(self) -> None:
         assert self._url is not None
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 body = await _get(self._url)
-            self._keys = _keys_in(body)
+            self._keys = _parse_keys(body)
             self._fetched_at = time.monotonic()
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, OSError) as error:
             log.warning("keys_unavailable", url=self._url, error=str(error) or type(error).__name__)
@@ -107,7 +107,7 @@ class KeySet:
         try:
             modified = file.stat().st_mtime
             if modified != self._modified:
-                self._keys = _keys_in(file.read_bytes())
+                self._keys = _parse_keys(file.read_bytes())
                 self._modified = modified
         except (OSError, ValueError) as error:
             log.warning("keys_unavailable", file=str(file), error=str(error))
@@ -126,7 +126,7 @@ class _Key:
         self.algorithms = fitting if algorithm is None else fitting & {algorithm}
         self._made: dict[str, jwt.PyJWK] = {}
 
-    def for_algorithm(self, algorithm: str) -> jwt.PyJWK:
+    def find_for_algorithm(self, algorithm: str) -> jwt.PyJWK:
         import jwt  # loads all of `cryptography`, which most servers never need
 
         if algorithm not in self._made:
@@ -139,13 +139,13 @@ class _Key:
         import jwt
 
         try:
-            key = self.for_algorithm(next(iter(self.algorithms)))
+            key = self.find_for_algorithm(next(iter(self.algorithms)))
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             return False
         return self._raw.get("kty") != "RSA" or key.key.key_size >= RSA_BITS_MIN
 
 
-def _keys_in(body: bytes) -> dict[str, _Key]:
+def _parse_keys(body: bytes) -> dict[str, _Key]:
     """The signing keys of a JWKS, by name. Raises ValueError if it is no JWKS."""
     try:
         document = values.loads(body)

@@ -21,13 +21,13 @@ from hai_flow.api.auth.directory.erased_people import Forgotten
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.directory.tenants import Tenants
 from hai_flow.api.auth.issuers.jwks import KeySet
-from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, invalid_credential
+from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.signs import has_invisible
 from hai_flow.store.identity import keys
 from hai_flow.values import Json, NotJson
-from hai_flow.wire.posted_json import members_once
+from hai_flow.wire.posted_json import build_object
 
 if TYPE_CHECKING:
     import jwt
@@ -95,14 +95,14 @@ class Tokens:
         header, unproven = _parts(token)
         entry = self._issuers.get(_text(unproven.get("iss")) or "")
         if entry is None:
-            raise invalid_credential()
+            raise reject_credential()
         issuer, keys_of_issuer = entry
         algorithm = header.get("alg")
         if algorithm not in issuer.algorithms:
-            raise invalid_credential()
+            raise reject_credential()
         key = await keys_of_issuer.key(header.get("kid"), algorithm)
         if key is None:
-            raise invalid_credential()
+            raise reject_credential()
         try:
             return issuer, _verify_token(
                 token, key, issuer, algorithm, issuer.audience if audience is None else audience
@@ -118,14 +118,14 @@ class Tokens:
         """The caller that the claims describe. Raises Rejected 401 where they describe no person of a tenant here."""
         name = _text(_claim(claims, issuer.id_claim))
         if issuer.id_claim == "email" and claims.get("email_verified") is not True:
-            raise invalid_credential()
+            raise reject_credential()
         id = f"user:{issuer.prefix}{name}"
         if not name or not keys.is_principal(id):
-            raise invalid_credential()
+            raise reject_credential()
         tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
         tenant = await self._tenants.id_of(tenant_name or "")
         if tenant is None:
-            raise invalid_credential()
+            raise reject_credential()
         who = c.Principal(
             await self._people.one(tenant, id),
             tuple(_roles(issuer, claims)),
@@ -163,24 +163,24 @@ def _verify_token(
     except jwt.InvalidAudienceError:
         raise Unproven(401, "auth.audience", "this token is for somebody else than this server.") from None
     except (jwt.PyJWTError, ValueError, TypeError):
-        raise invalid_credential() from None
+        raise reject_credential() from None
 
 
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts) or "=" in token:  # padding is none of a JWT's, and makes a second text of it
-        raise invalid_credential()
+        raise reject_credential()
     header, claims = (_object(part) for part in parts[:2])
     kind = header.get("typ", "JWT")
     if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
-        raise invalid_credential()
+        raise reject_credential()
     if not isinstance(header.get("kid"), str | None) or not isinstance(header.get("alg"), str):
-        raise invalid_credential()
+        raise reject_credential()
     for name in ("exp", "nbf", "iat"):
         number = claims.get(name, 0)
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= NUMBER_MAX:
-            raise invalid_credential()
+            raise reject_credential()
     return header, claims
 
 
@@ -189,11 +189,11 @@ def _object(part: str) -> dict[str, Json]:
     try:
         text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         record = values.loads(text)
-        json.loads(text.decode(), object_pairs_hook=members_once)
+        json.loads(text.decode(), object_pairs_hook=build_object)
     except (ValueError, NotJson, RecursionError):
-        raise invalid_credential() from None
+        raise reject_credential() from None
     if not isinstance(record, dict):
-        raise invalid_credential()
+        raise reject_credential()
     return record
 
 

@@ -159,7 +159,7 @@ async def refresh_grant(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
     return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), answer
 
 
-async def renew_principal(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
+async def update_principal(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
     """The person that the issuer describes in its answer to a renewal; None: its answer describes no person. Raises
     Rejected 401, also where that is another person. Raises 503 where an answer is missing, or its id_token can't be
     believed: it comes from the issuer itself, so the fault is not the person's."""

@@ -11,14 +11,14 @@ from uuid import UUID
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, is_run_id
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
-from hai_flow.api.requests.views import anchor_view, audit_view, link_view
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
+from hai_flow.api.requests.views import render_anchor, render_audit_record, render_link
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store.audit import audit
@@ -41,7 +41,7 @@ async def _note(access: Access, **what: Any) -> None:
         await access.record(connection, READ, **what)
 
 
-@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditPage}})
+@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditPage}})
 async def list_audit(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -57,7 +57,7 @@ async def list_audit(
     `workflow:...`. `until` is exclusive: acts at that time are left out. This request is recorded, too."""
     place = decode_place(cursor)
     if place is not None and not is_run_id(place[1]):
-        raise bad_cursor()
+        raise reject_cursor()
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(422, "request.invalid", f"run_id: expected the id of a run, found {run_id[:60]!r}.")
     filters = audit.Wanted(
@@ -69,7 +69,7 @@ async def list_audit(
         until=until,
         before=None if place is None else UUID(place[1]),
     )
-    await _note(access, filters=_filters_as_text(filters), limit=limit)
+    await _note(access, filters=_format_filters(filters), limit=limit)
 
     async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
         records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
@@ -77,38 +77,44 @@ async def list_audit(
 
     page = await cross_cell.page(access, ask, _id, limit)
     following = None if page.following is None else encode_place(0, str(page.following))
-    return {"items": [audit_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
+    return {
+        "items": [render_audit_record(row) for _, row in page.rows],
+        "next_cursor": following,
+        "missing": page.missing,
+    }
 
 
 def _id(row: audit.Found) -> UUID:
     return row.record.id
 
 
-@router.get("/chain", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditChainPage}})
+@router.get(
+    "/chain", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditChainPage}}
+)
 async def read_chain(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
 ) -> dict[str, Any]:
     """The sealed records in the order of the chain. Each has everything that verifying it needs: `hai-flow audit verify
     --file` verifies a file of them. This request is recorded, too."""
-    access = _access_to_cell(access, cell)
+    access = _find_access_to_cell(access, cell)
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     await _note(access, chain_after=after, limit=limit)
     links = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
     rows, following = cut(links, limit, lambda link: encode_place(link.seal.n, "chain"))
-    return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
+    return {"items": [render_link(access.tenant, link) for link in rows], "next_cursor": following}
 
 
-@router.get("/anchor", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.AuditAnchor}})
+@router.get("/anchor", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditAnchor}})
 async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
     """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
     that the chain up to there is the same, and that its end was not cut off."""
-    access = _access_to_cell(access, cell)
+    access = _find_access_to_cell(access, cell)
     ends = await audit.anchors(access.reads, [access.tenant])
-    return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
+    return render_anchor(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
 
 
-def _access_to_cell(access: Access, name: str | None) -> Access:
+def _find_access_to_cell(access: Access, name: str | None) -> Access:
     """The access to the cell. Raises Rejected 422 where the tenant lives in none of this name."""
     if name is None:
         return access
@@ -118,7 +124,7 @@ def _access_to_cell(access: Access, name: str | None) -> Access:
     return named[name]
 
 
-def _filters_as_text(wanted: audit.Wanted) -> dict[str, str]:
+def _format_filters(wanted: audit.Wanted) -> dict[str, str]:
     def shown(value: Any) -> str:
         return value.isoformat() if isinstance(value, datetime) else str(value)
 

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import key_view
+from hai_flow.api.requests.views import render_key
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store.identity import keys
@@ -45,7 +45,7 @@ class KeyBody(Body):
     dependencies=[requires(Right.MANAGE_KEYS)],
     status_code=201,
     response_model=None,
-    responses={**refusal_responses(*WITH_BODY), 201: {"model": schemas.NewKey}},
+    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.NewKey}},
 )
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
@@ -71,27 +71,27 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             given_roles=key.roles,
             speaks_for=key.speaks_for,
         )
-    return {**key_view(key), "key": text}
+    return {**render_key(key), "key": text}
 
 
 @router.get(
     "",
     dependencies=[requires(Right.MANAGE_KEYS)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.KeyPage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.KeyPage}},
 )
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
     listed = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
     rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, row.id))
-    return {"items": [key_view(each) for each in rows], "next_cursor": following}
+    return {"items": [render_key(each) for each in rows], "next_cursor": following}
 
 
 @router.post(
     "/{key_id}/revoke",
     dependencies=[requires(Right.MANAGE_KEYS)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Key}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Key}},
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
@@ -110,4 +110,4 @@ async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> di
     await access.repeat()
     request.app.state.identity.forget(key_id)
     access.terms.look()
-    return key_view(revoked)
+    return render_key(revoked)

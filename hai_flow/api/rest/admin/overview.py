@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hai_flow import instants
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -22,7 +22,7 @@ from hai_flow.store.ops import status
 router = Routes(prefix="/v1/overview", tags=["overview"], dependencies=[requires(Right.CONTROL_RUNS)])
 
 
-@router.get("", response_model=None, responses={**refusal_responses(403), 200: {"model": schemas.Overview}})
+@router.get("", response_model=None, responses={**list_refusal_responses(403), 200: {"model": schemas.Overview}})
 async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     """What `hai-flow status` shows of each cell: servers, workers, the queue, open runs, open questions and all that a
     person should look at; and how many runs of each of the last 24 hours have finished and failed."""
@@ -32,7 +32,7 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     cells = []
     for runtime in access.cells.runtimes():
         async with runtime.database.engine.acquire() as connection:
-            standing, hours = await status.standing(connection), await status.last_day(connection)
+            standing, hours = await status.standing(connection), await status.list_last_day(connection)
         cells.append(
             {
                 "name": access.cells.name(runtime.cell),

@@ -12,13 +12,13 @@ from fastapi import Path
 from pydantic import Field
 
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import tenant_view
+from hai_flow.api.requests.views import render_tenant
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
@@ -36,7 +36,7 @@ router = Routes(
 )
 
 Name = Annotated[str, Path(max_length=63)]
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**refusal_responses(404), 200: {"model": schemas.Tenant}}
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**list_refusal_responses(404), 200: {"model": schemas.Tenant}}
 
 
 class TenantBody(Body):
@@ -52,7 +52,7 @@ class TenantBody(Body):
     log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
 
 
-@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.Tenants}})
+@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.Tenants}})
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
@@ -66,7 +66,7 @@ async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
     return _view(access, await _tenant(access, tenant))
 
 
-@router.patch("/{tenant}", response_model=None, responses={**_ONE, **refusal_responses(403, 404, *WITH_BODY)})
+@router.patch("/{tenant}", response_model=None, responses={**_ONE, **list_refusal_responses(403, 404, *WITH_BODY)})
 async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
@@ -133,4 +133,4 @@ async def _tenant(access: Access, name: str) -> Tenant:
 
 
 def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
-    return tenant_view(tenant, access.cells.home.tenants.defaults, access.cells.name)
+    return render_tenant(tenant, access.cells.home.tenants.defaults, access.cells.name)

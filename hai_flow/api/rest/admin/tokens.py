@@ -14,7 +14,7 @@ from hai_flow.api.auth.frontend_tokens import issue, new_claims
 from hai_flow.api.auth.tickets import SECONDS, create
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import now_ms, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -50,13 +50,13 @@ class TokenBody(Body):
     dependencies=[requires(Right.ISSUE_TOKENS)],
     status_code=201,
     response_model=None,
-    responses={**refusal_responses(*WITH_BODY), 201: {"model": schemas.Token}},
+    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.Token}},
 )
 async def create_token(body: TokenBody, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Make a short-lived token for a frontend. It can hold no more rights than the API key with which you ask, and ends
     with that key. Every protocol takes it as `Authorization: Bearer`."""
     credential = request.headers.get("authorization", "").partition(" ")[2]
-    parts = keys.parts_of(credential)
+    parts = keys.split_key(credential)
     if parts is None:
         raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
     exp = now_ms() + body.expires_in * 1000
@@ -86,7 +86,7 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     dependencies=[requires(Right.SEE_OWN)],
     status_code=201,
     response_model=None,
-    responses={**refusal_responses(), 201: {"model": schemas.Ticket}},
+    responses={**list_refusal_responses(), 201: {"model": schemas.Ticket}},
 )
 async def create_ticket(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Make a ticket: `?ticket=...` opens one event stream or one WebSocket, as you, within half a minute. For clients

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import worker_view
+from hai_flow.api.requests.views import render_worker
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
@@ -21,7 +21,7 @@ router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(R
 WORKERS_MAX: Final = 1000
 
 
-@router.get("", response_model=None, responses={**refusal_responses(403), 200: {"model": schemas.Workers}})
+@router.get("", response_model=None, responses={**list_refusal_responses(403), 200: {"model": schemas.Workers}})
 async def list_workers(access: CurrentAccess) -> dict[str, Any]:
     """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
     an hour, and longer if runs of it still wait to be taken over."""
@@ -32,5 +32,5 @@ async def list_workers(access: CurrentAccess) -> dict[str, Any]:
     items: list[dict[str, Any]] = []
     for runtime in cells.runtimes():
         listed = await workers.list_workers(runtime.database.api, WORKERS_MAX)
-        items += [worker_view(each, cells.name(runtime.cell)) for each in listed]
+        items += [render_worker(each, cells.name(runtime.cell)) for each in listed]
     return {"items": items}

@@ -11,7 +11,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
@@ -35,7 +35,7 @@ _BODY: Final[dict[str, Any]] = {
     status_code=202,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
+    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
 )
 async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
@@ -44,7 +44,7 @@ async def receive_callback(token: str, request: Request, access: OpenAccess) -> 
     row = await callbacks.find(token)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
-    content, notes = webhook.content_of(webhook.Call(webhook.first_headers(request.headers.items()), body), limits)
+    content, notes = webhook.content_of(webhook.Call(webhook.read_first_headers(request.headers.items()), body), limits)
     if notes:
         log.info("callback_changed", run_id=str(row.run_id), notes=notes)
     with access.admission.command():

@@ -12,7 +12,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -39,18 +39,18 @@ _BODY: Final[dict[str, Any]] = {
     status_code=202,
     response_model=None,
     openapi_extra=_BODY,
-    responses={**refusal_responses(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
+    responses={**list_refusal_responses(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of
     the tenant `default`, or `@TENANT/PATH` of one of another tenant. 401 unless the request proves that its sender
     knows the secret of the webhook's trigger. The same request again, or another one with its dedupe key, starts no run
     and gets the same answer."""
-    webhooks = (await _runtime_for(path, access)).webhooks
+    webhooks = (await _find_runtime(path, access)).webhooks
     hook = await webhooks.find(path)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
-    call = webhook.Call(webhook.first_headers(request.headers.items()), body)
+    call = webhook.Call(webhook.read_first_headers(request.headers.items()), body)
     webhooks.demand_genuine(hook, call)
     content, notes = webhook.content_of(call, limits)
     if notes:
@@ -60,7 +60,7 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}
 
 
-async def _runtime_for(path: str, access: Access) -> Runtime:
+async def _find_runtime(path: str, access: Access) -> Runtime:
     """The runtime over the cell where the runs of the webhook's tenant are started by triggers: its first."""
     if not access.cells.several:
         return access.runtime

@@ -29,7 +29,7 @@ class SignalBody(Body):
     id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
 
 
-def event_id_of(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
+def read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
     """The id of the event; made up if it has none. Raises Rejected 413 if its data are too large."""
     if body.type.startswith(CALLBACK):
         message = f"type: what begins with {CALLBACK!r} comes from the service that was asked, and from nobody else."
@@ -66,7 +66,7 @@ async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) ->
         yield already
     except Rejected:
         if relay is not None:
-            await spreading.note_refusal(seat, relay)
+            await spreading.record_refusal(seat, relay)
         raise
     if relay is not None:
         await spreading.bring(seat, relay, seat_has_it=True)

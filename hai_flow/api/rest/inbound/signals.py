@@ -10,13 +10,13 @@ from fastapi import Response
 
 from hai_flow import instants
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, event_id_of, record_of, spread
+from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, read_event_id, record_of, spread
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
@@ -27,7 +27,7 @@ router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
-        **refusal_responses(409, *statuses, *WITH_BODY),
+        **list_refusal_responses(409, *statuses, *WITH_BODY),
         200: {"model": schemas.Signal, "description": "it has been sent before"},
         201: {"model": schemas.Signal, "description": "it is stored"},
     }
@@ -69,7 +69,7 @@ async def signal_run(
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
 ) -> dict[str, Any]:
-    id = event_id_of(access, body, key, "signal")
+    id = read_event_id(access, body, key, "signal")
     with access.admission.command():
         await demand_files(access, body, run_id)
         record = record_of(access, "signal.sent", id, body)

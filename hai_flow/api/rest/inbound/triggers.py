@@ -8,19 +8,19 @@ from typing import Any, Final
 from fastapi import Response
 
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import event_view
-from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, event_id_of, record_of, spread
+from hai_flow.api.requests.views import render_event
+from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, read_event_id, record_of, spread
 from hai_flow.api.routes import Routes
 
 router = Routes(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(404, 409, *WITH_BODY),
+    **list_refusal_responses(404, 409, *WITH_BODY),
     200: {"model": schemas.ReceivedEvent, "description": "it has been sent before"},
     201: {"model": schemas.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
 }
@@ -32,7 +32,7 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
 
     The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again.
     """
-    id = event_id_of(access, body, key, "event")
+    id = read_event_id(access, body, key, "event")
     with access.admission.command():
         await demand_files(access, body)
         record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
@@ -45,4 +45,4 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
             received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record, sender=sender)
     if received.already:
         response.status_code = 200
-    return event_view(received)
+    return render_event(received)

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from hai_flow import addresses, instants, values
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -79,7 +79,7 @@ class ConsumeBody(Body):
     status_code=201,
     response_model=None,
     responses={
-        **refusal_responses(404, 409, *WITH_BODY),
+        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Approval, "description": "this key has asked for it before"},
         201: {"model": schemas.Approval, "description": "people are asked"},
     },
@@ -106,7 +106,7 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
     digest_of(body.action, body.arguments)  # a number that RFC 8785 can't write is refused before people are asked
     run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
     response.headers["Location"] = f"/v1/approvals/{run['id']}"
-    access = await access.at_run(UUID(run["id"]))
+    access = await access.find_at_run(UUID(run["id"]))
     return view_of(await find(access, run["id"]), base)
 
 
@@ -114,7 +114,7 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
     "/{run_id}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Approval}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Approval}},
 )
 async def get_approval(
     run_id: str,
@@ -134,7 +134,7 @@ async def get_approval(
     "/{run_id}/consume",
     dependencies=[requires(Right.ANSWER)],
     response_model=None,
-    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ConsumedApproval}},
+    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ConsumedApproval}},
 )
 async def consume_approval(
     run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey, request: Request

@@ -13,7 +13,7 @@ from hai_flow.errors import StepError
 from hai_flow.values import Json
 
 
-async def arguments_of(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
     plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
     description, parameters = await _describe(access, plan, pending)

@@ -14,7 +14,7 @@ from hai_flow.api.base.id_patterns import Visible
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.views import pending_view
+from hai_flow.api.requests.views import render_pending
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
@@ -63,11 +63,11 @@ async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]
     return state, state.pendings[id]
 
 
-def view_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+def render_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The pending with its outcome, and with its evidence where that is for the caller."""
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
-    return pending_view(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+    return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
 
 
 async def decide(
@@ -83,7 +83,7 @@ async def decide(
         command_id=key,
         body_sha=sha256(values.dumps([pending_id, body.model_dump(exclude_unset=True)])).digest(),
     )
-    return {**view_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
+    return {**render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
 
 
 async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:

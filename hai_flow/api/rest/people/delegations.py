@@ -10,14 +10,14 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import delegation_view
+from hai_flow.api.requests.views import render_delegation
 from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
@@ -45,10 +45,10 @@ class DelegationBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.Delegations}})
+@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.Delegations}})
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
-    return {"items": [delegation_view(each) for each in await _list_of_caller(access)]}
+    return {"items": [render_delegation(each) for each in await _list_of_caller(access)]}
 
 
 @router.post(
@@ -56,7 +56,7 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     dependencies=[requires(Right.DECIDE)],
     status_code=201,
     response_model=None,
-    responses={**refusal_responses(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
+    responses={**list_refusal_responses(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
 )
 async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
@@ -100,7 +100,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         )
     await access.repeat()
     access.hint_lists()
-    return delegation_view(delegation)
+    return render_delegation(delegation)
 
 
 async def _list_of_caller(access: Access) -> list[Delegation]:
@@ -109,7 +109,7 @@ async def _list_of_caller(access: Access) -> list[Delegation]:
     return await access.inbox.in_force(access.tenant, granted)
 
 
-@of_all.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.DelegationPage}})
+@of_all.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.DelegationPage}})
 async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
@@ -119,10 +119,10 @@ async def list_all_delegations(
     rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
     rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     holding = await access.inbox.in_force(access.tenant, rows)
-    return {"items": [delegation_view(each) for each in holding], "next_cursor": following}
+    return {"items": [render_delegation(each) for each in holding], "next_cursor": following}
 
 
-@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=refusal_responses(404))
+@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=list_refusal_responses(404))
 async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End somebody's delegation at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None
@@ -139,7 +139,7 @@ async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     dependencies=[requires(Right.DECIDE)],
     status_code=204,
     response_model=None,
-    responses=refusal_responses(404),
+    responses=list_refusal_responses(404),
 )
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""

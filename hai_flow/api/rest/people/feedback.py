@@ -14,14 +14,14 @@ from pydantic import BeforeValidator, Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import feedback_view
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.views import render_feedback
 from hai_flow.api.rest.runs.threads import find_thread
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.ids import run_of_pending
@@ -68,7 +68,7 @@ class FeedbackBody(Body):
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.FeedbackPage}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.FeedbackPage}},
 )
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
@@ -76,14 +76,14 @@ async def list_feedback(
     """All opinions of the thread's messages and decisions, newest first."""
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
-        raise bad_cursor()
+        raise reject_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
     opinions = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
     if not opinions or access.viewer is not None:
         await find_thread(access, thread_id)
     rows, following = cut(opinions, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
-        "items": [feedback_view(each) for each in rows],
+        "items": [render_feedback(each) for each in rows],
         "next_cursor": following,
     }
 
@@ -92,7 +92,7 @@ async def list_feedback(
     "/{kind}/{subject_id:path}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Feedback}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Feedback}},
 )
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
@@ -104,7 +104,7 @@ async def get_feedback(
         await _find(access, subject)
     if opinion is None:
         raise Rejected(404, "feedback_unknown", f"you have not said what you think of the {subject.kind}.")
-    return feedback_view(opinion)
+    return render_feedback(opinion)
 
 
 @router.put(
@@ -112,7 +112,7 @@ async def get_feedback(
     dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     response_model=None,
     responses={
-        **refusal_responses(404, 409, *WITH_BODY),
+        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Feedback, "description": "it stands, instead of what you said before"},
         201: {"model": schemas.Feedback, "description": "it stands"},
     },
@@ -136,7 +136,7 @@ async def put_feedback(
             access.pool, subject, run_id, principal.id, principal.via("rest"), opinion
         )
     response.status_code = 201 if new else 200
-    return feedback_view(stored)
+    return render_feedback(stored)
 
 
 @router.delete(
@@ -144,7 +144,7 @@ async def put_feedback(
     dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     status_code=204,
     response_model=None,
-    responses={**refusal_responses(404), 204: {"description": "nothing that you said of it stands"}},
+    responses={**list_refusal_responses(404), 204: {"description": "nothing that you said of it stands"}},
 )
 async def withdraw_feedback(thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess) -> None:
     """Take back your opinion of it, if you gave one."""
@@ -180,7 +180,7 @@ async def _sees(access: Access, subject: Subject, run_id: UUID) -> bool:
     if access.viewer is None:
         return True
     state = await access.find_state(run_id)
-    if state is None or access.sees_conversation(run_id):
+    if state is None or access.can_see_conversation(run_id):
         return state is not None
     return subject.kind == "pending" and subject.id in access.seen(state).pendings
 
@@ -189,7 +189,7 @@ async def _run_of_pending(access: Access, subject: Subject, *, decided: bool) ->
     run_id = run_of_pending(subject.id)
     if run_id is None:
         return None
-    status = await feedback.pending_of_thread(access.reads, access.tenant, subject.thread_id, run_id, subject.id)
+    status = await feedback.find_pending_of_thread(access.reads, access.tenant, subject.thread_id, run_id, subject.id)
     if status == "open" and decided and await _sees(access, subject, run_id):
         raise Rejected(409, "pending_open", "the pending is open: expected one that has been decided.")
     return None if status is None else run_id

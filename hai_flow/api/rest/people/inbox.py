@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, problem_of, refusal_responses, unreadable_of
+from hai_flow.api.http.problems import WITH_BODY, build_problem, list_refusal_responses, reject_unreadable
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -20,12 +20,12 @@ from hai_flow.api.protocols.follow import farewell
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access, Found
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import decision_view, inbox_view
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.views import render_decision, render_inbox_item
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
 from hai_flow.api.rest.runs import live_lists
 from hai_flow.api.routes import Routes
-from hai_flow.api.shared_lists import sight_key
+from hai_flow.api.shared_lists import derive_sight_key
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState
@@ -70,7 +70,7 @@ async def _is_shown(access: Access, item: Item) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-async def _visible_question(access: Access, item: Item) -> PendingState:
+async def _filter_question(access: Access, item: Item) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
@@ -81,7 +81,7 @@ async def _visible_question(access: Access, item: Item) -> PendingState:
 
 
 async def _view(access: Access, item: Item) -> dict[str, Any]:
-    return inbox_view(item, await _visible_question(access, item), sees_all=access.principal.sees_all)
+    return render_inbox_item(item, await _filter_question(access, item), sees_all=access.principal.sees_all)
 
 
 async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
@@ -89,17 +89,17 @@ async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
     learn the words by searching."""
     if not await _is_shown(access, item):
         return False
-    return not filters.words or await _visible_question(access, item) is item.pending
+    return not filters.words or await _filter_question(access, item) is item.pending
 
 
 def _decode(cursor: str | None) -> Place | None:
     after = decode_cursor(cursor)
     if after is not None and run_of_pending(after[1]) is None:
-        raise bad_cursor()
+        raise reject_cursor()
     return after
 
 
-@router.get("", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.InboxPage}})
+@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.InboxPage}})
 async def read_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -130,7 +130,7 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
 
-@router.get("/counts", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.InboxCounts}})
+@router.get("/counts", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.InboxCounts}})
 async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
 
@@ -146,7 +146,7 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
 # --- live -------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/events", response_model=None, responses={**refusal_responses(), 200: live_lists.STREAM})
+@router.get("/events", response_model=None, responses={**list_refusal_responses(), 200: live_lists.STREAM})
 async def follow_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -176,12 +176,12 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
             yield live_lists.piece("changed", id, {"items": changed, "gone": gone})
         known, before = id, now
 
-    sight = (sight_key(access.principal), filters, limit)
-    source = live_lists.Source(sight, lambda: _first_page(access, filters, limit), "claimed_until")
-    return live_lists.repeat_news(access, {"inbox": source}, news)
+    sight = (derive_sight_key(access.principal), filters, limit)
+    source = live_lists.Source(sight, lambda: _load_first_page(access, filters, limit), "claimed_until")
+    return live_lists.watch_news(access, {"inbox": source}, news)
 
 
-async def _first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
+async def _load_first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
     page = await _page(access, filters, limit, None)
     return {each.asked.id: await _view(cell, each) for cell, each in page.rows if await _is_found(cell, each, filters)}
 
@@ -206,7 +206,7 @@ class DecideSeveralBody(Body):
     "/decide",
     dependencies=[requires(Right.DECIDE)],
     response_model=None,
-    responses={**refusal_responses(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
+    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
 )
 async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
@@ -221,17 +221,19 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
             try:
                 body = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
                 of = run_of_pending(item.id)
-                cell = access if of is None else await access.at_run(of)
+                cell = access if of is None else await access.find_at_run(of)
                 pending = await decide(cell, item.id, body, key and f"{key}/{item.id}")
             except (Rejected, Unreadable) as error:
-                rejected = unreadable_of(error) if isinstance(error, Unreadable) else error
-                return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
+                rejected = reject_unreadable(error) if isinstance(error, Unreadable) else error
+                return {"id": item.id, "status": rejected.status, "pending": None, "problem": build_problem(rejected)}
         return {"id": item.id, "status": 200, "pending": pending, "problem": None}
 
     return {"items": await asyncio.gather(*map(outcome, body.items))}
 
 
-@router.get("/decided", response_model=None, responses={**refusal_responses(), 200: {"model": schemas.DecidedPage}})
+@router.get(
+    "/decided", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.DecidedPage}}
+)
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """Your decisions, and those of your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
@@ -247,7 +249,7 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
 
     page = await cross_cell.page(access, ask, place, limit)
     following = None if page.following is None else encode_cursor(*page.following)
-    return {"items": [decision_view(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
+    return {"items": [render_decision(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
 
 
 # --- one question -----------------------------------------------------------------------------------------------------
@@ -272,7 +274,7 @@ async def _item(access: Access, pending_id: str) -> Item:
 
 
 @router.get(
-    "/{pending_id}", response_model=None, responses={**refusal_responses(404), 200: {"model": schemas.InboxItem}}
+    "/{pending_id}", response_model=None, responses={**list_refusal_responses(404), 200: {"model": schemas.InboxItem}}
 )
 async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Whether you may decide the question, why not, and which others may."""
@@ -280,7 +282,7 @@ async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any
 
 
 _CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
-    **refusal_responses(403, 404, 409, *WITH_BODY),
+    **list_refusal_responses(403, 404, 409, *WITH_BODY),
     200: {"model": schemas.InboxItem},
 }
 

@@ -123,7 +123,7 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
     if link is None or link.used_at is not None:
         return None
     roles, groups = set(link.roles), set(link.groups)
-    people = await access.runtime.people_of_channels(link.tenant)
+    people = await access.runtime.load_people_of_channels(link.tenant)
     if people is not None:
         person = people.get(link.principal)
         if person is None:
@@ -186,7 +186,7 @@ def _question(
             f'<input type="hidden" name="digest" value="{opened.digest}">',
             "" if opened.schema is None else forms.render_form(opened.schema, given, _findings(refused)),
             "" if opened.kind == "ask" else reason,
-            "".join(map(_button, _buttons(opened))),
+            "".join(map(_render_button, _list_buttons(opened))),
             "</form><p>Nothing is decided until you press one of these.</p>",
         ]
     )
@@ -195,12 +195,12 @@ def _question(
 _ANSWERABLE: Final = ("approve", "gate", "ask")
 
 
-def _buttons(opened: PendingOpened) -> tuple[str, ...]:
+def _list_buttons(opened: PendingOpened) -> tuple[str, ...]:
     """The decisions that can be sent; "" sends the values of a form alone."""
     return ("", *opened.options) if opened.kind == "ask" else opened.options
 
 
-def _button(option: str) -> str:
+def _render_button(option: str) -> str:
     if not option:
         return "<p><button>Send</button></p>"
     label = html.escape(reveal(option), quote=True)

@@ -11,7 +11,7 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -19,7 +19,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import page, whole
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import notification_view
+from hai_flow.api.requests.views import render_notification
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store.people import notifications
@@ -31,7 +31,7 @@ router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=
     "",
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.NotificationPage}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.NotificationPage}},
 )
 async def list_notifications(
     access: CurrentAccess,
@@ -59,7 +59,7 @@ async def list_notifications(
     listed_page = await page(access, ask, _place, limit)
     following = None if listed_page.following is None else encode_cursor(*listed_page.following)
     return {
-        "items": [notification_view(row) for _, row in listed_page.rows],
+        "items": [render_notification(row) for _, row in listed_page.rows],
         "next_cursor": following,
         "missing": listed_page.missing,
     }

@@ -10,7 +10,7 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
@@ -19,15 +19,15 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import (
     PageCursor,
     PageLimit,
-    bad_cursor,
     decode_cursor,
     decode_place,
     encode_cursor,
     encode_place,
+    reject_cursor,
 )
-from hai_flow.api.requests.views import pending_list_view
-from hai_flow.api.rest.people.argument_schema import arguments_of
-from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, view_for
+from hai_flow.api.requests.views import render_pending_in_list
+from hai_flow.api.rest.people.argument_schema import describe_arguments
+from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, render_for
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
@@ -36,7 +36,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.people import pendings
 from hai_flow.wire.log import event_json
-from hai_flow.wire.withheld import without_evidence, without_evidence_of
+from hai_flow.wire.withheld import strip_evidence, strip_evidence_of
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
@@ -55,24 +55,24 @@ async def _view(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
         return None
     run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        return pending_list_view(row, await access.redact_question(run, opened))
+        return render_pending_in_list(row, await access.redact_question(run, opened))
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:
         return None
     except Unreadable:  # nobody here can judge what of it is for the caller
-        return pending_list_view(row, await access.redact_question(run, without_evidence_of(opened)))
+        return render_pending_in_list(row, await access.redact_question(run, strip_evidence_of(opened)))
     if pending.status != "open":
         return None
-    opened = pending.opened if access.sees_evidence(state, pending) else without_evidence_of(pending.opened)
-    return pending_list_view(row, await access.redact_question(run, opened))
+    opened = pending.opened if access.sees_evidence(state, pending) else strip_evidence_of(pending.opened)
+    return render_pending_in_list(row, await access.redact_question(run, opened))
 
 
 @router.get(
     "",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.PendingPage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.PendingPage}},
 )
 async def list_pendings(
     access: CurrentAccess,
@@ -84,7 +84,7 @@ async def list_pendings(
     """The open pendings that you may see, newest first. A page may be short, though others follow."""
     place = decode_cursor(cursor)
     if place is not None and run_of_pending(place[1]) is None:
-        raise bad_cursor()
+        raise reject_cursor()
     if run_id is not None and not is_run_id(run_id):
         return {"items": [], "next_cursor": None, "missing": []}
 
@@ -115,18 +115,18 @@ async def list_pendings(
     "/{pending_id}",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Pending}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Pending}},
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
-    return view_for(access, *await find_pending(access, pending_id))
+    return render_for(access, *await find_pending(access, pending_id))
 
 
 @router.post(
     "/{pending_id}/decide",
     dependencies=[requires(Right.ANSWER, Right.DECIDE)],
     response_model=None,
-    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
+    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
@@ -137,7 +137,7 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
     "/{pending_id}/check",
     dependencies=[requires(Right.ANSWER, Right.DECIDE)],
     response_model=None,
-    responses={**refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
+    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
 )
 async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
     """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
@@ -149,18 +149,18 @@ async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess)
     "/{pending_id}/arguments",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.PendingArguments}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.PendingArguments}},
 )
 async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """The arguments that the call in question may have: for a form in which an approver changes them."""
-    return await arguments_of(access, *await find_pending(access, pending_id))
+    return await describe_arguments(access, *await find_pending(access, pending_id))
 
 
 @router.get(
     "/{pending_id}/history",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.PendingHistory}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.PendingHistory}},
 )
 async def get_history(
     pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
@@ -172,7 +172,7 @@ async def get_history(
     after = 0 if place is None else place[0]
     rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
     history = [
-        event_json(seq, visible if sees else without_evidence(visible))
+        event_json(seq, visible if sees else strip_evidence(visible))
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
         if seq > after and _is_about(event, pending_id)

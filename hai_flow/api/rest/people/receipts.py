@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request, Response
 
 from hai_flow import signing
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.decide_pendings import find_pending
-from hai_flow.runtime.people.receipts import Reader, receipt_of
+from hai_flow.runtime.people.receipts import Reader, build_receipt
 
 router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
     "/v1/pendings/{pending_id}/receipt",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**refusal_responses(404, 409), 200: {"model": schemas.Receipt}},
+    responses={**list_refusal_responses(404, 409), 200: {"model": schemas.Receipt}},
 )
 async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     """The signed receipt of a decision: the question, the votes, and what was done (docs/receipts.md). Keep the bytes
@@ -32,8 +32,8 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     run, pending = await find_pending(access, pending_id)
     run_id = UUID(run.run_id)
     keys = access.runtime.receipt_keys.demand()
-    reader = Reader(access.mask(run_id), access.sees_evidence(run, pending), access.sees_conversation(run_id))
-    receipt = await receipt_of(access.reads, access.tenant, run_id, pending_id, keys, reader)
+    reader = Reader(access.mask(run_id), access.sees_evidence(run, pending), access.can_see_conversation(run_id))
+    receipt = await build_receipt(access.reads, access.tenant, run_id, pending_id, keys, reader)
     return Response(receipt, media_type="application/json")
 
 
@@ -41,7 +41,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     "/.well-known/jwks.json",
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.PublicKeys}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.PublicKeys}},
 )
 async def get_public_keys(request: Request) -> dict[str, Any]:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""

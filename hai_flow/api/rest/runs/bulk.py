@@ -16,7 +16,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -77,7 +77,7 @@ class ControlRunsBody(Body):
     "/bulk",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
+    responses={**list_refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
 )
 async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
@@ -112,12 +112,12 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
 
 async def _find_named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
     """The runs, each once. Raises Rejected 404, before anything is done."""
-    rows = [await (await _access_to(access, id)).run(id) for id in dict.fromkeys(ids)]
+    rows = [await (await _find_access(access, id)).run(id) for id in dict.fromkeys(ids)]
     return [(row.id, row.status) for row in rows]
 
 
-async def _access_to(access: Access, id: str) -> Access:
-    return await access.at_run(UUID(id)) if is_run_id(id) else access
+async def _find_access(access: Access, id: str) -> Access:
+    return await access.find_at_run(UUID(id)) if is_run_id(id) else access
 
 
 async def _find_matching(access: Access, where: Where) -> list[tuple[UUID, str]]:
@@ -156,7 +156,7 @@ async def _perform(
         command_id = None if key is None else f"bulk:{key}"
         async with some:
             try:
-                cell = await access.at_run(id)
+                cell = await access.find_at_run(id)
                 outcome = await cell.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
             except Rejected as rejected:
                 return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})

@@ -10,7 +10,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -41,7 +41,7 @@ class ReasonBody(Body):
 
 
 _CONTROL: dict[int | str, dict[str, Any]] = {
-    **refusal_responses(404, 409, *WITH_BODY),
+    **list_refusal_responses(404, 409, *WITH_BODY),
     200: {"model": schemas.ControlledRun},
 }
 
@@ -103,7 +103,7 @@ async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict
     "/{run_id}/skip",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
+    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
 )
 async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
@@ -121,7 +121,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
         output=body.output,
         reason=body.reason,
         asks_below=await access.catalog.asks_below(access.tenant, state, body.step),
-        below=await access.catalog.asking_by_input(access.tenant, plan, state),
+        below=await access.catalog.find_asking_by_input(access.tenant, plan, state),
     )
     content = ["Skip", body.step, body.output, body.reason]
     await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
@@ -132,7 +132,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     "/{run_id}/jump",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
+    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
 )
 async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.

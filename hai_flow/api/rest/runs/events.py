@@ -9,16 +9,16 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import earlier_entries, empty_stream, farewell, put_first, up_to
+from hai_flow.api.protocols.follow import farewell, list_earlier_entries, make_empty_stream, put_first, up_to
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.profiles import reader_of, view_of_events
+from hai_flow.api.requests.profiles import make_view_of_events, reader_of
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
@@ -52,7 +52,7 @@ _STREAM: Final[dict[str, Any]] = {
     "/{run_id}/events",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: _STREAM},
+    responses={**list_refusal_responses(404), 200: _STREAM},
 )
 async def get_events(
     run_id: str,
@@ -133,18 +133,18 @@ async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _Wa
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     last = row.seq if wanted.before is None else min(wanted.before - 1, row.seq)
     if wanted.backwards:
-        items, more = await _backwards(access, row, after, last, limit, wanted)
+        items, more = await _read_backwards(access, row, after, last, limit, wanted)
     else:
-        items, more = await _forwards(access, row, after, last, limit, wanted)
+        items, more = await _read_forwards(access, row, after, last, limit, wanted)
     return JSONResponse({"items": items, "next_cursor": None if more is None else str(more)})
 
 
-async def _forwards(
+async def _read_forwards(
     access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, and the seq behind which there are more."""
     items: list[dict[str, Any]] = []
-    see, place = await view_of_events(access, row, after), after
+    see, place = await make_view_of_events(access, row, after), after
     most = limit if wanted.types is None and wanted.path is None else LOOKED_AT_MAX
     while place < last:
         commits = await access.history(row, last).read_log(place, min(most, _COMMITS_AT_ONCE))
@@ -162,7 +162,7 @@ async def _forwards(
     return items, None
 
 
-async def _backwards(
+async def _read_backwards(
     access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, the newest first, and the seq before which there are more."""
@@ -170,7 +170,7 @@ async def _backwards(
     place = last + 1
     while place > after + 1 and last - place < LOOKED_AT_MAX:
         start = max(after, place - 1 - _COMMITS_AT_ONCE)  # each commit has an event
-        see = await view_of_events(access, row, start)
+        see = await make_view_of_events(access, row, start)
         entries: list[tuple[int, e.Event]] = []
         for stored in await access.history(row, last).read_log(start, _COMMITS_AT_ONCE):
             for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
@@ -195,7 +195,7 @@ async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
 
 def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Pieces:
     if start.ended and start.seq >= head:
-        return empty_stream()
+        return make_empty_stream()
     return access.follow(start, LOG, reader_of(access, row, LOG, start))
 
 
@@ -255,7 +255,7 @@ class _Shown:
         """The run as it is now, for a follower whose place in it is unknown."""
         state = await self.access.state(self.row.id)
         profile = self._profile(state)
-        earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)
+        earlier = await list_earlier_entries(self.access, self.row.thread_id, self.row.id)
         encoder = self.dialect.encoder(profile, state)
         started, *frames = encoder.preface(None, earlier)
         note = encoder.custom(state.at, f"hai.{RESET}", {"seq": state.seq}) if isinstance(encoder, TurnEncoder) else []
@@ -264,5 +264,5 @@ class _Shown:
 
     def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
         if start.seq >= head.seq and not head.turn_open:
-            return empty_stream()
+            return make_empty_stream()
         return up_to(head, self.access.follow(start, self.dialect, profile))

@@ -75,7 +75,7 @@ def _next_change(items: Items, member: str | None) -> float | None:
     return min((at for at in times if at > time.time()), default=None)
 
 
-async def repeat_news(
+async def watch_news(
     access: Access, sources: Mapping[str, Source], news: Callable[[Reader], AsyncIterator[Piece]]
 ) -> AsyncGenerator[list[Piece], None]:
     """The pieces that `news` makes of the lists, now and after each change that may concern them, until the server

@@ -17,7 +17,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -25,9 +25,9 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, page, redact_rows, sum_counts, whole
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import pause_view, run_view, slot_view, snapshot_view
-from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.views import pause_view, render_slot, render_snapshot, run_view
+from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes
 from hai_flow.cells import place_id
 from hai_flow.definition.plan import Plan
@@ -63,7 +63,7 @@ class StartBody(Body):
     status_code=201,
     response_model=None,
     responses={
-        **refusal_responses(404, 409, *WITH_BODY),
+        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },
@@ -77,11 +77,11 @@ async def begin_run(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
 ) -> dict[str, Any]:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
-    access = await access.at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
+    access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await _startable(access, body.workflow, parts)
     if access.living.is_large:
-        access = await _access_to_begin(access, plan, body, parts)
+        access = await _find_access_to_begin(access, plan, body, parts)
         stored, plan = await _startable(access, body.workflow, parts)
     run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
     thread_id = body.thread_id or str(run_id)
@@ -128,7 +128,7 @@ async def _startable(access: Access, reference: str, parts: tuple[str, ...] | No
         return await access.catalog.resolve(access.tenant, reference)
 
 
-async def _access_to_begin(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
+async def _find_access_to_begin(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
     """The access to the cell in which the run begins. Raises Rejected 409 where the key of its start was used for a run
     in another one."""
     id = None if parts is None else derive_id(*parts)
@@ -164,7 +164,7 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.RunPage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.RunPage}},
 )
 async def list_runs(
     access: CurrentAccess,
@@ -183,7 +183,7 @@ async def list_runs(
     """The runs, newest first."""
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
-        raise bad_cursor()
+        raise reject_cursor()
     filters = run_lists.Filter(
         statuses=status,
         workflow=workflow,
@@ -226,7 +226,7 @@ _STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
     "/counts",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.RunCounts}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.RunCounts}},
 )
 async def count_runs(
     access: CurrentAccess,
@@ -260,13 +260,13 @@ async def count_runs(
     "/{run_id}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Run}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Run}},
 )
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
     of a paused one who paused it. Without all of these, if you may see only questions of it."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    if not access.sees_conversation(row.id):
+    if not access.can_see_conversation(row.id):
         return await _view(access, replace(row, input=None, result=None))
     view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
@@ -274,13 +274,13 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
         view["held_by"] = None if holder is None else holder._asdict()
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
-            view["queued_for"] = await _slot_awaited(access, row)
+            view["queued_for"] = await _render_slot_awaited(access, row)
         elif row.status == "paused":
             view["paused"] = await _pause_of(access, row)
     return view
 
 
-async def _slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | None:
+async def _render_slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | None:
     """The slot that the run waits for; None: it has begun meanwhile."""
     state = await access.state_of(row)
     concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
@@ -288,13 +288,13 @@ async def _slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | None:
     if state.slot is None or key is None or concurrency is None:
         return None
     holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
-    return slot_view(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
+    return render_slot(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
 
 
 async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     """Who paused the run last. Nothing but answers and results comes behind a pause, so the log is read backwards."""
     before = row.seq + 1
-    while (commit := await logs.last_with(access.reads, row.id, _PAUSED, before)) is not None:
+    while (commit := await logs.find_last_with(access.reads, row.id, _PAUSED, before)) is not None:
         for event in reversed(e.decode_events(commit.events)):
             if isinstance(event, e.RunPaused):
                 return pause_view(event)
@@ -306,7 +306,7 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     "/{run_id}/snapshot",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Snapshot}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Snapshot}},
 )
 async def get_snapshot(
     run_id: str,
@@ -315,5 +315,5 @@ async def get_snapshot(
 ) -> JSONResponse:
     """The run as it was at a moment (default: now), as far as you may see it."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    state = await access.state_of(row, row.seq if at is None else await moment_of(access, row, at))
-    return JSONResponse(snapshot_view(access.seen(state), lambda pending: access.sees_evidence(state, pending)))
+    state = await access.state_of(row, row.seq if at is None else await resolve_moment(access, row, at))
+    return JSONResponse(render_snapshot(access.seen(state), lambda pending: access.sees_evidence(state, pending)))

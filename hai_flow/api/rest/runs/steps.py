@@ -8,13 +8,13 @@ import msgspec
 from fastapi import Query
 
 from hai_flow import instants, values
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.profiles import view_of_events
-from hai_flow.api.requests.views import error_view
+from hai_flow.api.requests.profiles import make_view_of_events
+from hai_flow.api.requests.views import render_error
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
@@ -30,7 +30,7 @@ COMMITS_AT_ONCE: Final = 500
     "/{run_id}/steps",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.StepPage}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.StepPage}},
 )
 async def list_steps(
     run_id: str,
@@ -45,7 +45,7 @@ async def list_steps(
     row = await access.run(run_id)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    see, spans, last = await view_of_events(access, row, 0), Spans(), 0
+    see, spans, last = await make_view_of_events(access, row, 0), Spans(), 0
     end = row.seq if at is None else at
     log = access.history(row, end)
     while last < end:
@@ -101,7 +101,7 @@ def _view(span: Span) -> dict[str, Any]:
 
 
 def _error(error: e.Error | None) -> Json:
-    return None if error is None else error_view(msgspec.to_builtins(error))
+    return None if error is None else render_error(msgspec.to_builtins(error))
 
 
 def _time(at: int | None) -> str | None:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from hai_flow.api.base.id_patterns import ThreadId, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import refusal_responses
+from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -19,13 +19,13 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import (
     PageCursor,
     PageLimit,
-    bad_cursor,
     decode_cursor,
     decode_place,
     encode_cursor,
     encode_place,
+    reject_cursor,
 )
-from hai_flow.api.requests.views import message_in_queue_view, run_view, thread_message_view, thread_view
+from hai_flow.api.requests.views import render_message_in_queue, render_thread, render_thread_message, run_view
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
@@ -61,13 +61,13 @@ async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
     "",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(), 200: {"model": schemas.ThreadPage}},
+    responses={**list_refusal_responses(), 200: {"model": schemas.ThreadPage}},
 )
 async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The threads, the one with the newest run first."""
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
-        raise bad_cursor()
+        raise reject_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
 
     async def ask(cell: Access) -> tuple[Sequence[ThreadSummary], Any]:
@@ -78,7 +78,7 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
 
     listed = await page(access, ask, _place, limit)
     return {
-        "items": [thread_view(thread) for _, thread in listed.rows],
+        "items": [render_thread(thread) for _, thread in listed.rows],
         "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
         "missing": listed.missing,
     }
@@ -92,7 +92,7 @@ def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
     "/{thread_id}",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.ThreadWithRuns}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.ThreadWithRuns}},
 )
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
@@ -100,14 +100,14 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     newest = await run_lists.list_runs(
         access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
     )
-    return {**thread_view(thread), "runs": [run_view(run) for run in await access.redact_rows(newest)]}
+    return {**render_thread(thread), "runs": [run_view(run) for run in await access.redact_rows(newest)]}
 
 
 @router.get(
     "/{thread_id}/messages",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.ThreadMessagePage}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.ThreadMessagePage}},
 )
 async def list_messages(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
@@ -125,7 +125,7 @@ async def list_messages(
     messages = transcript[start : start + limit]
     more = len(transcript) > start + limit
     return {
-        "items": [thread_message_view(*each) for each in await access.redact_entries(messages)],
+        "items": [render_thread_message(*each) for each in await access.redact_entries(messages)],
         "next_cursor": encode_place(messages[-1].n, str(messages[-1].run_id)) if more else None,
     }
 
@@ -134,14 +134,14 @@ async def list_messages(
     "/{thread_id}/queue",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.QueuedMessages}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.QueuedMessages}},
 )
 async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
     the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)
     queued = await message_queue.list_of_thread(access.reads, access.tenant, thread_id)
-    return {"items": [message_in_queue_view(each, says=access.sees_conversation(run.id)) for each in queued]}
+    return {"items": [render_message_in_queue(each, says=access.can_see_conversation(run.id)) for each in queued]}
 
 
 @router.delete(
@@ -149,7 +149,7 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
     dependencies=[requires(Right.SPEAK, Right.CONTROL_RUNS)],
     status_code=204,
     response_model=None,
-    responses=refusal_responses(403, 404, 409),
+    responses=list_refusal_responses(403, 404, 409),
 )
 async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: CurrentAccess) -> None:
     """Take back a message that waits: it starts no run. 409 if its run is there already."""

@@ -15,7 +15,7 @@ from pydantic import Field
 from hai_flow import instants, values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, refusal_responses
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -25,8 +25,8 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.profiles import reader_of
-from hai_flow.api.requests.views import difference_view, run_view
-from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
+from hai_flow.api.requests.views import render_difference, run_view
+from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -72,7 +72,7 @@ class ForkBody(Body):
     "/{run_id}/marks",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Marks}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Marks}},
 )
 async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Where the run waited and where its steps began, in order; whether it can be forked there, and with edits."""
@@ -96,11 +96,11 @@ def _mark_view(mark: Mark) -> dict[str, Any]:
         "step": mark.step,
         "forkable": mark.obstacle is None,
         "editable": mark.edited_obstacle is None,
-        "why_not": _refusal_view(mark.obstacle or mark.edited_obstacle),
+        "why_not": _render_refusal(mark.obstacle or mark.edited_obstacle),
     }
 
 
-def _refusal_view(refused: Rejected | None) -> dict[str, Any] | None:
+def _render_refusal(refused: Rejected | None) -> dict[str, Any] | None:
     return None if refused is None else {"code": refused.code, "detail": refused.detail}
 
 
@@ -108,7 +108,7 @@ def _refusal_view(refused: Rejected | None) -> dict[str, Any] | None:
     "/{run_id}/diff",
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
-    responses={**refusal_responses(404), 200: {"model": schemas.Difference}},
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Difference}},
 )
 async def get_difference(
     run_id: str,
@@ -119,10 +119,10 @@ async def get_difference(
     """The differences of the run at `to` (default: now) from the run at `from`: the state as a JSON Patch, the steps
     and the pendings that differ."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    first = await moment_of(access, row, from_, "from")
-    second = row.seq if to is None else await moment_of(access, row, to, "to")
+    first = await resolve_moment(access, row, from_, "from")
+    second = row.seq if to is None else await resolve_moment(access, row, to, "to")
     before, after = [access.seen(await access.state_of(row, seq)) for seq in (first, second)]
-    return difference_view(before, after)
+    return render_difference(before, after)
 
 
 # --- replaying --------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ async def get_difference(
     dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={
-        **refusal_responses(404),
+        **list_refusal_responses(404),
         200: {"description": "the events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
     },
 )
@@ -149,8 +149,8 @@ async def replay_run(
     """Send the run's events once more, from the log: nothing is performed. They come at their original intervals,
     `speed` times as fast, and never more than `gap` after the one before; then the stream ends."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    first = 0 if from_ is None else await moment_of(access, row, from_, "from")
-    last = row.seq if to is None else await moment_of(access, row, to, "to")
+    first = 0 if from_ is None else await resolve_moment(access, row, from_, "from")
+    last = row.seq if to is None else await resolve_moment(access, row, to, "to")
     chosen = LOG if dialect is None else DIALECTS[dialect]
     start = await access.state_of(row, first)
     profile = reader_of(access, row, chosen, start)
@@ -187,7 +187,7 @@ async def _replay(
     status_code=201,
     response_model=None,
     responses={
-        **refusal_responses(404, 409, 413, *WITH_BODY),
+        **list_refusal_responses(404, 409, 413, *WITH_BODY),
         200: {"model": schemas.Rehearsal, "description": "with `dry_run`: what it would do, and nothing has happened"},
         201: {"model": schemas.Run, "description": "it is forked"},
     },
@@ -257,7 +257,7 @@ class _Forking:
             access, base, body, key,
             there=base_state, fork=fork, plan=plan, branch=branch, left=leaving, known=is_repeated,
             leaving=None if leaving is None else await access.state(leaving.id),
-            inherited=None if leaving is None else await branches.work_left(leaving, base_state),
+            inherited=None if leaving is None else await branches.list_work_left(leaving, base_state),
         )  # fmt: skip
         if not is_repeated:
             await forking._rehearse()
