@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-import msgspec
-
 from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.engine import events as e
+from hai_flow.engine.evolve.pendings import as_edited
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import digest
 from hai_flow.engine.state.ids import pending_of, run_of_pending
@@ -146,7 +145,7 @@ def _check_digest_binds(
         pending = state.pendings.get(event.id)
         opened = None if pending is None else pending.opened
         if opened is not None and isinstance(event, e.PendingEdited):
-            opened = msgspec.structs.replace(opened, args=event.args)
+            opened = as_edited(opened, event)
     of_another = state.seq < watch.copied or run_of_pending(event.id) != UUID(state.run_id)
     if of_another or opened is None:
         return

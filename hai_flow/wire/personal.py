@@ -223,7 +223,8 @@ class Mask:
         if self._asks(pending) or not _hides(of, pending.opened):
             return event
         edits = mask_value(event.edits, bool(of.args))
-        return replace(event, edits=edits, args=_json(event.args, of.args), digest="")
+        title, message = _text(event.title, of.title), _text(event.message, of.words)
+        return replace(event, edits=edits, args=_json(event.args, of.args), digest="", title=title, message=message)
 
     def _mask_restamp(self, event: e.PendingRestamped, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]

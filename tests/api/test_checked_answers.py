@@ -28,6 +28,7 @@ steps:
     with: {folder: tmp, count: 3}
     approval:
       from: [user:ann, user:ben, user:cy]
+      title: "Delete ${{ args.count }} files?"
       quorum: 2
       edit: [count]
       deadline: 1h
@@ -94,9 +95,12 @@ def test_a_check_of_an_edit_names_the_votes_that_it_would_void(http: Checked) ->
     assert [vote["by"] for vote in found["lapsing"]] == ["user:ann"]
     assert found["args"] == {"folder": "tmp", "count": 1}
     assert found["digest"] != old["digest"]
+    assert (old["title"], found["title"]) == ("Delete 3 files?", "Delete 1 files?")
     assert found["needed"]["missing"]["people"] == 1
     decided = post(http, id, "decide", "user:ben", decision="approve", edits={"count": 1}).json()
-    assert (decided["args"], decided["digest"]) == (found["args"], found["digest"])
+    assert [decided[name] for name in ("title", "args", "digest")] == [
+        found[name] for name in ("title", "args", "digest")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,30 @@ def test_a_type_that_no_event_has_is_refused_with_the_nearest_one(http: Checked,
     assert "did you mean `step_started`?" in refused.json()["detail"]
 
 
+def test_runs_are_found_and_counted_by_a_part_of_the_name_or_the_title_of_their_workflow(http: Checked) -> None:
+    word = unique("part").replace("-", "_")
+    source = f"hai: flow/v1\nname: pay_{word}\nversion: 1\ntitle: Pay an Invoice {word}\nsteps: [{{return: 1}}]\n"
+    other = source.replace("pay_", "x").replace("Pay an Invoice", "Not")
+    for each in (source, other):
+        assert http.post("/v1/workflows", content=each, headers=YAML).status_code == 201
+        name = each.split("name: ")[1].split("\n")[0]
+        assert http.post("/v1/runs", json={"workflow": name}).status_code == 201
+
+    def found(part: str, **more: Any) -> list[str]:
+        items = http.get("/v1/runs", params={"workflow_like": part, **more}).json()["items"]
+        counts = http.get("/v1/runs/counts", params={"workflow_like": part}).json()["counts"]
+        where = {"action": "pause", "where": {"workflow_like": part}, "dry_run": True}
+        assert more or len(items) == sum(counts.values()) == http.post("/v1/runs/bulk", json=where).json()["found"]
+        return sorted(each["workflow"] for each in items)
+
+    assert found(f"Y_{word}".upper()) == [f"pay_{word}"], "its name, in whatever case"
+    assert found(f"an invoice {word}") == [f"pay_{word}"], "its title"
+    assert found(word) == sorted([f"pay_{word}", f"x{word}"])
+    assert found(word, status=["waiting", "needs_attention"]) == []
+    assert found(word, workflow=f"x{word}") == [f"x{word}"]
+    assert found(f"%{word}") == [], "no pattern"
+
+
 def test_runs_are_counted_by_their_status(http: Checked, client: Client, run: dict[str, Any]) -> None:
     counted = http.get("/v1/runs/counts", params={"workflow": run["workflow"]}).json()
     assert counted["counts"] == dict.fromkeys(counted["counts"], 0) | {"finished": 1}

@@ -136,6 +136,54 @@ def test_the_nearest_deadline_comes_first_in_pages_of_any_size(http: Checked) ->
     assert (counts["workflows"][late.name], counts["workflows"][soon.name]) == (3, 3)
 
 
+SEARCHED = """
+hai: flow/v1
+name: NAME
+version: 1
+title: A letter to a customer
+tools:
+  files: {python: hai_flow.examples, effect: write}
+input:
+  type: object
+  properties: {folder: {type: string}, secret: {type: string, pii: true}}
+steps:
+  - id: delete
+    call: files.delete_files
+    with: {folder: "${{ input.folder }}", count: 4711}
+    approval: {from: [user:ann]}
+  - id: look
+    approve: {from: [user:ann], title: Right?, evidence: {who: {name: "${{ input.secret }}"}, note: ['a "word"']}}
+"""
+
+
+def test_a_search_finds_arguments_and_evidence_but_no_personal_values(http: Checked) -> None:
+    name = unique("searched").replace("-", "_")
+    assert http.post("/v1/workflows", content=SEARCHED.replace("NAME", name), headers=YAML).status_code == 201
+    given = {"folder": 'Müller\\"q', "secret": "Rumpelstilz"}
+    run = http.post("/v1/runs", json={"workflow": name, "input": given}, headers={"HAI-Act-As": "user:req"}).json()
+    (pending,) = wait_for_pendings(http, run["id"])
+
+    def found(text: str) -> list[dict[str, Any]]:
+        params = {"workflow": name, "text": text}
+        items = http.get("/v1/inbox", params=params, headers={"HAI-Act-As": "user:ann"}).json()["items"]
+        return list(items)
+
+    assert [each["workflow_title"] for each in found("MÜLLER")] == ["A letter to a customer"]
+    assert [len(found(text)) for text in ("müller\\", '"q', "4711", "delete_files", "folder", "4712")] == [
+        1,
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers={"HAI-Act-As": "user:ann"})
+    until(lambda: [each["title"] for each in found("right?")] == ["Right?"])
+    assert [len(found(text)) for text in ('a "word"', "rumpel", "personal")] == [1, 0, 0]
+    listed = http.get("/v1/inbox", params={"workflow": name}, headers={"HAI-Act-As": "user:ann"}).json()["items"]
+    assert listed[0]["evidence"]["who"]["name"] == "Rumpelstilz", "ann may read what is not searched"
+
+
 def test_an_inbox_is_narrowed_down_by_kind_age_deadline_and_text(http: Checked) -> None:
     asking = Asking(http, "role:boss")
     id = asking.start()

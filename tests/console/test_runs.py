@@ -86,7 +86,7 @@ def test_filters_come_back_when_one_returns_to_a_list(page: NewPage, asked: Aske
     shown = page().goto("/console/runs?preset=waiting&workflow=refund")
     shown.role("button", {"/^Waiting/": ""}, pressed=True).there()
     shown.role("link", {"/^Inbox/": ""}).click()
-    shown.label("Find in titles, messages and tools").fill("no such thing")
+    shown.label("Search titles, messages and arguments").fill("no such thing")
     shown.until("new URLSearchParams(location.search).get('q') === 'no such thing'")
     shown.role("link", "Runs", exact=True).click()
     shown.role("button", {"/^Waiting/": ""}, pressed=True).there()
@@ -94,7 +94,7 @@ def test_filters_come_back_when_one_returns_to_a_list(page: NewPage, asked: Aske
     shown.play(["reload"])
     shown.role("link", {"/^Inbox/": ""}).click()
     shown.until("new URLSearchParams(location.search).get('q') === 'no such thing'")
-    assert shown.label("Find in titles, messages and tools").value() == "no such thing"
+    assert shown.label("Search titles, messages and arguments").value() == "no such thing"
     shown.role("link", "Runs", exact=True).click()
     shown.role("button", "Reset filters").click()
     shown.role("button", {"/^All/": ""}).click()

@@ -154,7 +154,7 @@ def test_an_agent_is_answered_in_words(page: NewPage, http: httpx2.Client, asked
     pending = pending_of(http, started["id"])
     shown = page().goto(f"/console/decide/{pending['id']}")
     shown.role("button", "Respond").click()
-    shown.words("Please say why.").there()
+    shown.words("Enter your response to the agent.").there()
     shown.label("Comment").fill("Write to bob instead.")
     shown.role("button", "Respond").click()
     shown.role("heading", "Answered in words").there()

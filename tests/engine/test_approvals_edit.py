@@ -232,6 +232,29 @@ def test_an_edit_may_come_as_the_content_of_a_tool_message() -> None:
     assert ask.envelope["edits"] == {"amount": 1}
 
 
+def test_an_edit_renders_the_title_and_the_message_of_the_new_arguments() -> None:
+    title, message = Hole("args", lambda args: f"Pay {args['amount']}?"), Hole("args", lambda args: args["note"])
+    ask = Asked(gated(policy(edit=True, quorum=2), title=title, message=message), args=ARGS)
+    before = ask.pending.opened
+    ask.vote(ANN, edits={"amount": 500})
+    assert (ask.pending.opened.title, ask.pending.opened.message) == ("Pay 500?", "taxi")
+    assert ask.pending.opened.digest != before.digest
+    ask.vote(BOB)
+    assert ask.do(gates.check_gate) == ask.pending.opened.args, "what was approved is what runs"
+
+
+def test_after_an_edit_that_its_title_can_not_say_a_gate_is_named_by_its_call() -> None:
+    def title(args: Any) -> str:
+        if "name" not in args["to"]:
+            raise ExpressionError("expression.error", "no such key: name")
+        return f"Pay {args['to']['name']}?"
+
+    ask = Asked(gated(policy(edit=True, quorum=2), title=Hole("args", title), message=Lit("Look.")), args=ARGS)
+    assert ask.pending.opened.title == "Pay ann?"
+    ask.vote(ANN, edits={"to": {}})
+    assert (ask.pending.opened.title, ask.pending.opened.message) == ("shop.refund?", "Look.")
+
+
 def test_an_edit_can_be_escalated_and_stays_what_is_asked() -> None:
     ask = gate(edit=True, quorum=2, escalations=(escalate(DAY, from_=["role:boss", "role:cfo"]),))
     ask.vote(ANN, edits={"amount": 500})

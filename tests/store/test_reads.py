@@ -460,6 +460,8 @@ async def test_a_filter_of_runs_reads_a_page_and_not_all_runs(db: Database) -> N
         "workflow": run_lists.Filter(workflow="w3", statuses=["finished"]),
         "range": run_lists.Filter(since=middle - timedelta(minutes=50), until=middle),
         "version": run_lists.Filter(workflow="w3", version=1),
+        "parts": run_lists.Filter(workflows=["w3", "w4"], statuses=["failed", "finished"]),
+        "many parts": run_lists.Filter(workflows=[f"w{n}" for n in range(40)]),
     }
     for name, wanted in few.items():
         explained = Explained(db.api)

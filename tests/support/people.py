@@ -155,9 +155,9 @@ def asking(rules: Policy, **fields: Any) -> Plan:
     return plan_with(Ask(Lit("What?"), None, rules), **fields)
 
 
-def gated(rules: Policy, *, when: Any = None, delivery: str = "", **fields: Any) -> Plan:
+def gated(rules: Policy, *, when: Any = None, title: Any = None, message: Any = None, **fields: Any) -> Plan:
     call = Call(PythonTool("shop", "acme.shop"), "refund", Lit({}))
-    return plan_with(call, approval=Approval(rules, when=when), **fields)
+    return plan_with(call, approval=Approval(rules, when=when, title=title, message=message), **fields)
 
 
 def picking(**fields: Any) -> Plan:

@@ -613,13 +613,16 @@ class VoteCast(Event, frozen=True):
 
 class PendingEdited(Event, frozen=True):
     """A person changed the arguments of a gated call: `args` is the new text, `edits` are all changes so far, by
-    argument or JSON Pointer. Approvals of another `digest` no longer count."""
+    argument or JSON Pointer. Approvals of another `digest` no longer count. `title` and `message` are as the author's
+    templates say them of the new arguments; None: as before."""
 
     id: str
     by: str
     edits: Json
     args: Json
     digest: str
+    title: str | None = None
+    message: str | None = None
 
 
 class PendingEscalated(Event, frozen=True):

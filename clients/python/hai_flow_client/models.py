@@ -136,6 +136,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     run_id: str
     workflow: str | None = None
+    workflow_title: str | None
     started_by: str | None = None
     status: str
     opened_at: datetime
@@ -180,6 +181,7 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     run_id: str
     workflow: str
+    workflow_title: str | None
     started_by: str
     status: str
     opened_at: datetime
@@ -222,6 +224,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     run_id: str
     workflow: str
+    workflow_title: str | None
     kind: str
     title: str | None
     decision: str | None
@@ -301,13 +304,14 @@ class ConsumedApproval(Approval, frozen=True, kw_only=True):
 
 class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The effect that an answer would have now. `decides`: it would close the question, with `status`; else the
-    question would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them,
-    `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
+    question would stay open for the votes that are `needed`. `title`, `args` and `digest` are as its edits would leave
+    them, `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
 
     id: str
     already: bool
     decides: bool
     status: str
+    title: str | None
     args: Json
     digest: str
     lapsing: list[dict[str, Json]]

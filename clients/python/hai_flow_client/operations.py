@@ -225,6 +225,7 @@ def list_runs(
     *,
     status: str | Sequence[str] | None = None,
     workflow: str | None = None,
+    workflow_like: str | None = None,
     version: int | None = None,
     thread_id: str | None = None,
     queue: str | None = None,
@@ -234,10 +235,11 @@ def list_runs(
     error: str | None = None,
     limit: int | None = None,
 ) -> Feed[m.Run]:
-    """The runs, newest first, as many as are asked for. `error`: those that failed with this code."""
+    """The runs, newest first, as many as are asked for. `workflow_like`: those of workflows with this part in their
+    name or title; `error`: those that failed with this code."""
     statuses = [status] if isinstance(status, str) else status
     query: dict[str, Json] = {"status": statuses, "workflow": workflow, "version": version, "thread_id": thread_id}
-    query |= {"queue": queue, "started_by": started_by, "error": error}
+    query |= {"queue": queue, "started_by": started_by, "error": error, "workflow_like": workflow_like}
     times = {"created_after": created_after, "created_before": created_before}
     query |= {name: None if time is None else time.isoformat() for name, time in times.items()}
     return pages("/v1/runs", m.Run, limit=limit, query=query)
@@ -246,6 +248,7 @@ def list_runs(
 def count_runs(
     *,
     workflow: str | None = None,
+    workflow_like: str | None = None,
     version: int | None = None,
     thread_id: str | None = None,
     started_by: str | None = None,
@@ -256,7 +259,7 @@ def count_runs(
     query: dict[str, Json] = {"workflow": workflow, "version": version, "thread_id": thread_id}
     times = {"created_after": created_after, "created_before": created_before}
     query |= {name: None if time is None else time.isoformat() for name, time in times.items()}
-    return _get("/v1/runs/counts", m.RunCounts, query | {"started_by": started_by})
+    return _get("/v1/runs/counts", m.RunCounts, query | {"started_by": started_by, "workflow_like": workflow_like})
 
 
 def control_runs(
@@ -270,9 +273,9 @@ def control_runs(
     key: str | None = None,
 ) -> Script[m.BulkReport]:
     """`pause`, `resume`, `stop` or `retry` the `runs`, or those that meet all conditions of `where` (`status`,
-    `workflow`, `version`, `thread_id`, `queue`, `started_by`, `created_after`, `created_before`, `error`), at most
-    1,000. Raises Conflict where these are not as many as `expect`: nothing is done then. A run that refuses does not
-    affect the others."""
+    `workflow`, `workflow_like`, `version`, `thread_id`, `queue`, `started_by`, `created_after`, `created_before`,
+    `error`), at most 1,000. Raises Conflict where these are not as many as `expect`: nothing is done then. A run that
+    refuses does not affect the others."""
     body: dict[str, Json] = {"action": action, "reason": reason, "dry_run": dry_run}
     if where is not None:
         body["where"] = {name: v.isoformat() if isinstance(v, datetime) else v for name, v in where.items()}

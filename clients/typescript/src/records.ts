@@ -24,6 +24,7 @@ export interface InboxItem {
   id: string;
   runId: string;
   workflow: string;
+  workflowTitle: string | null;
   startedBy: string;
   status: string;
   openedAt: string;
@@ -65,6 +66,7 @@ export interface Decided {
   id: string;
   runId: string;
   workflow: string;
+  workflowTitle: string | null;
   kind: string;
   title: string | null;
   decision: string | null;
@@ -99,6 +101,7 @@ export interface Decision {
   id: string;
   runId: string;
   workflow: string | null;
+  workflowTitle: string | null;
   startedBy: string | null;
   status: string;
   openedAt: string;
@@ -399,6 +402,7 @@ export interface Question {
   id: string;
   runId: string;
   workflow?: string | null;
+  workflowTitle: string | null;
   startedBy?: string | null;
   status: string;
   openedAt: string;

@@ -160,6 +160,7 @@ export interface CheckedAnswer {
   already: boolean;
   decides: boolean;
   status: string;
+  title: string | null;
   args: Json;
   digest: string;
   lapsing: Record<string, Json>[];
@@ -252,6 +253,7 @@ export interface Decided {
   id: string;
   run_id: string;
   workflow: string;
+  workflow_title: string | null;
   kind: "tool" | "ask" | "approve" | "gate" | "doubt";
   title: string | null;
   decision: string | null;
@@ -273,6 +275,7 @@ export interface DecidedPending {
   id: string;
   run_id: string;
   workflow: string;
+  workflow_title?: string | null;
   started_by: string;
   status: string;
   opened_at: string;
@@ -516,6 +519,7 @@ export interface InboxItem {
   id: string;
   run_id: string;
   workflow: string;
+  workflow_title?: string | null;
   started_by: string;
   status: string;
   opened_at: string;
@@ -723,6 +727,7 @@ export interface OpenedPending {
   id: string;
   run_id: string;
   workflow: string;
+  workflow_title?: string | null;
   started_by: string;
   status: string;
   opened_at: string;
@@ -760,6 +765,7 @@ export interface Pending {
   id: string;
   run_id: string;
   workflow: string;
+  workflow_title?: string | null;
   started_by: string;
   status: string;
   opened_at: string;
@@ -1248,6 +1254,7 @@ export interface WaitingCounts {
 export interface Where {
   status?: ("queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped")[] | null;
   workflow?: string | null;
+  workflow_like?: string | null;
   version?: number | null;
   thread_id?: string | null;
   queue?: string | null;

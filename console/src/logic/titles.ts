@@ -24,6 +24,11 @@ export function titleOf({ title, tool, args }: Named): string | null {
   return first.length === 0 ? `${name}?` : `${name}: ${first.join(", ")}?`;
 }
 
+/** What a question's workflow is called: by its title, where it has one. */
+export function workflowOf({ workflow, workflow_title }: { workflow: string; workflow_title?: string | null }): string {
+  return workflow_title || humanised(workflow);
+}
+
 /** The plain values of the arguments, else of the evidence, in one line; "" where there is none. */
 export function lineOf({ args, evidence }: Named): string {
   const found = plain(isObject(args) ? args : (evidence ?? null)).slice(0, 2 * NAMED);

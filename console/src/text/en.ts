@@ -104,7 +104,7 @@ export const en = {
     count: (n: number) => many(n, "question is waiting for you", "questions are waiting for you"),
     views: { mine: "For me", all: "Everything I can see", overdue: "Due within 24 hours", snoozed: "Put off until tomorrow", decided: "Decided by me" },
     view: "Which questions",
-    search: "Find in titles, messages and tools",
+    search: "Search titles, messages and arguments",
     workflow: "Workflow",
     every: "All workflows",
     empty: "Nothing waits for you.",
@@ -130,7 +130,8 @@ export const en = {
     untitled: "A question",
   },
   decision: {
-    lacksReason: "Please say why.",
+    lacksReason: (option: string) => `Enter a reason to ${option.toLowerCase()}.`,
+    lacksResponse: "Enter your response to the agent.",
     actions: "Decide",
     evidence: "Details",
     args: "Requested action",
@@ -144,7 +145,8 @@ export const en = {
     reasonRequired: (option: string) => `A reason is required to ${option.toLowerCase()}.`,
     responds: "Respond sends the comment to the agent, and approves nothing.",
     required: "required",
-    final: "Decisions can't be undone.",
+    undoable: (seconds: number) => `You can undo a decision for ${seconds} seconds. After that it is final.`,
+    final: "A decision is final once it is sent.",
     options: {
       approve: "Approve",
       reject: "Reject",

@@ -89,7 +89,7 @@ export const zh: Texts = {
     count: (n) => `有 ${n} 个问题等您处理`,
     views: { mine: "等我处理", all: "我能看到的全部", overdue: "24 小时内到期", snoozed: "推迟到明天", decided: "我已处理" },
     view: "显示哪些问题",
-    search: "在标题、消息和工具中查找",
+    search: "搜索标题、消息和参数",
     workflow: "工作流",
     every: "所有工作流",
     empty: "没有等您处理的问题。",
@@ -115,7 +115,8 @@ export const zh: Texts = {
     untitled: "一个问题",
   },
   decision: {
-    lacksReason: "请说明原因。",
+    lacksReason: (option) => `选择“${option}”需要填写原因。`,
+    lacksResponse: "请填写给智能体的答复。",
     actions: "作出决定",
     evidence: "详情",
     args: "请求执行的操作",
@@ -129,7 +130,8 @@ export const zh: Texts = {
     reasonRequired: (option) => `选择“${option}”必须说明原因。`,
     responds: "选择“答复”会把说明发给智能体，不批准任何操作。",
     required: "必填",
-    final: "决定后不可更改。",
+    undoable: (seconds) => `决定后 ${seconds} 秒内可以撤销，之后不可更改。`,
+    final: "决定一经发送，不可更改。",
     options: {
       approve: "批准",
       reject: "拒绝",

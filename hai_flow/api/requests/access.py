@@ -335,6 +335,10 @@ class Access:
             return None
         return None if await self._is_own(run) else await self._personal_in(run)
 
+    async def personal_of_run(self, run: RunSummary | Found) -> Personal:
+        """The personal values of a run, whoever reads it."""
+        return await self._personal_in(run)
+
     async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
         return [strip_row(run, await self.personal(run)) for run in runs]

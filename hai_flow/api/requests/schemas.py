@@ -166,11 +166,13 @@ class EventsPage(Shape):
 
 
 class OpenedPending(Shape):
-    """A question to people. `workflow` and `started_by` are of its run."""
+    """A question to people. `workflow`, its title and `started_by` are of its run; the title is null where the workflow
+    has none, and in the snapshot of a run."""
 
     id: str
     run_id: str
     workflow: str
+    workflow_title: str | None = None
     started_by: str
     status: str
     opened_at: Time
@@ -275,13 +277,14 @@ class PendingArguments(Shape):
 
 class CheckedAnswer(Shape):
     """The effect that an answer would have now. `decides`: it would close the question, with `status`; else the
-    question would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them,
-    `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
+    question would stay open for the votes that are `needed`. `title`, `args` and `digest` are as its edits would leave
+    them, `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
 
     id: str
     already: bool
     decides: bool
     status: str
+    title: str | None
     args: Any
     digest: str
     lapsing: list[dict[str, Any]]
@@ -349,6 +352,7 @@ class Decided(Shape):
     id: str
     run_id: str
     workflow: str
+    workflow_title: str | None
     kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     title: str | None
     decision: str | None

@@ -165,6 +165,7 @@ def render_pending_in_list(pending: Listed, opened: PendingOpened) -> dict[str, 
     return {
         "run_id": str(pending.run_id),
         "workflow": pending.workflow,
+        "workflow_title": pending.workflow_title,
         "started_by": pending.started_by,
         "status": "open",
         "opened_at": _ms(opened.at),
@@ -181,6 +182,7 @@ def render_inbox_item(item: Item, pending: PendingState, *, sees_all: bool) -> d
     return {
         "run_id": str(row.run_id),
         "workflow": row.workflow_name,
+        "workflow_title": row.workflow_title,
         "started_by": row.started_by,
         "status": "open",
         "opened_at": _ms(item.opened.at),
@@ -201,6 +203,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
         "id": decided.pending_id,
         "run_id": str(decided.run_id),
         "workflow": decided.workflow,
+        "workflow_title": decided.workflow_title,
         "kind": opened.kind,
         "title": opened.title,
         "decision": decided.decision,

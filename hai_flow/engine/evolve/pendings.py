@@ -38,8 +38,14 @@ def vote_cast(state: RunState, event: e.VoteCast) -> RunState:
 
 
 def pending_edited(state: RunState, event: e.PendingEdited) -> RunState:
-    opened = replace(state.pendings[event.id].opened, args=event.args, digest=event.digest)
+    opened = as_edited(state.pendings[event.id].opened, event)
     return following(state, event, pendings=_pending(state, event.id, opened=opened, edits=event.edits))
+
+
+def as_edited(opened: e.PendingOpened, event: e.PendingEdited) -> e.PendingOpened:
+    """The question with the arguments, and the words, that the edit gives it."""
+    texts = {"title": event.title or opened.title, "message": event.message or opened.message}
+    return replace(opened, args=event.args, digest=event.digest, **texts)
 
 
 def pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:

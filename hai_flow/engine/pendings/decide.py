@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hai_flow import values
 from hai_flow.definition.paths import REJECT, option
 from hai_flow.definition.plan import RESPOND, Step
@@ -18,6 +20,7 @@ from hai_flow.engine.pendings.selectors import list_excluding_selectors, list_ma
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.engine.steps.agents import RESPONDED
+from hai_flow.engine.steps.effect_texts import texts_with
 from hai_flow.engine.steps.tool_calls import resolve_call
 from hai_flow.values import Json
 
@@ -84,9 +87,11 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
     world = world_of(draft.plan, draft.state)
     opened = draft.state.pendings[id].opened
     if reading.args is not None:
-        bound = compute_digest_with(draft.state, opened, reading.args)
         edits = {**(draft.state.pendings[id].edits or {}), **map_edits_by_name(reading.edits or {})}
-        draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound)
+        texts = texts_with(draft, step, opened, reading.args)
+        bound = compute_digest_with(draft.state, replace(opened, **texts), reading.args)
+        changed = {name: text for name, text in texts.items() if text != getattr(opened, name)}
+        draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound, **changed)
     pending = draft.state.pendings[id]
     rules = derive_rules(pending)
     draft.emit(

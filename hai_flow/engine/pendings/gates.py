@@ -7,12 +7,13 @@ from hai_flow.definition.plan import Approval, Step
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import compute_digest_with
-from hai_flow.engine.pendings.open import describe_effect, form_of, open_pending
+from hai_flow.engine.pendings.open import form_of, open_pending
 from hai_flow.engine.pendings.policies import fill_rules
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.effect_texts import describe_effect
 
 
 def is_gate_needed(draft: Draft, step: Step, gate: Approval, args: str) -> bool:

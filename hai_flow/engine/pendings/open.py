@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, FrontendTool, Http, Run, Step, Template
+from hai_flow.definition.plan import Call, FrontendTool, Step, Template
 from hai_flow.definition.schemas.schemas import compile_schema
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
@@ -93,19 +93,6 @@ def _check_form(text: bytes) -> str | None:
         values.loads(text), lambda path, code, message: faults.append(f"{'/'.join(map(str, path))}: {message}")
     )
     return faults[0] if faults else None
-
-
-def describe_effect(step: Step, args: Json) -> str:
-    """The effect of the step, in the words of the document."""
-    match step.verb:
-        case Call(tool, function):
-            return f"{tool.name}.{function}" if function else tool.name
-        case Http():
-            return f"{str(args.get('method', '')).upper()} {args.get('url', '')}".strip() or "http"
-        case Run(workflow):
-            return f"run {workflow}"
-        case _:
-            return step.verb_name
 
 
 def restamp(draft: Draft, pending: PendingState) -> None:

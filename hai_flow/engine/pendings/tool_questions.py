@@ -10,12 +10,13 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.answers import INQUIRY_OPTIONS
-from hai_flow.engine.pendings.open import describe_effect, open_pending
+from hai_flow.engine.pendings.open import open_pending
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.unknown_outcome import OPERATORS
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.effect_texts import describe_effect
 
 INQUIRY_MS: Final = 7 * 24 * 3_600_000  # how long a question of a tool stays open
 

@@ -10,9 +10,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.answers import DOUBT_OPTIONS
-from hai_flow.engine.pendings.open import describe_effect, open_pending
+from hai_flow.engine.pendings.open import open_pending
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.effect_texts import describe_effect
 
 OPERATORS: Final = ("role:operator", "user:local")  # the people that settle a lost outcome
 

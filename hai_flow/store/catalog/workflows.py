@@ -121,6 +121,13 @@ async def find_workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha2
     return await _find_one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
 
 
+async def title_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> str | None:
+    """The title of the very bytes that a run is pinned to; None: they have none."""
+    query = "SELECT title FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    title: str | None = await connection.fetchval(query, tenant, sha256)
+    return title
+
+
 async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> frozenset[str]:
     """The selectors of the people that may read its runs, beside the requesters and operators."""
     query = "SELECT visibility FROM workflows WHERE tenant = $1 AND sha256 = $2"
@@ -146,6 +153,18 @@ async def list_workflows(
     ORDER BY name, {LATEST_FIRST} LIMIT $3
     """
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, after, limit)]
+
+
+async def names_with(connection: Connection | Pool, tenant: UUID, part: str) -> list[str]:
+    """The names of the workflows whose name, or the title of whose latest version, has this part, in whatever case."""
+    query = f"""
+    SELECT name FROM (
+      SELECT DISTINCT ON (name) name, title FROM workflows WHERE tenant = $1 ORDER BY name, {LATEST_FIRST}
+    ) latest
+    WHERE position(lower($2) IN lower(name)) > 0 OR position(lower($2) IN lower(coalesce(title, ''))) > 0
+    ORDER BY name
+    """
+    return [row[0] for row in await connection.fetch(query, tenant, part)]
 
 
 async def list_versions_of_workflow(

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow import values
 from hai_flow.store.commit.commit_sql import due
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
@@ -64,6 +65,7 @@ class Asked:
     votes: Sequence[bytes]
     claimed_by: str | None
     claimed_until: datetime | None
+    workflow_title: str | None
 
 
 _RANGES: Final = """
@@ -77,13 +79,14 @@ _RANGES: Final = """
 """
 _COLUMNS: Final = """
   p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by, r.instigators,
-  p.claimed_by, p.claimed_until
+  p.claimed_by, p.claimed_until, p.tenant
 """
 _ASKED: Final = """
   run_id, id, deadline, body, workflow, workflow_name, thread_id, started_by, instigators,
   ARRAY(SELECT v.body FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id
         ORDER BY v.last_seq, v.principal),
-  claimed_by, CASE WHEN claimed_until > now() THEN claimed_until END
+  claimed_by, CASE WHEN claimed_until > now() THEN claimed_until END,
+  (SELECT w.title FROM workflows w WHERE w.tenant = asked.tenant AND w.sha256 = asked.workflow)
 """
 _PAGE: Final = f"""
 WITH found AS MATERIALIZED ({_RANGES}), asked AS MATERIALIZED (
@@ -92,8 +95,9 @@ WITH found AS MATERIALIZED ({_RANGES}), asked AS MATERIALIZED (
   JOIN runs r ON r.id = found.run_id
   WHERE p.status = 'open'
     AND ($7::text IS NULL OR r.workflow_name = $7) AND ($8::text IS NULL OR p.kind = $8)
-    AND p.opened_at < $9 AND p.opened_at >= $10 AND ($11::text IS NULL OR position($11 IN p.words) > 0)
-  ORDER BY found.due, found.pending_id LIMIT $12
+    AND p.opened_at < $9 AND p.opened_at >= $10 AND ($11::text IS NULL
+      OR position($11 IN p.words) > 0 OR position($12 IN lower(convert_from(p.body, 'UTF8'))) > 0)
+  ORDER BY found.due, found.pending_id LIMIT $13
 )
 SELECT found.n, found.last_due, found.last_id, asked.due, {_ASKED}
 FROM (
@@ -114,7 +118,8 @@ async def page_of_inbox(
     limit: int,
     after: Place | None = None,
 ) -> tuple[list[Asked], Place | None]:
-    """The open pendings that ask one of `selectors`, the next deadline first; and where to go on.
+    """The open pendings that ask one of `selectors`, the next deadline first; and where to go on. With `words` also
+    those in whose body they stand somewhere: the caller looks whether it is in what the reader may search.
 
     A page looks at no more than `SCANNED_MAX` of them, so with filters it may be short, or empty, though there are
     more.
@@ -129,6 +134,15 @@ async def page_of_inbox(
     return items, (last_due, last_id) if n == scanned else None
 
 
+def _in_body(words: str | None) -> str | None:
+    """The words as they stand in the arguments or the evidence of a body: JSON texts in JSON."""
+    return None if words is None else _escape(_escape(words))
+
+
+def _escape(text: str) -> str:
+    return values.dumps(text).decode()[1:-1]
+
+
 def _range(tenant: UUID, selectors: Sequence[str], filters: Filters, after: Place | None, most: int) -> tuple[Any, ...]:
     return (tenant, list(selectors), *(after or _BEGINNING), filters.due_before or _END, most)
 
@@ -140,6 +154,7 @@ def _conditions(filters: Filters) -> tuple[Any, ...]:
         filters.opened_before or _END,
         filters.opened_after or _ALWAYS,
         filters.words,
+        _in_body(filters.words),
     )
 
 
@@ -219,6 +234,7 @@ class Decided:
     workflow: str
     opened: bytes
     said: bytes
+    workflow_title: str | None
 
 
 _DECIDED: Final = """
@@ -232,7 +248,8 @@ WITH mine AS MATERIALIZED (
    ORDER BY at DESC, pending_id DESC LIMIT $5)
   ORDER BY at DESC, pending_id DESC LIMIT $5
 )
-SELECT v.at, v.pending_id, v.run_id, v.principal, v.on_behalf_of, v.decision, p.status, r.workflow_name, p.body, v.body
+SELECT v.at, v.pending_id, v.run_id, v.principal, v.on_behalf_of, v.decision, p.status, r.workflow_name, p.body, v.body,
+  (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow)
 FROM mine
 JOIN votes v ON v.run_id = mine.run_id AND v.pending_id = mine.pending_id AND v.principal = mine.principal
 JOIN pendings p ON p.run_id = mine.run_id AND p.id = mine.pending_id

@@ -38,6 +38,7 @@ class Listed(Pending):
     started_by: str
     sha256: bytes  # of the workflow
     thread_id: str
+    workflow_title: str | None
 
 
 _COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
@@ -168,7 +169,8 @@ def listing(
       SELECT {_OF_PENDINGS}, p.kind FROM pendings p WHERE {" AND ".join(looked)}
       ORDER BY p.opened_at DESC, p.id DESC LIMIT $3
     ), found AS (
-      SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id
+      SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id,
+        (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow) AS workflow_title
       FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(conditions)}
       ORDER BY l.opened_at DESC, l.id DESC LIMIT $2
     )

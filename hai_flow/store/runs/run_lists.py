@@ -64,6 +64,7 @@ SUMMARY_COLUMNS: Final = (
     "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable, instigators, "
     "summary"
 )
+_FEW_WORKFLOWS: Final = 20
 _OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
 
 
@@ -82,11 +83,12 @@ async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Conditions for runs; None: any value. `since` and `until`: created not before, and before. `error`: those that
-    failed with this code."""
+    """Conditions for runs; None: any value. `workflows`: of one of these names. `since` and `until`: created not
+    before, and before. `error`: those that failed with this code."""
 
     statuses: Sequence[str] | None = None
     workflow: str | None = None
+    workflows: Sequence[str] | None = None
     version: int | None = None
     thread_id: str | None = None
     queue: str | None = None
@@ -94,6 +96,11 @@ class Filter:
     since: datetime | None = None
     until: datetime | None = None
     error: str | None = None
+
+    @property
+    def few_workflows(self) -> bool:
+        """Whether a page is looked up for each of `workflows`: of many, a page of all runs soon finds some."""
+        return self.workflows is not None and len(self.workflows) <= _FEW_WORKFLOWS
 
     def conditions(self) -> list[tuple[str, Any]]:
         """The conditions for a run `r`, but for its status: each with its parameter, which is `{}` in the text."""
@@ -106,6 +113,8 @@ class Filter:
             ("r.created_at >= {}", self.since),
             ("r.created_at < {}", self.until),
         ]
+        if self.workflows is not None and not self.few_workflows:
+            pairs.append(("r.workflow_name = ANY ({})", list(self.workflows)))
         if self.queue not in (None, DEFAULT_QUEUE):  # by its index, which has few rows: it knows no other
             pairs.append((f"(r.queue <> '{DEFAULT_QUEUE}' AND {{}}::bool)", True))
         if self.error is not None:  # the committer writes the code first
@@ -197,17 +206,24 @@ def _pages(
             return _page(*conditions, *more)
         return f"({readable(_page(*conditions, *more, '{}'), first)})"
 
+    lateral, of_workflow, of_any = "LATERAL ", list[str](), list[str]()
+    if wanted.few_workflows:
+        arguments.append(list(wanted.workflows or ()))
+        names = f"${len(arguments)}::text[]"
+        lateral = f"unnest({names}) AS named(workflow) CROSS JOIN LATERAL "
+        of_workflow, of_any = ["r.workflow_name = named.workflow"], [f"r.workflow_name = ANY ({names})"]
     first = len(arguments) + 1
     if viewer is not None:
         arguments.extend(viewer.parameters())
     if statuses is None:
-        return page("$3::text[] IS NULL"), arguments
+        pages = page("$3::text[] IS NULL", *of_workflow)
+        return f"(SELECT r.* FROM {lateral}{pages} r)" if of_workflow else pages, arguments
     # A page of each status, of which the newest are taken: looked for together, a page of few runs among many
     # others is a walk through all of those, and one of many among few a sort of them.
-    of_each = page("r.status = wanted.status")
-    pages = f"(SELECT r.* FROM unnest($3::text[]) AS wanted(status) CROSS JOIN LATERAL {of_each} r)"
+    of_each = page("r.status = wanted.status", *of_workflow)
+    pages = f"(SELECT r.* FROM unnest($3::text[]) AS wanted(status) CROSS JOIN {lateral}{of_each} r)"
     if "needs_attention" in statuses:
-        pages += f" UNION ALL {page('r.unreadable IS NOT NULL', 'r.status <> ALL ($3)')}"
+        pages += f" UNION ALL {page('r.unreadable IS NOT NULL', 'r.status <> ALL ($3)', *of_any)}"
     return pages, arguments
 
 

@@ -2,13 +2,13 @@
 
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../../api/client.ts";
-import { leave, takeBack, useLeaving, way } from "../../api/leaving.ts";
+import { SECONDS, leave, takeBack, useLeaving, way } from "../../api/leaving.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
-import { titleOf } from "../../logic/titles.ts";
+import { titleOf, workflowOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import type { Problem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -77,7 +77,7 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
           <Text text={titleOf(pending) ?? t.inbox.untitled} />
         </h1>
         <p className="quiet small">
-          {t.inbox.from(pending.workflow, plainName(pending.started_by))}
+          {t.inbox.from(workflowOf(pending), plainName(pending.started_by))}
           {" · "}
           <Deadline pending={pending} />
         </p>
@@ -267,7 +267,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
   const goes = leaving !== null && leaving.state !== "refused";
   const problem = refused ?? leaving?.problem ?? null;
   const [behalf, setBehalf] = useState("");
-  const [lacking, setLacking] = useState(false); // the reason, without which the chosen option is not sent
+  const [lacking, setLacking] = useState<string | null>(null); // the option that is not sent without words
   const claiming = useSending();
   const reason = useRef<HTMLTextAreaElement>(null);
 
@@ -300,7 +300,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
       if (goes) return;
       takeBack(pending.id); // why it was refused before
       if (mustSay.includes(option) && !draft.reason.trim()) {
-        setLacking(true);
+        setLacking(option);
         reason.current?.focus();
         say(null);
         setAsking(null);
@@ -466,14 +466,14 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
                 ref={reason}
                 rows={2}
                 maxLength={10_000}
-                aria-invalid={(lacking && !draft.reason.trim()) || undefined}
+                aria-invalid={(lacking !== null && !draft.reason.trim()) || undefined}
                 aria-describedby="reason-said"
                 value={draft.reason}
                 onInput={(event) => write({ reason: event.currentTarget.value })}
               />
-              {lacking && !draft.reason.trim() && (
+              {lacking !== null && !draft.reason.trim() && (
                 <div className="error" role="alert">
-                  {t.decision.lacksReason}
+                  {lacking === "respond" ? t.decision.lacksResponse : t.decision.lacksReason(label(lacking))}
                 </div>
               )}
               <div className="quiet small" id="reason-said">
@@ -498,7 +498,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           {claiming.problem && <ProblemNote problem={claiming.problem} />}
           <p className="quiet small row">
             <span className="grow">
-              {t.decision.final} {needed && completes(needed, t)}
+              {way() === "undo" && !needed?.confirm && !changed ? t.decision.undoable(SECONDS) : t.decision.final} {needed && completes(needed, t)}
             </span>
             {mine && !mine.claimed_by && (
               <button className="plain" disabled={claiming.busy} onClick={() => void claim(true)}>
@@ -538,12 +538,9 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           onYes={() => choose(asking, true)}
           onNo={() => setAsking(null)}
         >
-          {!(asking === "approve" && changed) && (
-            // After an edit the title would still say what was asked before.
-            <p>
-              <Text text={titleOf(pending) ?? ""} />
-            </p>
-          )}
+          <p>
+            <Text text={titleOf(asking === "approve" && checked !== null ? { ...pending, ...edited(checked) } : pending) ?? ""} />
+          </p>
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
           {checked !== null && checked.lapsing.length > 0 && (
             <p className="note warn">
@@ -583,6 +580,11 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
       )}
     </div>
   );
+}
+
+/** What is asked once the edits are made: the server renders the title of the new arguments. */
+function edited({ title, args }: CheckedAnswer): Pick<Pending, "title" | "args"> {
+  return { title, args };
 }
 
 /** Whether somebody else has decided it meanwhile, or it is another question now. */

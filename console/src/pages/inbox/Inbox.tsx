@@ -8,8 +8,8 @@ import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
 import { useNow } from "../../api/now.ts";
 import { type Problem, problemIn } from "../../api/problems.ts";
-import type { BulkOutcomes, Decided, DecidedPage, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
-import { lineOf, titleOf } from "../../logic/titles.ts";
+import type { BulkOutcomes, Decided, DecidedPage, InboxItem, InboxPage, PendingPage, Run } from "../../api/types.gen.ts";
+import { lineOf, titleOf, workflowOf } from "../../logic/titles.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
@@ -22,11 +22,14 @@ import { exactly, relative } from "../../text/dates.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { Decision, isTyping } from "../decide/Decision.tsx";
 import { useKept } from "../last.ts";
+import { useSettled } from "../useSettled.ts";
 import { Tour, useFirstDay } from "./Tour.tsx";
 import { canWait, isSnoozed, readSnoozed, snooze, tomorrow } from "./snoozed.ts";
 import { VIEWS, type View, shownIn } from "./filters.ts";
 
 const BULK = 100;
+const SEARCH_MS = 250;
+const SEARCH_PAGES = 5; // of a thousand questions each
 
 export function Inbox({ id }: { id: string | null }) {
   const t = useText();
@@ -37,14 +40,15 @@ export function Inbox({ id }: { id: string | null }) {
   useKept("inbox", search);
   const now = useNow();
   const all = useAll(search.view === "all", inbox.news);
-  const items = search.view === "all" ? all : inbox.items;
+  const searched = useSearched(search.q ?? "", inbox.news);
+  const items = search.view === "all" ? all : (searched?.items ?? inbox.items);
   const [snoozed, setSnoozed] = useState(readSnoozed);
   const shown = useMemo(() => {
     if (items === null) return null;
     const off = search.view === "snoozed";
     const kept = items.filter((each) => search.view === "all" || isSnoozed(snoozed, each, now) === off);
-    return shownIn(kept, search, now);
-  }, [items, search, now, snoozed]);
+    return shownIn(kept, search, now, searched?.ids);
+  }, [items, search, now, snoozed, searched]);
   const decided = useDecided(search.view === "decided", inbox.news);
   const listed = search.view === "decided" ? decided : shown;
   const late = (at: string, until: number | null): void => setSnoozed(snooze(at, until, Date.now()));
@@ -168,7 +172,7 @@ export function Inbox({ id }: { id: string | null }) {
                         </time>
                       </span>
                       <span className="row-under quiet small">
-                        {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), each.workflow)}
+                        {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), workflowOf(each))}
                         {each.status === "open" && ` · ${t.decision.voted}`}
                       </span>
                     </Go>
@@ -242,6 +246,40 @@ function useDecided(on: boolean, news: number): Decided[] | null {
   return found.data?.items ?? null;
 }
 
+interface Searched {
+  items: InboxItem[];
+  ids: ReadonlySet<string>;
+}
+
+/** The questions that the server finds: it looks through all of them, and leaves out personal values. null: not yet. */
+function useSearched(typed: string, news: number): Searched | null {
+  const text = useSettled(typed.trim(), SEARCH_MS).slice(0, 200);
+  const found = useQuery({
+    queryKey: ["inbox", "search", text, news],
+    queryFn: ({ signal }) => searchInbox(text, signal),
+    enabled: text !== "",
+    placeholderData: (before, query) => (query?.queryKey[2] === text ? before : undefined),
+  });
+  return useMemo(() => {
+    if (!found.data || text === "" || text !== typed.trim().slice(0, 200)) return null;
+    const items = [...found.data].sort(byDeadline);
+    return { items, ids: new Set(items.map((each) => each.id)) };
+  }, [found.data, text, typed]);
+}
+
+async function searchInbox(text: string, signal: AbortSignal): Promise<InboxItem[]> {
+  const items: InboxItem[] = [];
+  let cursor: string | null = null;
+  for (let pages = 0; pages < SEARCH_PAGES; pages += 1) {
+    const query = new URLSearchParams({ text, limit: "200", ...(cursor !== null && { cursor }) });
+    const page: InboxPage = await get<InboxPage>(`/v1/inbox?${query}`, signal);
+    items.push(...page.items);
+    cursor = page.next_cursor;
+    if (cursor === null || items.length >= 200) break;
+  }
+  return items;
+}
+
 /** All open questions that the reader sees, those that ask others too. */
 function useAll(on: boolean, news: number): InboxItem[] | null {
   const mine = useInbox().items;
@@ -307,7 +345,7 @@ function Row({ item, current, href, picked, now, pick }: RowProps) {
           </span>
           <span className="row-under quiet small" dir="auto">
             {line !== "" && <span>{line} · </span>}
-            {t.inbox.from(item.workflow, plainName(item.started_by))}
+            {t.inbox.from(workflowOf(item), plainName(item.started_by))}
           </span>
         </Go>
       </div>

@@ -21,11 +21,15 @@ export function inboxSearch(given: Record<string, unknown>): InboxSearch {
   return { ...(view && { view }), workflow: text(given["workflow"]), q: text(given["q"]) };
 }
 
-export function shownIn(items: InboxItem[], search: InboxSearch, now: number): InboxItem[] {
-  const wanted = search.q?.toLowerCase();
+/** What of the items is shown. `found`: those that the server has found by what is searched for; of others, and until it
+ * has answered, titles, messages, tools and what the reader was sent of the arguments count. */
+export function shownIn(items: InboxItem[], search: InboxSearch, now: number, found?: ReadonlySet<string>): InboxItem[] {
+  const wanted = search.q?.trim().toLowerCase();
   return items.filter((each) => {
     if (search.workflow && each.workflow !== search.workflow) return false;
     if (search.view === "overdue" && !(each.deadline && new Date(each.deadline).getTime() - now < SOON_MS)) return false;
-    return !wanted || [each.title, each.message, each.tool, each.args, each.evidence].some((part) => mentions(part, wanted));
+    if (!wanted || found?.has(each.id)) return true;
+    const parts = each.may_decide || each.on_behalf_of.length > 0 ? [] : [each.args, each.evidence]; // those are the server's to search
+    return [each.title, each.message, each.tool, ...parts].some((part) => mentions(part, wanted));
   });
 }

@@ -14,7 +14,7 @@ import { Tree } from "../../parts/Tree.tsx";
 import { useText } from "../../text/index.ts";
 import { TONES } from "../runs/filters.ts";
 import { runPath, useSnapshot } from "./moment.ts";
-import { useSettled } from "./useSettled.ts";
+import { useSettled } from "../useSettled.ts";
 
 const SHOWN = 200;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

@@ -35,7 +35,7 @@ import { Skip } from "./Skip.tsx";
 import { State } from "./State.tsx";
 import { Failure, StepCard } from "./StepCard.tsx";
 import { type RunLog, useLog } from "./useLog.ts";
-import { useSettled } from "./useSettled.ts";
+import { useSettled } from "../useSettled.ts";
 import { Waterfall } from "./Waterfall.tsx";
 
 const SLIDER_MS = 60;

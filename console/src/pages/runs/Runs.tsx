@@ -11,6 +11,7 @@ import { asProblem } from "../../api/problems.ts";
 import type { Run, RunCounts, RunPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
+import { lineOf } from "../../logic/titles.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
@@ -77,7 +78,7 @@ export function Runs() {
       <Filters search={search} set={set} />
       <div className="facts-bar">
         <p role="status" className="quiet">
-          {found.data ? t.runs.shown(runs.length, found.hasNextPage) : found.isPending && t.app.loading}
+          {found.data ? t.runs.shown(...numberOf(search, counts.data, runs.length, found.hasNextPage)) : found.isPending && t.app.loading}
         </p>
         {may && <Bulk key={JSON.stringify(search)} search={search} done={again} />}
       </div>
@@ -94,13 +95,20 @@ export function Runs() {
   );
 }
 
+/** How many runs there are, and whether there are more: as the server has counted them, else as many as are here. */
+function numberOf(search: RunsSearch, counts: RunCounts | undefined, here: number, more: boolean): [number, boolean] {
+  if (!more || counts === undefined || search.error !== undefined) return [here, more];
+  const counted = countOf(search.preset ?? "all", counts);
+  return [Math.max(counted, here), counted >= counts.max];
+}
+
 function Filters({ search, set }: { search: RunsSearch; set(more: Partial<RunsSearch>): void }) {
   const t = useText();
   const [more, setMore] = useState([search.version, search.by, search.error, search.from, search.until].some((each) => each !== undefined));
   return (
     <>
       <div className="filters">
-        <Late label={t.runs.workflow} value={search.workflow ?? ""} onChange={(workflow) => set({ workflow })} />
+        <Late label={t.runs.workflow} value={search.workflow ?? search.name ?? ""} onChange={(name) => set({ workflow: undefined, name })} />
         <Late label={t.runs.thread} value={search.thread ?? ""} onChange={(thread) => set({ thread })} />
         <button className="narrow" aria-expanded={more} onClick={() => setMore(!more)}>
           {t.runs.more}
@@ -108,7 +116,7 @@ function Filters({ search, set }: { search: RunsSearch; set(more: Partial<RunsSe
         {!isPlain(search) && (
           <button
             className="narrow"
-            onClick={() => set({ workflow: undefined, thread: undefined, version: undefined, by: undefined, error: undefined, from: undefined, until: undefined })}
+            onClick={() => set({ workflow: undefined, name: undefined, thread: undefined, version: undefined, by: undefined, error: undefined, from: undefined, until: undefined })}
           >
             {t.runs.reset}
           </button>
@@ -236,7 +244,7 @@ function Row({ run }: { run: Run }) {
       </span>
       <span>
         <b>{run.workflow}</b> {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
-        {run.summary !== null && <span className="small"> {run.summary}</span>}
+        <span className="small"> {run.summary ?? lineOf({ title: null, tool: null, args: run.input })}</span>
         {typeof code === "string" && <span className="quiet small"> {code.slice(0, 100)}</span>}
       </span>
       <span className="wide">{plainName(run.started_by)}</span>

@@ -19,7 +19,9 @@ export type Preset = keyof typeof PRESETS;
 
 export interface RunsSearch {
   preset?: Preset | undefined;
+  /** The workflow's whole name, as links have it; `name` is a part of its name or title, as people type it. */
   workflow?: string | undefined;
+  name?: string | undefined;
   version?: number | undefined;
   thread?: string | undefined;
   by?: string | undefined;
@@ -41,6 +43,7 @@ export function runsSearch(given: Record<string, unknown>): RunsSearch {
   return {
     ...(preset && preset !== "all" && { preset }),
     workflow: text(given["workflow"]),
+    name: text(given["name"])?.slice(0, 200),
     version: Number.isSafeInteger(version) && version >= 1 && version <= 999_999_999 ? version : undefined,
     thread: text(given["thread"]),
     by: text(given["by"]),
@@ -56,9 +59,10 @@ export function whereOf(search: RunsSearch): Where {
   return {
     ...(statuses.length > 0 && { status: [...statuses] }),
     ...(search.workflow && { workflow: search.workflow }),
+    ...(search.name && { workflow_like: search.name }),
     ...(search.version && { version: search.version }),
     ...(search.thread && { thread_id: search.thread }),
-    ...(search.by && { started_by: search.by }),
+    ...(search.by && { started_by: search.by.includes(":") ? search.by : `user:${search.by}` }),
     ...(search.error && { error: search.error }),
     ...(search.from && { created_after: search.from }),
     ...(search.until && { created_before: search.until }),

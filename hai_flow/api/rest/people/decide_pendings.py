@@ -20,6 +20,7 @@ from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.store.catalog import workflows
 
 PERSON: Final = r"^user:\S{1,200}$"
 
@@ -63,11 +64,12 @@ async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]
     return state, state.pendings[id]
 
 
-def render_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+async def render_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The pending with its outcome, and with its evidence where that is for the caller."""
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
-    return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+    shown = render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+    return {**shown, "workflow_title": await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))}
 
 
 async def decide(
@@ -83,7 +85,7 @@ async def decide(
         command_id=key,
         body_sha=sha256(values.dumps([pending_id, body.model_dump(exclude_unset=True)])).digest(),
     )
-    return {**render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
+    return {**await render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
 
 
 async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
@@ -103,6 +105,7 @@ async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, 
         "already": decision.already,
         "decides": before.status == "open" and after.status != "open",
         "status": after.status,
+        "title": after.opened.title,
         "args": None if after.opened.args is None else values.loads(after.opened.args),
         "digest": after.opened.digest,
         "lapsing": expire_votes(before, after) if approval else [],

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from fastapi import Header, Query, Response
 from pydantic import Field
 
+from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, build_problem, list_refusal_responses, reject_unreadable
@@ -32,10 +33,13 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.store.commit.projection import words_of
 from hai_flow.store.people import inbox
 from hai_flow.store.people.inbox import Filters, Place
+from hai_flow.values import Json
 from hai_flow.wire.log import LOG
 from hai_flow.wire.personal import Mask
+from hai_flow.wire.withheld import strip_evidence_of
 
 router = Routes(prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)])
 
@@ -74,10 +78,13 @@ async def _filter_question(access: Access, item: Item) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
-    row = item.asked
-    run = Found(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
-    personal = await access.personal(run)
+    personal = await access.personal(_run_of(item))
     return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
+
+
+def _run_of(item: Item) -> Found:
+    row = item.asked
+    return Found(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
 async def _view(access: Access, item: Item) -> dict[str, Any]:
@@ -86,10 +93,29 @@ async def _view(access: Access, item: Item) -> dict[str, Any]:
 
 async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
     """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
-    learn the words by searching."""
+    learn the words by searching. Personal values of its arguments and its evidence are found by nobody."""
     if not await _is_shown(access, item):
         return False
-    return not filters.words or await _filter_question(access, item) is item.pending
+    if not filters.words:
+        return True
+    if await _filter_question(access, item) is not item.pending:
+        return False
+    if filters.words in words_of(item.pending.opened):
+        return True
+    personal = await access.personal_of_run(_run_of(item))
+    opened = Mask(personal, None).pending(item.pending, personal).opened
+    if not (item.shows_evidence or access.principal.sees_all):
+        opened = strip_evidence_of(opened)
+    return any(_mentions(values.loads(each), filters.words) for each in (opened.args, opened.evidence) if each)
+
+
+def _mentions(value: Json, words: str) -> bool:
+    """Whether the words stand in a text or a number of the value."""
+    if isinstance(value, dict):
+        return any(_mentions(each, words) for each in value.values())
+    if isinstance(value, list):
+        return any(_mentions(each, words) for each in value)
+    return not isinstance(value, bool) and value is not None and words in str(value).casefold()
 
 
 def _decode(cursor: str | None) -> Place | None:
@@ -112,7 +138,7 @@ async def read_inbox(
     text: _Name = None,
 ) -> dict[str, Any]:
     """The open questions that ask you, the next deadline first. `why_not` explains why you may not decide one. `text`
-    is searched for in titles, messages and names of tools."""
+    is searched for in titles, messages, names of tools, arguments and evidence; personal values are not searched."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
     page = await _page(access, filters, limit, _decode(cursor))
     return {

@@ -119,7 +119,7 @@ async def list_pendings(
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
-    return render_for(access, *await find_pending(access, pending_id))
+    return await render_for(access, *await find_pending(access, pending_id))
 
 
 @router.post(

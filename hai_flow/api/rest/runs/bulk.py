@@ -22,6 +22,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.rest.runs.runs import in_workflows_like
 from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
@@ -39,6 +40,12 @@ class Where(Body):
 
     status: list[schemas.RunStatus] | None = Field(default=None, min_length=1)
     workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    workflow_like: str | None = Field(
+        default=None,
+        max_length=200,
+        pattern=NO_CONTROL_CHARACTERS,
+        description="a part of its name or title",
+    )
     version: int | None = Field(default=None, ge=1, le=999_999_999)
     thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     queue: str | None = Field(default=None, pattern=QUEUE)
@@ -125,7 +132,7 @@ async def _find_matching(access: Access, where: Where) -> list[tuple[UUID, str]]
     away: a bulk must not leave out some of the runs unnoticed."""
     rows = list[run_lists.RunRow]()
     for cell in access.everywhere:
-        rows += await _find_in_cell(cell, where.filter())
+        rows += await _find_in_cell(cell, await in_workflows_like(cell, where.filter(), where.workflow_like))
         if len(rows) > RUNS_MAX:
             raise Rejected(
                 422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 from uuid import UUID
 
 from fastapi import Query, Response
@@ -36,6 +36,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.runs.starts import derive_id
+from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.runs import logs, run_lists, threads, workers
 from hai_flow.store.runs.run_lists import RunRow
@@ -52,6 +53,19 @@ class StartBody(Body):
     workflow: str = Field(min_length=1, max_length=200, description="`name`, `name@version` or `name@version+sha8`")
     input: dict[str, Any] = Field(default={})
     thread_id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+
+
+PartOfName: TypeAlias = Annotated[
+    str | None,
+    Query(max_length=200, pattern=NO_CONTROL_CHARACTERS, description="a part of the workflow's name or title"),
+]
+
+
+async def in_workflows_like(cell: Access, wanted: run_lists.Filter, part: str | None) -> run_lists.Filter:
+    """The filter, for runs of those workflows alone whose name or title has this part, in whatever case."""
+    if not part:
+        return wanted
+    return replace(wanted, workflows=await workflows.names_with(cell.reads, cell.tenant, part))
 
 
 # --- starting and reading -----------------------------------------------------------------------------------------
@@ -172,6 +186,7 @@ async def list_runs(
     cursor: PageCursor = None,
     status: Annotated[list[schemas.RunStatus] | None, Query()] = None,
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    workflow_like: PartOfName = None,
     version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
     queue: Annotated[str | None, Query(pattern=QUEUE, description="in which they wait for a worker")] = None,
@@ -199,8 +214,9 @@ async def list_runs(
     async def ask(cell: Access) -> tuple[Sequence[RunRow], Any]:
         async def find(pool: Pool) -> list[RunRow]:
             before = None if place is None else (place[0], UUID(place[1]))
+            wanted = await in_workflows_like(cell, filters, workflow_like)
             return await run_lists.find_runs(
-                pool, cell.tenant, filters, limit=limit + 1, before=before, viewer=cell.viewer
+                pool, cell.tenant, wanted, limit=limit + 1, before=before, viewer=cell.viewer
             )
 
         over = status and run_lists.ENDED.issuperset(status)
@@ -231,6 +247,7 @@ _STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
 async def count_runs(
     access: CurrentAccess,
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    workflow_like: PartOfName = None,
     version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
     started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
@@ -249,7 +266,8 @@ async def count_runs(
     )
 
     async def ask(cell: Access) -> dict[str, int]:
-        return await run_lists.count_runs(cell.reads, cell.tenant, filters, limit=COUNTED_MAX, viewer=cell.viewer)
+        wanted = await in_workflows_like(cell, filters, workflow_like)
+        return await run_lists.count_runs(cell.reads, cell.tenant, wanted, limit=COUNTED_MAX, viewer=cell.viewer)
 
     answer = await ask_all_cells(access, ask)
     counts = sum_counts([counts for _, counts in answer.found], COUNTED_MAX)

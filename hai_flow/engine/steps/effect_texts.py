@@ -1,0 +1,39 @@
+"""The words of an effect: its name, and the title and the message of the gate in front of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hai_flow import values
+from hai_flow.definition.plan import Call, Http, Run, Step
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.events import PendingOpened
+from hai_flow.values import Json
+
+
+def describe_effect(step: Step, args: Json) -> str:
+    """The effect of the step, in the words of the document."""
+    match step.verb:
+        case Call(tool, function):
+            return f"{tool.name}.{function}" if function else tool.name
+        case Http():
+            return f"{str(args.get('method', '')).upper()} {args.get('url', '')}".strip() or "http"
+        case Run(workflow):
+            return f"run {workflow}"
+        case _:
+            return step.verb_name
+
+
+def texts_with(draft: Draft, step: Step, opened: PendingOpened, args: str) -> dict[str, str | None]:
+    """The title and the message of the gate `opened` with other arguments. A title that can't be made of these is the
+    name of the call, for the one before may name a value that is gone; such a message stays."""
+    gate = step.approval
+    if gate is None:
+        return {"title": opened.title, "message": opened.message}
+    roots = {"args": values.loads(args)}
+    title, message = f"{describe_effect(step, roots['args'])}?", opened.message
+    with suppress(Raised):
+        title = title if gate.title is None else draft.text(gate.title, step, **roots)
+    with suppress(Raised):
+        message = message if gate.message is None else draft.text(gate.message, step, **roots)
+    return {"title": title, "message": message}
