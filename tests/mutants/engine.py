@@ -137,8 +137,13 @@ deciders.bug(
 deciding = Room("hai_flow/engine/pendings/decide.py", *_PEOPLE)
 deciding.bug(
     "an edit leaves the digest as it was",
-    ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
+    ("args=reading.args, digest=bound, ", "args=reading.args, digest=opened.digest, "),
     by=(f"{_T}approvals_edit.py", f"{_T}approvals_in_runs.py"),
+)
+deciding.bug(
+    "after an edit the title says the arguments that stood there before",
+    ("digest=bound, **changed)", "digest=bound)"),
+    by=f"{_T}approvals_edit.py",
 )
 deciding.bug(
     "a rejection goes on behind the step",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { brief, changes, edits, holdsUnread, same, unread, unreadText } from "./json.ts";
-import { beginning, fieldOf, schemaOfArgs } from "./schema.ts";
+import { beginning, fieldOf, joined, schemaOfArgs, variantOf } from "./schema.ts";
 
 test("the order of keys is no difference, the order of a list is one", () => {
   assert.ok(same({ a: 1, b: [1, 2] }, { b: [1, 2], a: 1 }));
@@ -32,9 +32,12 @@ test("what is no JSON yet is kept as it is written, and found wherever it stands
 test("a form begins with the defaults of its schema, and what it can't draw is JSON", () => {
   const schema = { type: "object", properties: { n: { type: "integer", default: 3 }, t: { type: "string" } } };
   assert.deepEqual(beginning(schema), { n: 3 });
-  assert.equal(fieldOf({ anyOf: [{ type: "string" }, { type: "number" }] }).kind, "json");
+  assert.equal(fieldOf({ anyOf: [{ type: "string" }, { type: "number" }] }).kind, "variants");
   assert.equal(fieldOf({ type: ["string", "null"] }).kind, "text");
   assert.equal(fieldOf({ enum: ["a", 1] }).kind, "choice");
+  assert.equal(fieldOf(joined({ anyOf: [{ type: "string", format: "date" }, { type: "null" }] }, {}).schema).kind, "text");
+  assert.equal(fieldOf({ const: true }).kind, "yesno");
+  assert.equal(fieldOf({ type: "object", additionalProperties: { type: "number" } }).kind, "map");
 });
 
 test("a form of arguments is the function's, and goes by the values where it has none", () => {
@@ -45,4 +48,31 @@ test("a form of arguments is the function's, and goes by the values where it has
     required: ["n", "kind"],
   });
   assert.deepEqual(schemaOfArgs({ n: 3 }, ["n"], null), { type: "object", properties: { n: { type: "number" } }, required: [] });
+});
+
+test("a reference is what it names, and one that leads back into itself ends", () => {
+  const root = { $defs: { node: { type: "object", properties: { next: { $ref: "#/$defs/node" }, n: { type: "number" } } } }, $ref: "#/$defs/node" };
+  const whole = joined(root, root);
+  assert.equal(fieldOf(whole.schema).kind, "object");
+  assert.equal(fieldOf(joined({ $ref: "#/$defs/node" }, root, whole.within).schema).kind, "json");
+  assert.equal(fieldOf(joined({ $ref: "#" }, root, ["#"]).schema).kind, "json");
+  assert.deepEqual(beginning(root), {});
+});
+
+test("the parts of allOf are one form", () => {
+  const schema = { allOf: [{ properties: { a: { type: "string" } }, required: ["a"] }, { properties: { b: { type: "number" } }, required: ["b"] }] };
+  const field = fieldOf(joined(schema, schema).schema);
+  assert.deepEqual(field.kind === "object" && [field.properties.map(([name]) => name), [...field.required]], [["a", "b"], ["a", "b"]]);
+});
+
+test("a value is of the alternative whose fixed parts it has", () => {
+  const card = { type: "object", required: ["kind"], properties: { kind: { const: "card" }, number: { type: "string" } } };
+  const bank = { type: "object", required: ["kind"], properties: { kind: { const: "bank" }, iban: { type: "string" } } };
+  const field = fieldOf({ oneOf: [card, bank] });
+  assert.equal(field.kind, "variants");
+  if (field.kind !== "variants") return;
+  assert.deepEqual(field.variants.map((each) => each.label), ["Card", "Bank"]);
+  assert.equal(variantOf(field.variants, { kind: "bank" }), 1);
+  assert.equal(variantOf(field.variants, { kind: "cash" }), -1);
+  assert.deepEqual(beginning(bank), { kind: "bank" });
 });

@@ -4,15 +4,23 @@ import { useId, useState } from "react";
 import { upload } from "../api/client.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
-import { isObject, pointer, unread, unreadText } from "../logic/json.ts";
-import { type Schema, fieldOf } from "../logic/schema.ts";
+import { isObject, pointer } from "../logic/json.ts";
+import { type Schema, type Variant, beginning, fieldOf, joined, variantOf } from "../logic/schema.ts";
 import { fieldText, useText } from "../text/index.ts";
 import { ownZone } from "../text/dates.ts";
 import { humanised } from "../text/names.ts";
+import { type Change, type Common, JsonInput } from "./JsonInput.tsx";
 import { ProblemNote } from "./Problem.tsx";
+
+/** Where a schema stands: the whole one, in which references lead somewhere, and those on the way to it. */
+interface Place {
+  root: Json;
+  within: readonly string[];
+}
 
 interface FieldProps {
   schema: Schema;
+  place: Place;
   value: Json | undefined;
   onChange(value: Json | undefined): void;
   name: string;
@@ -30,27 +38,28 @@ export interface FormProps {
 
 export function Form({ schema, value, onChange, findings }: FormProps) {
   const t = useText();
-  const field = fieldOf(schema);
-  if (field.kind !== "object") {
-    return <FieldOf schema={isObject(schema) ? schema : {}} {...{ value, onChange, findings }} name={t.decision.value} path="" />;
-  }
+  const whole = joined(schema, schema);
+  const place = { root: schema, within: whole.within };
+  const field = fieldOf(whole.schema);
+  if (field.kind !== "object") return <FieldOf schema={whole.schema} {...{ place, value, onChange, findings }} name={t.decision.value} path="" />;
   return (
     <>
       <Own findings={findings} path="" />
-      <Properties {...{ field, value, onChange, findings }} path="" />
+      <Properties {...{ field, place, value, onChange, findings }} path="" />
     </>
   );
 }
 
 interface PropertiesProps {
   field: Extract<ReturnType<typeof fieldOf>, { kind: "object" }>;
+  place: Place;
   value: Json | undefined;
   onChange(value: Json | undefined): void;
   findings: FieldFinding[];
   path: string;
 }
 
-function Properties({ field, value, onChange, findings, path }: PropertiesProps) {
+function Properties({ field, place, value, onChange, findings, path }: PropertiesProps) {
   const given = isObject(value) ? value : {};
   return (
     <>
@@ -58,8 +67,9 @@ function Properties({ field, value, onChange, findings, path }: PropertiesProps)
         <FieldOf
           key={name}
           schema={schema}
+          place={place}
           value={given[name]}
-          name={typeof schema["title"] === "string" ? schema["title"] : humanised(name)}
+          name={nameOf(schema, name)}
           path={path + pointer(name)}
           required={field.required.has(name)}
           findings={findings}
@@ -71,6 +81,11 @@ function Properties({ field, value, onChange, findings, path }: PropertiesProps)
       ))}
     </>
   );
+}
+
+/** What a field is called: two of the same type ("Address") are told apart by their own names. */
+function nameOf(schema: Schema, name: string): string {
+  return typeof schema["title"] === "string" ? schema["title"] : humanised(name);
 }
 
 /** What was found at exactly this place. */
@@ -96,7 +111,9 @@ function Own({ findings, path, id }: { findings: FieldFinding[]; path: string; i
 }
 
 function FieldOf(props: FieldProps) {
-  const { schema, value, onChange, name, path, required = false, findings } = props;
+  const { value, onChange, name, path, required = false, findings } = props;
+  const { schema, within } = joined(props.schema, props.place.root, props.place.within);
+  const place = { root: props.place.root, within };
   const t = useText();
   const id = useId();
   const field = fieldOf(schema);
@@ -119,47 +136,71 @@ function FieldOf(props: FieldProps) {
       <Own findings={findings} path={path} id={`${id}-wrong`} />
     </>
   );
+  const needed = required && <span className="quiet"> ({t.decision.required})</span>;
   const label = (
     <label htmlFor={id}>
       {name}
-      {required && <span className="quiet"> ({t.decision.required})</span>}
+      {needed}
     </label>
+  );
+  const legend = (
+    <legend>
+      {name}
+      {needed}
+    </legend>
   );
   if (field.kind === "object") {
     return (
       <fieldset className="group">
-        <legend>{name}</legend>
+        {legend}
         {below}
-        <Properties {...{ field, value, onChange, findings, path }} />
+        <Properties {...{ field, place, value, onChange, findings, path }} />
       </fieldset>
     );
   }
-  if (field.kind === "list") {
-    const items = Array.isArray(value) ? value : [];
+  if (field.kind === "variants") {
     return (
       <fieldset className="group">
-        <legend>{name}</legend>
+        {legend}
         {below}
-        {items.map((each, i) => (
-          <div className="row" key={i}>
-            <div className="grow">
-              <FieldOf
-                schema={field.items}
-                value={each}
-                name={`${name} ${i + 1}`}
-                path={path + pointer(i)}
-                findings={findings}
-                onChange={(changed) => onChange(items.map((other, j) => (j === i ? (changed ?? null) : other)))}
-              />
+        <Variants {...{ place, value, onChange, findings, path }} variants={field.variants} />
+      </fieldset>
+    );
+  }
+  if (field.kind === "list" || field.kind === "tuple") {
+    const items = Array.isArray(value) ? value : [];
+    const set = (i: number, changed: Json | undefined): void => onChange(Array.from({ length: Math.max(items.length, i + 1) }, (_, j) => (j === i ? (changed ?? null) : (items[j] ?? null))));
+    const several = field.kind === "list" ? items.map(() => field.items) : field.items;
+    return (
+      <fieldset className="group">
+        {legend}
+        {below}
+        {several.map((each, i) => {
+          const entry = <FieldOf schema={each} {...{ place, findings }} value={items[i]} name={field.kind === "tuple" ? nameOf(each, `${name} ${i + 1}`) : `${name} ${i + 1}`} path={path + pointer(i)} onChange={(changed) => set(i, changed)} />;
+          if (field.kind === "tuple") return <div key={i}>{entry}</div>;
+          return (
+            <div className="entry" key={i}>
+              {entry}
+              <button type="button" aria-label={t.decision.remove(i + 1)} onClick={() => onChange(items.filter((_, j) => j !== i))}>
+                ✕
+              </button>
             </div>
-            <button type="button" aria-label={t.decision.remove(i + 1)} onClick={() => onChange(items.filter((_, j) => j !== i))}>
-              ✕
-            </button>
-          </div>
-        ))}
-        <button type="button" onClick={() => onChange([...items, emptyOf(field.items)])}>
-          {t.decision.add}
-        </button>
+          );
+        })}
+        {field.kind === "list" && (
+          <button type="button" onClick={() => onChange([...items, emptyOf(field.items, place)])}>
+            {t.decision.add}
+          </button>
+        )}
+      </fieldset>
+    );
+  }
+  if (field.kind === "map") {
+    return (
+      <fieldset className="group">
+        {legend}
+        {below}
+        <Entries {...{ place, value, onChange, findings, path }} values={field.values} />
       </fieldset>
     );
   }
@@ -168,10 +209,7 @@ function FieldOf(props: FieldProps) {
     const has = (each: Json): boolean => chosen.some((other) => JSON.stringify(other) === JSON.stringify(each));
     return (
       <fieldset className="group" aria-describedby={described}>
-        <legend>
-          {name}
-          {required && <span className="quiet"> ({t.decision.required})</span>}
-        </legend>
+        {legend}
         {below}
         {field.options.map((each, i) => (
           <label className="check" key={i}>
@@ -185,6 +223,17 @@ function FieldOf(props: FieldProps) {
           </label>
         ))}
       </fieldset>
+    );
+  }
+  if (field.kind === "yesno" && required && !("const" in schema)) {
+    // No is an answer, too: a box that nobody has touched would say neither.
+    const options = [true, false].map((each) => ({ value: each, label: each ? t.decision.yes : t.decision.no }));
+    return (
+      <div className="field">
+        {label}
+        <Choice {...{ common, value, onChange }} options={options} />
+        {below}
+      </div>
     );
   }
   if (field.kind === "yesno") {
@@ -202,18 +251,9 @@ function FieldOf(props: FieldProps) {
     <div className="field">
       {label}
       {field.kind === "choice" ? (
-        <select
-          {...common}
-          value={field.options.findIndex((each) => JSON.stringify(each.value) === JSON.stringify(value))}
-          onChange={(event) => onChange(field.options[Number(event.currentTarget.value)]?.value)}
-        >
-          <option value={-1}>{t.decision.unset}</option>
-          {field.options.map((each, i) => (
-            <option key={i} value={i}>
-              {each.label}
-            </option>
-          ))}
-        </select>
+        <Choice {...{ common, value, onChange }} options={field.options} />
+      ) : field.kind === "fixed" ? (
+        <output id={id} aria-describedby={described}>{typeof field.value === "string" ? field.value : JSON.stringify(field.value)}</output>
       ) : field.kind === "text" ? (
         <TextInput {...{ common, field, value, onChange }} />
       ) : field.kind === "file" ? (
@@ -228,13 +268,138 @@ function FieldOf(props: FieldProps) {
   );
 }
 
-function emptyOf(schema: Schema): Json {
+function emptyOf(given: Schema, { root, within }: Place): Json {
+  const { schema } = joined(given, root, within);
+  const begun = beginning(given, root, within);
+  if (begun !== undefined) return begun;
   const field = fieldOf(schema);
-  return field.kind === "object" ? {} : field.kind === "list" ? [] : field.kind === "yesno" ? false : field.kind === "text" ? "" : null;
+  if (field.kind === "object" || field.kind === "map") return {};
+  return field.kind === "list" || field.kind === "tuple" ? [] : field.kind === "yesno" ? false : field.kind === "text" ? "" : null;
 }
 
-type Common = Record<string, unknown>;
-type Change = (value: Json | undefined) => void;
+interface Inner {
+  place: Place;
+  value: Json | undefined;
+  onChange: Change;
+  findings: FieldFinding[];
+  path: string;
+}
+
+/** A value of one of several forms: which one, and then its fields. */
+function Variants({ variants, place, value, onChange, findings, path }: Inner & { variants: Variant[] }) {
+  const t = useText();
+  const id = useId();
+  const [picked, setPicked] = useState(() => variantOf(variants, value));
+  const fits = variantOf(variants, value);
+  // What the reader has picked counts as long as the value does not say another one.
+  const at = picked >= 0 && (value === undefined || variantOf([variants[picked] as Variant], value) === 0) ? picked : fits;
+  const variant = variants[at];
+  const pick = (n: number): void => {
+    setPicked(n);
+    const next = variants[n];
+    if (next === undefined) return onChange(undefined);
+    const begun = beginning(next.schema, place.root, place.within);
+    const names = isObject(next.schema["properties"]) ? Object.keys(next.schema["properties"]) : [];
+    const kept = isObject(value) && isObject(begun) ? Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name))) : {};
+    onChange(isObject(begun) ? { ...kept, ...begun } : begun);
+  };
+  const field = variant && fieldOf(variant.schema);
+  // Of alternatives the server says that none fits: here one is picked, so what it lacks is known.
+  const lacks = field?.kind === "object" && own(findings, path).some((each) => /^value\.(one_of|any_of)/.test(each.code ?? ""));
+  const missing = lacks ? [...field.required].filter((name) => !isObject(value) || value[name] === undefined) : [];
+  const all = [...findings, ...missing.map((name): FieldFinding => ({ path, message: "", code: "value.required", params: [name] }))];
+  return (
+    <>
+      <div className="field">
+        <label htmlFor={id}>{t.decision.variant}</label>
+        <select {...{ id }} value={at} onChange={(event) => pick(Number(event.currentTarget.value))}>
+          <option value={-1}>{t.decision.unset}</option>
+          {variants.map((each, i) => (
+            <option key={i} value={i}>
+              {each.label || (t.decision.types[each.type ?? ""] ?? String(i + 1))}
+            </option>
+          ))}
+        </select>
+      </div>
+      {variant && field?.kind === "object" ? (
+        <Properties field={{ ...field, properties: field.properties.filter(([, each]) => fieldOf(each).kind !== "fixed") }} {...{ place, value, onChange, path }} findings={all} />
+      ) : (
+        variant && field?.kind !== "fixed" && <FieldOf key={at} schema={variant.schema} {...{ place, value, onChange, path }} findings={[]} name={variant.label || t.decision.value} />
+      )}
+    </>
+  );
+}
+
+/** The entries of an object whose names are not known before. */
+function Entries({ values, place, value, onChange, findings, path }: Inner & { values: Schema }) {
+  const t = useText();
+  const id = useId();
+  const [name, setName] = useState("");
+  const given = isObject(value) ? value : {};
+  const set = (key: string, changed: Json | undefined): void => onChange({ ...given, [key]: changed ?? null });
+  const add = (): void => {
+    const key = name.trim();
+    if (key === "" || Object.hasOwn(given, key)) return;
+    setName("");
+    set(key, emptyOf(values, place));
+  };
+  return (
+    <>
+      {Object.entries(given).map(([key, each]) => (
+        <div className="entry" key={key}>
+          <FieldOf schema={values} {...{ place, findings }} value={each} name={key} path={path + pointer(key)} onChange={(changed) => set(key, changed)} />
+          <button
+            type="button"
+            aria-label={t.decision.removeNamed(key)}
+            onClick={() => {
+              const { [key]: _, ...rest } = given;
+              onChange(rest);
+            }}
+          >
+            ✕
+          </button>
+        </div>
+      ))}
+      <div className="field">
+        <label htmlFor={id}>{t.decision.newName}</label>
+        <div className="row">
+          <input
+            id={id}
+            className="grow"
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" || event.nativeEvent.isComposing) return;
+              event.preventDefault();
+              add();
+            }}
+          />
+          <button type="button" onClick={add}>
+            {t.decision.add}
+          </button>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Choice({ common, value, onChange, options }: { common: Common; value: Json | undefined; onChange: Change; options: { value: Json; label: string }[] }) {
+  const t = useText();
+  return (
+    <select
+      {...common}
+      value={options.findIndex((each) => JSON.stringify(each.value) === JSON.stringify(value))}
+      onChange={(event) => onChange(options[Number(event.currentTarget.value)]?.value)}
+    >
+      <option value={-1}>{t.decision.unset}</option>
+      {options.map((each, i) => (
+        <option key={i} value={i}>
+          {each.label}
+        </option>
+      ))}
+    </select>
+  );
+}
 
 function TextInput(props: { common: Common; field: { long: boolean; type: string }; value: Json | undefined; onChange: Change }) {
   const { common, field, value, onChange } = props;
@@ -319,33 +484,4 @@ function numberOf(text: string): Json | undefined {
   // 90,5 is how half of Europe writes it; three digits behind a comma might be thousands, so the server asks.
   const number = Number(/^-?\d+,(\d{1,2}|\d{4,})$/.test(trimmed) ? trimmed.replace(",", ".") : trimmed);
   return Number.isFinite(number) ? number : trimmed;
-}
-
-/** A value as JSON. What is none yet is kept as it is written, with the rest of the form. */
-export function JsonInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
-  const t = useText();
-  const [written, setWritten] = useState(() => unreadText(value) ?? (value === undefined ? "" : JSON.stringify(value, null, 2)));
-  const wrong = unreadText(value) !== null;
-  return (
-    <>
-      <textarea
-        {...common}
-        className="mono"
-        spellCheck={false}
-        rows={Math.min(12, written.split("\n").length + 1)}
-        value={written}
-        aria-invalid={wrong || (common["aria-invalid"] as boolean | undefined)}
-        onInput={(event) => {
-          const text = event.currentTarget.value;
-          setWritten(text);
-          try {
-            onChange(text.trim() === "" ? undefined : (JSON.parse(text) as Json));
-          } catch {
-            onChange(unread(text));
-          }
-        }}
-      />
-      {wrong && <div className="error">{t.decision.notJson}</div>}
-    </>
-  );
 }

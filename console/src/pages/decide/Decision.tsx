@@ -1,6 +1,6 @@
 // One question, in the words of those who decide it; the machinery is folded away.
 
-import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../../api/client.ts";
 import { SECONDS, leave, takeBack, useLeaving, way } from "../../api/leaving.ts";
 import { useNow } from "../../api/now.ts";
@@ -12,7 +12,8 @@ import { titleOf, workflowOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import type { Problem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
-import { Form, JsonInput } from "../../parts/Form.tsx";
+import type { FormProps } from "../../parts/Form.tsx";
+import { JsonInput } from "../../parts/JsonInput.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { Markdown } from "../../parts/Markdown.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
@@ -31,6 +32,18 @@ import { hasHidden } from "../../logic/signs.ts";
 import { useParameters } from "./useParameters.ts";
 import { useQuestion } from "./useQuestion.ts";
 import { useWho } from "../../context.ts";
+
+// Most decisions have no form, and those that do wait for their question anyway.
+const LazyForm = lazy(() => import("../../parts/Form.tsx").then(({ Form }) => ({ default: Form })));
+
+function Form(props: FormProps) {
+  const t = useText();
+  return (
+    <Suspense fallback={<p role="status">{t.app.loading}</p>}>
+      <LazyForm {...props} />
+    </Suspense>
+  );
+}
 
 export interface DecisionProps {
   id: string;

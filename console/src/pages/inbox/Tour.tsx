@@ -10,6 +10,7 @@ import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
+import { useTourText } from "../../text/tour.ts";
 import { DEMO, isFirstDay, keepTour, keptTour, runOfTour, stageOf } from "./tour.ts";
 
 const AGAIN_MS = 1_000;
@@ -64,6 +65,7 @@ interface TourProps {
 
 export function Tour({ day, items, chosen }: TourProps) {
   const t = useText();
+  const tour = useTourText();
   const { busy, problem, send } = useSending();
   const question = (items ?? []).find((each) => each.run_id === day.run);
   const followed = useQuery({
@@ -87,40 +89,40 @@ export function Tour({ day, items, chosen }: TourProps) {
     <section className="card stack tour" aria-labelledby="tour-title">
       <div className="row">
         <h2 id="tour-title" className="grow">
-          {t.tour.title}
+          {tour.title}
         </h2>
         <button className="plain" onClick={day.dismiss}>
-          {t.tour.dismiss}
+          {tour.dismiss}
         </button>
       </div>
       <ol>
-        <Step title={t.tour.start} done={at > 0} now={stage === "start"}>
-          <p>{t.tour.startHint}</p>
+        <Step title={tour.start} done={at > 0} now={stage === "start"}>
+          <p>{tour.startHint}</p>
           <button className={`main ${busy ? "busy" : ""}`} disabled={busy} onClick={() => void start()}>
             {t.inbox.demo}
           </button>
           {problem && <ProblemNote problem={problem} />}
         </Step>
-        <Step title={t.tour.open} done={at > 2} now={stage === "coming" || stage === "open"}>
+        <Step title={tour.open} done={at > 2} now={stage === "coming" || stage === "open"}>
           {question === undefined ? (
             <p>{t.inbox.waiting}</p>
           ) : (
             <>
-              <p>{t.tour.openHint}</p>
+              <p>{tour.openHint}</p>
               <Go href={`/console/inbox/${encodeURIComponent(question.id)}`} className="button main">
-                {t.tour.openIt}
+                {tour.openIt}
               </Go>
             </>
           )}
         </Step>
-        <Step title={t.tour.decide} done={at > 3} now={stage === "decide"}>
-          <p>{t.tour.decideHint}</p>
+        <Step title={tour.decide} done={at > 3} now={stage === "decide"}>
+          <p>{tour.decideHint}</p>
         </Step>
-        <Step title={t.tour.see} done={false} now={stage === "see"}>
-          <p>{t.tour.seeHint}</p>
+        <Step title={tour.see} done={false} now={stage === "see"}>
+          <p>{tour.seeHint}</p>
           <span className="row" onClick={day.dismiss}>
             <Go href={`/console/runs/${encodeURIComponent(day.run ?? "")}`} className="button main">
-              {t.tour.seeIt}
+              {tour.seeIt}
             </Go>
           </span>
         </Step>
@@ -130,10 +132,10 @@ export function Tour({ day, items, chosen }: TourProps) {
 }
 
 function Step({ title, done, now, children }: { title: string; done: boolean; now: boolean; children: ReactNode }) {
-  const t = useText();
+  const tour = useTourText();
   return (
     <li className={done ? "done" : now ? "now" : "later"} aria-current={now ? "step" : undefined}>
-      <b>{title}</b> {done && <span className="tag good">{t.tour.done}</span>}
+      <b>{title}</b> {done && <span className="tag good">{tour.done}</span>}
       <div role="status">{now && children}</div>
     </li>
   );

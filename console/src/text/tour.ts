@@ -1,0 +1,39 @@
+// What the first day's tour says: the page of one decision does not need it.
+
+import { useLanguage } from "./index.ts";
+
+const en = {
+  title: "Your first decision",
+  dismiss: "Don't show this",
+  done: "done",
+  start: "Start the demo",
+  startHint: "A small workflow wants to pay 180 back to a customer. It may not do that without a person.",
+  open: "Open its question",
+  openHint: "The run waits, for days if need be, and asks you. The question is in the list below.",
+  openIt: "Open the question",
+  decide: "Decide",
+  decideHint: "The question says what will be done and with which arguments; you may change the sum. Press Approve or Reject.",
+  see: "See what it did",
+  seeHint: "The run went on as you said. Its page shows each step, and its slider every moment.",
+  seeIt: "Look at the run",
+};
+
+const zh: typeof en = {
+  title: "您的第一个决定",
+  dismiss: "不再显示",
+  done: "完成",
+  start: "启动演示",
+  startHint: "一个小工作流要给客户退款 180。没有人的批准，它不能退款。",
+  open: "打开它的问题",
+  openHint: "运行在等待您的回答，等几天也可以。问题就在下面的列表中。",
+  openIt: "打开问题",
+  decide: "作出决定",
+  decideHint: "问题写明将做什么、用哪些参数；金额可以修改。请按“批准”或“拒绝”。",
+  see: "看它做了什么",
+  seeHint: "运行已按您的决定继续。它的页面展示每个步骤，滑块可以回到任何时刻。",
+  seeIt: "看它的经过",
+};
+
+export function useTourText(): typeof en {
+  return useLanguage() === "zh" ? zh : en;
+}
