@@ -856,7 +856,9 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True)
 class ApiTrigger:
-    """Runs may be started by request."""
+    """Runs may be started by request. `needs_tasks`: over MCP by clients with tasks alone."""
+
+    needs_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

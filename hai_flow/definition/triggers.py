@@ -17,7 +17,7 @@ from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.names.zones import NO_PLACES, check_sign, check_zone
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
-from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES, NOTHING
+from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
 from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, find_uneven_steps, remedy_of_cron
 from hai_flow.values import Json
 
@@ -49,8 +49,8 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
         body, at = raw[kind], ("triggers", index, kind)
         match kind:
             case "api":
-                parts.reader.fields(NOTHING, {} if body is None else body, at, "`api`")
-                trigger: plan.Trigger | None = plan.ApiTrigger()
+                fields = parts.reader.fields(DOCUMENT_SHAPES["api"], {} if body is None else body, at, "`api`")
+                trigger: plan.Trigger | None = plan.ApiTrigger(fields.get("tasks") == "required")
             case "event":
                 trigger = _event(parts, body, at, names)
             case "run":

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hai_flow import instants, values
-from hai_flow.definition.plan import Emit, Http, Plan, Run
+from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Run
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.signs import reveal
 from hai_flow.values import Json
 
@@ -107,6 +107,7 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
             "openWorldHint": writes,
         },
         "_meta": {WORKFLOW: reference_of(plan)},
+        **({"execution": {"taskSupport": "required"}} if needs_tasks(plan) else {}),
     }
 
 
@@ -152,6 +153,11 @@ def form_of(tool: Mapping[str, Any]) -> str:
 def reference_of(plan: Plan) -> str:
     """The very version, as a start may name it."""
     return f"{plan.name}@{plan.version}+{plan.sha256.hex()[:8]}"
+
+
+def needs_tasks(plan: Plan) -> bool:
+    """Whether only clients with tasks may start the workflow (`api: {tasks: required}`)."""
+    return any(isinstance(each, ApiTrigger) and each.needs_tasks for each in plan.triggers)
 
 
 def _writes(plan: Plan) -> bool:
@@ -346,6 +352,12 @@ def poll_interval(age: int) -> int:
     return next((pause for until, pause in _POLLS if age < until), _POLL_MAX)
 
 
+def read_texts(state: RunState) -> list[MessageState]:
+    """The texts that the run has said, which are whole."""
+    messages = (each for each in state.messages.values() if each.role == "assistant" and each.kind == "text")
+    return sorted((each for each in messages if not each.open), key=lambda each: each.n)
+
+
 # --- questions as elicitations ----------------------------------------------------------------------------------------
 
 
@@ -396,10 +408,18 @@ def build_flat_form(opened: PendingOpened) -> dict[str, Any] | None:
     """The form of a question that asks the caller for values, as MCP allows one: flat. None: it is a decision, it asks
     for something richer, or for personal values, which no form of a client may carry."""
     schema = opened.schema
-    if opened.kind != "ask" or not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
+    return flat_schema(schema) if opened.kind == "ask" and isinstance(schema, Mapping) else None
+
+
+def flat_schema(schema: Mapping[str, Json], only: Sequence[str] | None = None) -> dict[str, Any] | None:
+    """The schema of an object (of its fields `only`) as a form of MCP; None: a field is none that a form can hold."""
+    fields = schema.get("properties")
+    if not isinstance(fields, Mapping):
         return None
     properties: dict[str, Any] = {}
-    for name, each in schema["properties"].items():
+    for name, each in fields.items():
+        if only is not None and name not in only:
+            continue
         field = _field(each)
         if field is None:
             return None
@@ -413,14 +433,13 @@ def _field(schema: Json) -> dict[str, Any] | None:
         return None
     kind = schema.get("type", "string" if "enum" in schema or "oneOf" in schema else None)
     if kind == "array":
-        items = schema.get("items")
-        texts = items.get("enum") if isinstance(items, Mapping) else None
-        if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+        items = _choices(schema.get("items"))
+        if items is None:
             return None
         common = {
             key: schema[key] for key in ("title", "description", "minItems", "maxItems", "default") if key in schema
         }
-        return {"type": "array", **common, "items": {"type": "string", "enum": list(texts)}}
+        return {"type": "array", **common, "items": items}
     if not isinstance(kind, str) or kind not in _KEPT:
         return None
     if not all(isinstance(each, str) for each in schema.get("enum") or ()):
@@ -429,3 +448,17 @@ def _field(schema: Json) -> dict[str, Any] | None:
     if field.get("format") not in (None, *_FORMATS):
         del field["format"]
     return field
+
+
+def _choices(items: Json) -> dict[str, Any] | None:
+    """The items of a list of texts that are chosen from a few, with or without titles."""
+    if not isinstance(items, Mapping):
+        return None
+    choices = items.get("anyOf")
+    if isinstance(choices, Sequence):
+        titled = all(isinstance(each, Mapping) and each.keys() == {"const", "title"} for each in choices)
+        return {"anyOf": values.loads(values.dumps(choices))} if titled else None
+    texts = items.get("enum")
+    if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+        return None
+    return {"type": "string", "enum": list(texts)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import httpx2
@@ -550,3 +552,54 @@ def test_patterns_are_found_by_words_and_findings_are_explained(server: ServerPr
     explained = call_tool(server, "explain_finding", code="set.unknown")
     assert "set" in text_of(explained)
     assert Caller(http).refusal("explain_finding", {"code": "zzz.unknown"}) == "request.invalid"
+
+
+def test_a_stream_tells_of_each_change_of_a_task_and_of_a_resource(http: httpx2.Client, server: ServerProcess) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = caller.call("confirm_delete", {"filename": "a.txt"})["taskId"]
+    uri = f"hai://runs/{task}"
+    news: list[dict[str, Any]] = []
+    with httpx2.Client(base_url=server.url, timeout=60) as listening, ThreadPoolExecutor(1) as threads:
+        asked = Caller(listening, WITH_TASKS).request(
+            "subscriptions/listen", {"notifications": {"taskIds": [task], "resourceSubscriptions": [uri]}}
+        )
+        with listening.stream("POST", "/mcp", **asked) as answer:
+            messages = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
+            assert next(messages)["method"] == "notifications/subscriptions/acknowledged"
+            question = next(iter(caller.result("tasks/get", {"taskId": task})["inputRequests"]))
+            responses = {"taskId": task, "inputResponses": {question: accept(confirm=True)}}
+            threads.submit(caller.result, "tasks/update", responses)
+            for message in messages:
+                news.append(message)
+                states = [each["params"].get("status") for each in news]
+                if "completed" in states and any(each["params"].get("uri") == uri for each in news):
+                    break
+    done = next(each["params"] for each in news if each["params"].get("status") == "completed")
+    assert (done["taskId"], done["result"]["structuredContent"]["output"]) == (task, "confirmed: true")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"context": "ours"}])
+def test_a_prompt_that_lacks_an_argument_asks_for_it_once(http: httpx2.Client, arguments: dict[str, str]) -> None:
+    caller = Caller(http, FORMS)
+    named = {"name": "test_input_required_result_prompt", "arguments": arguments}
+    prompt = caller.result("prompts/get", named)
+    if not arguments:
+        assert prompt["resultType"] == "input_required"
+        assert prompt["inputRequests"]["arguments"]["params"]["requestedSchema"]["required"] == ["context"]
+        prompt = caller.result("prompts/get", {**named, "inputResponses": {"arguments": accept(context="ours")}})
+    assert "- context: ours" in prompt["messages"][0]["content"]["text"]
+
+
+def test_a_workflow_for_clients_with_tasks_refuses_others_and_asks_before_its_task(http: httpx2.Client) -> None:
+    name, answers = "test_tool_with_task", {"user_name": accept(name="Ann")}
+    error = Caller(http, FORMS).error("tools/call", {"name": name, "arguments": {}})
+    assert error["code"] == -32021
+    caller = Caller(http, WITH_TASKS)
+    asked = caller.call(name)
+    assert "taskId" not in asked
+    task = caller.call(name, state=asked["requestState"], answers=answers)
+    assert (task["resultType"], "requestState" in task) == ("task", False)
+    again = caller.call(name, state=asked["requestState"], answers={"user_name": accept(name="Bob")})
+    assert again["taskId"] == task["taskId"]
+    done = sure(lambda: caller.result("tasks/get", {"taskId": task["taskId"]}).get("result"))
+    assert done["content"][0]["text"] == "Hello, Ann!"

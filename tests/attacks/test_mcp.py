@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -311,6 +312,97 @@ def test_a_missing_right_is_named_as_a_scope(house: House) -> None:
 @pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example"}])
 def test_a_page_of_somebody_else_calls_no_tool(house: House, headers: dict[str, str]) -> None:
     assert ask_with(house, **house.ann, **headers).status_code in (403, 421)
+
+
+OLD = {"MCP-Protocol-Version": "2025-11-25", "Accept": "application/json, text/event-stream"}
+
+
+def old_message(
+    http: httpx2.Client, who: dict[str, str], body: dict[str, Any], session: str | None = None
+) -> httpx2.Response:
+    headers = {**OLD, **who, **({} if session is None else {"Mcp-Session-Id": session})}
+    return http.post("/mcp", json={"jsonrpc": "2.0", **body}, headers=headers)
+
+
+def read_session(house: House, who: dict[str, str], **capabilities: Any) -> str:
+    """The id of a session of a client of an older revision."""
+    params = {
+        "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"},
+    }  # fmt: skip
+    begun = old_message(house.http[0], who, {"id": 1, "method": "initialize", "params": params})
+    return str(begun.headers["mcp-session-id"])
+
+
+def called_in(house: House, session: str) -> tuple[ThreadPoolExecutor, Future[httpx2.Response], dict[str, Any]]:
+    """A call of Ann's that waits in her session, at the first server, and the question that it waits for."""
+    before = set(open_questions(house))
+    params = {"name": "confirm_delete", "arguments": ASK}
+    threads = ThreadPoolExecutor(1)
+    call = threads.submit(
+        old_message, house.http[0], house.ann, {"id": 7, "method": "tools/call", "params": params}, session
+    )
+    question = wait_for(lambda: next(iter(set(open_questions(house)) - before), ""))
+    return threads, call, {"id": question}
+
+
+def open_questions(house: House) -> list[str]:
+    answer = httpx2.get(f"{house.first.url}/v1/pendings", params={"limit": 100}, headers=house.operator)
+    return [each["id"] for each in answer.json()["items"]]
+
+
+def output_of_call(call: Future[httpx2.Response]) -> dict[str, Any]:
+    lines = [line.removeprefix("data: ") for line in call.result(60).text.splitlines() if line.startswith("data: ")]
+    result: dict[str, Any] = next(each for each in map(json.loads, lines) if each.get("id") == 7)["result"]
+    content: dict[str, Any] = result["structuredContent"]
+    return content
+
+
+def test_a_question_of_an_older_revision_is_answered_through_another_server_and_the_call_goes_on(
+    house: House,
+) -> None:
+    session = read_session(house, house.ann, elicitation={"form": {}})
+    threads, call, question = called_in(house, session)
+    with threads:
+        response = {**question, "result": {"action": "accept", "content": {"confirm": True}}}
+        taken = old_message(house.http[1], house.ann, response, session)
+        assert taken.status_code == 202
+        assert output_of_call(call)["output"] == "confirmed: true"
+
+
+def test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open(house: House) -> None:
+    session = read_session(house, house.ann, elicitation={})
+    threads, call, question = called_in(house, session)
+    with threads:
+        old_message(house.http[0], house.ann, {**question, "result": {"action": "cancel"}}, session)
+        content = output_of_call(call)
+    assert (content["status"], content["questions"][0]["id"]) == ("waiting", question["id"])
+
+
+def test_answers_of_another_person_and_wrong_forms_leave_the_question_of_a_session_open(house: House) -> None:
+    session = read_session(house, house.ann, elicitation={})
+    threads, call, question = called_in(house, session)
+    with threads:
+        accepted = {**question, "result": {"action": "accept", "content": {"confirm": False}}}
+        assert old_message(house.http[0], house.bob, accepted, session).status_code == 404
+        assert old_message(house.http[0], house.bob, accepted).status_code in (202, 400)
+        wrong = {**question, "result": {"action": "accept", "content": {"confirm": "perhaps"}}}
+        assert old_message(house.http[0], house.ann, wrong, session).status_code == 400
+        accepted["result"]["content"] = {"confirm": True}
+        assert old_message(house.http[0], house.ann, accepted, session).status_code == 202
+        assert output_of_call(call)["output"] == "confirmed: true"
+
+
+@pytest.mark.parametrize("change", ["another person", "a letter", "modes", "empty", "text"])
+def test_a_session_is_good_for_who_began_it_as_it_was_begun(house: House, change: str) -> None:
+    session = read_session(house, house.ann)
+    who = house.bob if change == "another person" else house.ann
+    forged = {
+        "a letter": session[:-1] + ("0" if session[-1] != "0" else "1"), "modes": f"f{session}", "empty": "",
+        "text": "x" * 32,
+    }.get(change, session)  # fmt: skip
+    answer = old_message(house.http[0], who, {"id": 2, "method": "tools/list"}, forged)
+    assert answer.status_code == 404
+    assert old_message(house.http[1], house.ann, {"id": 2, "method": "tools/list"}, session).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])

@@ -85,8 +85,9 @@ async def test_workflows_are_tools_in_both_eras_and_a_call_returns_the_output(ur
         assert refused.is_error
 
 
-async def test_a_client_with_elicitation_answers_in_the_call(url: str) -> None:
-    async with connected(url, elicitation_callback=confirm) as client:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_with_elicitation_answers_in_the_call(url: str, mode: Any) -> None:
+    async with connected(url, elicitation_callback=confirm, mode=mode) as client:
         assert structured(await client.call_tool("confirm_delete", CONFIRM))["output"] == "confirmed: true"
 
 

@@ -1,4 +1,4 @@
-"""The official TypeScript client of MCP in three shapes: each ends with the output that the Python client gets."""
+"""The official TypeScript client of MCP in each shape: each ends with the output that the Python client gets."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def url(postgres_server: Server) -> Iterator[str]:
         ("nothing", "waiting", "2026-07-28"),
         ("elicitation", "finished", "2026-07-28"),
         ("legacy", "waiting", "2025-11-25"),
+        ("legacy-elicitation", "finished", "2025-11-25"),
     ],
 )
 def test_a_run_ends_with_the_same_output_whatever_the_client_can_take(

@@ -28,6 +28,11 @@ class Caller:
 
     def send(self, method: str, params: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         """The response's message. `headers` in `more` replace those that belong to the message; `meta` is added."""
+        self.answered = self.http.post("/mcp", **self.request(method, params, **more))
+        return self.message()
+
+    def request(self, method: str, params: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        """The body and the headers of the request that sends the message."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": VERSION,
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -44,8 +49,7 @@ class Caller:
             **more.get("headers", {}),
         }
         body = {"jsonrpc": "2.0", "id": next(_IDS), "method": method, "params": {**params, "_meta": meta}}
-        self.answered = self.http.post("/mcp", json=body, headers=headers)
-        return self.message()
+        return {"json": body, "headers": headers}
 
     def message(self) -> dict[str, Any]:
         """The message that ends the last response: of a stream, the one that is an answer."""

@@ -2,7 +2,8 @@
 
 The route identifies its caller and reads the body within our limits, as every route does; the SDK then reads the
 message and calls the handlers of `server`. Each request stands for itself: no session is kept, so any process answers
-any request, and nothing of a session can be taken over. SDK and handlers are loaded with the first request.
+any request; what clients of older revisions say in their handshake is in the id of their session (`sessions`). SDK and
+handlers are loaded with the first request.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ _ANY: Final = (
 class _Exchange(Response):
     """One message, answered by the SDK."""
 
-    def __init__(self, access: Access, body: bytes) -> None:
+    def __init__(self, access: Access, body: bytes, message: Any) -> None:
         super().__init__()
         self._access = access
         self._body = body
+        self._message = message
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from hai_flow.api.mcp.server import server_of
@@ -52,7 +54,8 @@ class _Exchange(Response):
             return unread.pop() if unread else await receive()
 
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]  # as RFC 9110 reads them
-        await server.answer({**scope, "headers": headers, ACCESS: self._access}, receive_again, send)
+        scope = {**scope, "headers": headers, ACCESS: self._access}
+        await server.answer(scope, receive_again, send, self._message)
 
 
 @router.post(
@@ -69,11 +72,11 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     settings = access.settings
     limits = Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
     try:
-        posted_json.load(body, limits)  # whatever two readers could understand differently is refused
+        message = posted_json.load(body, limits)  # whatever two readers could understand differently is refused
     except Rejected as rejected:
         error = {"code": -32700, "message": rejected.detail, "data": {"code": rejected.code}}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
-    return _Exchange(access, body)
+    return _Exchange(access, body, message)
 
 
 @router.get(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 import mcp_types as types
@@ -21,7 +21,7 @@ from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.store.catalog import workflows
-from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, tool_name, tool_of
+from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, needs_tasks, tool_name, tool_of
 
 RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
@@ -35,6 +35,7 @@ class WorkflowTool(NamedTuple):
     workflow: str
     described: dict[str, Any]
     prompt: dict[str, Any]
+    needs_tasks: bool
 
 
 class Catalogue:
@@ -83,7 +84,9 @@ class Catalogue:
         if at not in self._described:
             if len(self._described) >= 10_000:
                 self._described.clear()
-            self._described[at] = WorkflowTool(plan.name, tool_of(plan, name), build_prompt(plan, name))
+            self._described[at] = WorkflowTool(
+                plan.name, tool_of(plan, name), build_prompt(plan, name), needs_tasks(plan)
+            )
         return self._described[at]
 
     # --- resources
@@ -152,23 +155,23 @@ class Catalogue:
         startable = [each.prompt for each in await self.tools(build_access(ctx))]
         return types.ListPromptsResult.model_validate({"prompts": [*startable, *prompts]})
 
-    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get_prompt(self, access: Access, requested: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
         """To start a workflow; or a template with its tests, and the loop in which it becomes one's own workflow."""
-        tool = await self.tool(build_access(ctx), params.name)
+        tool = await self.tool(access, requested)
         if tool is not None:
             names = {each["name"] for each in tool.prompt["arguments"]}
-            arguments = {name: text for name, text in (params.arguments or {}).items() if name in names}
-            messages = asking_for(tool.described, arguments)
+            fields = {name: text for name, text in arguments.items() if name in names}
+            messages = asking_for(tool.described, fields)
             prompt = {"description": tool.prompt["description"], "messages": messages}
             return types.GetPromptResult.model_validate(prompt)
-        name = params.name.removeprefix(_NEW)
-        if name not in get_args(TemplateName) or name == params.name:
-            raise MCPError(NOT_FOUND, f"Unknown prompt: {params.name[:100]}")
-        workflow_name = (params.arguments or {}).get("name")
+        name = requested.removeprefix(_NEW)
+        if name not in get_args(TemplateName) or name == requested:
+            raise MCPError(NOT_FOUND, f"Unknown prompt: {requested[:100]}")
+        workflow_name = arguments.get("name")
         if workflow_name is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", workflow_name):
             raise MCPError(NOT_FOUND, "name: expected a workflow's name like `refund_order`.")
         drafted = template(name, workflow_name)  # type: ignore[arg-type]
-        may_check = build_access(ctx).principal.may(Right.CHECK_WORKFLOWS)
+        may_check = access.principal.may(Right.CHECK_WORKFLOWS)
         checks = "validate_workflow and test_workflow" if may_check else "`hai-flow validate` and `hai-flow test`"
         text = (
             f"Write a HAI Flow workflow that begins like this one ({TEMPLATES[name]}). Change it to what is needed, "  # type: ignore[index]

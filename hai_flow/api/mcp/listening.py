@@ -6,7 +6,9 @@ hangs up, when its credential ends, or when the server closes; the client then l
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
+from uuid import UUID
 
 import anyio
 import mcp_types as types
@@ -18,11 +20,12 @@ from hai_flow.api.mcp.context import Context, build_access, find_address, reques
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
+from hai_flow.wire.log import LOG
 from hai_flow.wire.mcp import build_detailed_task
 
 FOLLOWED_MAX: Final = 20
 """Runs of one stream."""
-_LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0  # between two looks whether the credential is good
 
 
 async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
@@ -59,27 +62,44 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
 async def _follow(
     ctx: Context, access: Access, tasks: list[str], runs: dict[str, str], meta: dict[str, Any], term: Any
 ) -> None:
-    base = find_address(ctx)
-    seqs: dict[str, int] = {}
+    """Until the server closes or the credential ends. Each run is followed as every stream follows one: nothing is read
+    while nothing happens."""
     closing = access.cells.home.fanout.closing
-    while not closing.is_set() and not term.is_over:
+    async with anyio.create_task_group() as group:
         for id in dict.fromkeys((*tasks, *runs)):
-            try:
-                _, run = await mcp_runs.look(access, base, id)
-            except (Rejected, Unreadable):
-                continue  # unknown, or not the caller's: it never changes
-            before, seqs[id] = seqs.get(id), run.state.seq
-            if before in (None, run.state.seq):
-                continue
-            if id in tasks:
-                task = build_detailed_task(run, forms=True, urls=True)
-                await _notify(ctx, "notifications/tasks", {**task, "_meta": meta})
-            if id in runs:
-                await _notify(ctx, "notifications/resources/updated", {"uri": runs[id], "_meta": meta})
-        await wait_at_most(closing, _LOOK_SECONDS)
-        await anyio.lowlevel.checkpoint()
+            group.start_soon(_follow_run, ctx, access, id, id in tasks, runs.get(id), meta)
+        while not closing.is_set() and not term.is_over:
+            await wait_at_most(closing, _LOOK_SECONDS)
+        group.cancel_scope.cancel()
+
+
+async def _follow_run(
+    ctx: Context, access: Access, id: str, is_task: bool, uri: str | None, meta: dict[str, Any]
+) -> None:
+    base, closing = find_address(ctx), access.cells.home.fanout.closing
+    with contextlib.suppress(Rejected, Unreadable):  # unknown, or not the caller's: it never changes
+        access, run = await mcp_runs.look(access, base, id)
+        while not run.is_over and not closing.is_set():
+            before = run.state.seq
+            state = await access.state(UUID(run.state.run_id), before)
+            async with contextlib.aclosing(access.follow(state, LOG, mcp_runs.FOLLOWER)) as pieces:
+                async for _ in pieces:
+                    access, run = await mcp_runs.look(access, base, id)
+                    if run.state.seq == before:
+                        continue
+                    before = run.state.seq
+                    if is_task:
+                        task = build_detailed_task(run, forms=True, urls=True)
+                        await _notify(ctx, "notifications/tasks", {**task, "_meta": meta})
+                    if uri is not None:
+                        await _notify(ctx, "notifications/resources/updated", {"uri": uri, "_meta": meta})
+
+
+class _Notification(types.Notification[dict[str, Any], str]):
+    """A notification of which the SDK has no model, as it has none of tasks."""
 
 
 async def _notify(ctx: Context, method: str, params: dict[str, Any]) -> None:
-    """Send a notification on the stream of the request, also one that the SDK has no model of."""
-    await ctx.session._request_outbound.notify(method, params)
+    """Send a notification on the stream of the request."""
+    notification: Any = _Notification(method=method, params=params)
+    await ctx.session.send_notification(notification, ctx.request_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -26,11 +26,11 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
-from hai_flow.wire.mcp import Question, Shown, describe_run
+from hai_flow.wire.mcp import Question, Shown
 
-Progress = Callable[[int, str], Awaitable[None]]
+Progress = Callable[[Shown], Awaitable[None]]
 
-_FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
+FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
 
 
 async def start(access: Access, workflow: str, input: Mapping[str, Any], key: str | None) -> UUID:
@@ -75,12 +75,13 @@ async def _question(access: Access, base: str, pending: PendingState) -> Questio
 
 
 async def settle(
-    access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None
-) -> tuple[Access, Shown]:
-    """The run as soon as nothing more happens of its own accord, at most so many seconds later. Where the server has no
-    place for one more follower, the run as it is now."""
+    access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None,
+    is_enough: Callable[[Shown], bool] = lambda run: run.is_at_rest,
+) -> tuple[Access, Shown]:  # fmt: skip
+    """The run as soon as nothing more happens of its own accord (or `is_enough`), at most so many seconds later. Where
+    the server has no place for one more follower, the run as it is now."""
     access, run = await look(access, base, run_id)
-    if run.is_at_rest or seconds <= 0:
+    if is_enough(run) or seconds <= 0:
         return access, run
     try:
         await access.take_place(follows=True)
@@ -90,16 +91,49 @@ async def settle(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 state = await access.state(UUID(run.state.run_id), run.state.seq)
-                async with contextlib.aclosing(access.follow(state, LOG, _FOLLOWER)) as pieces:
+                async with contextlib.aclosing(access.follow(state, LOG, FOLLOWER)) as pieces:
                     async for _ in pieces:
                         access, run = await look(access, base, run_id)
                         if progress is not None:
-                            await progress(run.state.seq, describe_run(run))
-                        if run.is_at_rest:
+                            await progress(run)
+                        if is_enough(run):
                             return access, run
     finally:
         access.place.leave()
     return await look(access, base, run_id)
+
+
+async def settle_or(
+    access: Access, base: str, run_id: str, seconds: float, is_enough: Callable[[Shown], bool],
+    events: Sequence[asyncio.Event], progress: Progress,
+) -> Shown:  # fmt: skip
+    """As `settle`, but at the latest when one of the events is set."""
+    settling = asyncio.create_task(settle(access, base, run_id, seconds, progress, is_enough))
+    others = [asyncio.create_task(each.wait()) for each in events]
+    try:
+        await asyncio.wait((settling, *others), return_when=asyncio.FIRST_COMPLETED)
+        return (await settling)[1] if settling.done() else (await look(access, base, run_id))[1]
+    finally:
+        for task in (settling, *others):
+            task.cancel()
+        await asyncio.gather(settling, *others, return_exceptions=True)
+
+
+async def answer_one(access: Access, question_id: str, response: Mapping[str, Any]) -> str | None:
+    """Give the answer that the response to an elicitation holds to the question. One to a question that is answered,
+    foreign or unknown is passed over: its first answer stands. Returns what is wrong with it."""
+    try:
+        of = run_of_pending(question_id)
+        at = access if of is None else await access.find_at_run(of)
+        _, pending = await find_pending(at, question_id)
+        fields = answer_of(pending, response)
+        if fields is not None:
+            await answer(access, question_id, fields)
+    except Rejected as rejected:
+        if rejected.status == 422:
+            return faults_in(rejected)
+        return None if rejected.status in (404, 409, 410) else rejected.detail
+    return None
 
 
 async def answer(access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:

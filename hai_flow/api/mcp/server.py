@@ -8,6 +8,7 @@ an answer counts once is the business of its question.
 from __future__ import annotations
 
 import hmac
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,11 +17,15 @@ import mcp_types as types
 import structlog
 from fastapi import FastAPI
 from mcp.server.caching import CacheHint
+from mcp.server.connection import allowed_log_levels
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import Field
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 import hai_flow
@@ -30,6 +35,7 @@ from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.catalogue import Catalogue
 from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.mcp.listening import listen
+from hai_flow.api.mcp.sessions import HEADER, Session, Sessions, Stream
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
@@ -44,7 +50,10 @@ from hai_flow.wire.mcp import (
     Shown,
     build_detailed_task,
     build_requests,
+    describe_run,
+    flat_schema,
     make_short_names,
+    read_texts,
     result_of,
     task_of,
 )
@@ -55,8 +64,13 @@ AT_ONCE_SECONDS: Final = 0.25
 """How long a call that may return a task waits for a run that is over at once."""
 WAIT_SECONDS: Final = 20.0
 """How long other calls wait for the run to end or to ask."""
+SESSION: Final = "hai_flow.mcp.session"  # the scope's key of the session of a client of an older revision
+STREAM: Final = "hai_flow.mcp.stream"  # and of the stream that answers it
+ASKING_SECONDS: Final = 300.0
+"""How long a call of an older revision waits for what its client's user is asked."""
 STATE_SECONDS: Final = 7 * 86400.0
 """How long a sealed state is good. It opens nothing by itself; whoever comes later uses `get_run` and `answer`."""
+ARGUMENTS: Final = "arguments"  # the name of the form for what a prompt lacks
 HEADER_MISMATCH: Final = -32020
 INVALID_PARAMS: Final = -32602
 MISSING_CAPABILITY: Final = -32021
@@ -95,6 +109,7 @@ class McpServer:
     def __init__(self, key: bytes) -> None:
         private = CacheHint(ttl_ms=10_000, scope="private")
         self._catalogue = Catalogue()
+        self._sessions = Sessions(key)
         server: Server[Any] = Server(
             "hai-flow",
             version=hai_flow.__version__,
@@ -107,12 +122,13 @@ class McpServer:
             on_list_resource_templates=self._catalogue.list_templates,
             on_read_resource=self._catalogue.read_resource,
             on_list_prompts=self._catalogue.list_prompts,
-            on_get_prompt=self._catalogue.get_prompt,
             on_completion=self._catalogue.complete,
             on_subscriptions_listen=listen,
         )
         server.extensions = {TASKS: {}, UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}
         server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
+        server.add_request_handler("prompts/get", types.GetPromptRequestParams, self._get_prompt)
+        server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         server.add_request_handler("tasks/get", TaskParams, self._get_task)
         server.add_request_handler("tasks/update", UpdateParams, self._update_task)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
@@ -120,12 +136,71 @@ class McpServer:
         server.middleware[:] = [RequestStateBoundary(security, default_audience="hai-flow")]
         self._server = server
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send, message: Any) -> None:
         """Answer one message. The manager, and what it begins, live as long as the request: nothing of it is shared."""
-        limit = scope[ACCESS].settings.request_bytes_max
+        access: Access = scope[ACCESS]
+        headers, principal = Headers(scope=scope), _principal_of(access)
+        if headers.get("mcp-protocol-version") in (None, *HANDSHAKE_PROTOCOL_VERSIONS) and isinstance(message, dict):
+            id, method = headers.get(HEADER), message.get("method")
+            session = None if id is None else self._sessions.resume(principal, id)
+            if id is not None and session is None and method != "initialize":
+                await _session_not_found(scope, receive, send)
+                return
+            if method is None and isinstance(message.get("id"), str):
+                await (await self._take_response(access, message))(scope, receive, send)
+                return
+            params = message.get("params")
+            begun = None
+            if method == "initialize" and isinstance(params, dict):
+                begun = self._sessions.begin(principal, params.get("capabilities"))
+            stream = Stream(send, begun)
+            scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
+        limit = access.settings.request_bytes_max
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=limit)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
+
+    async def _take_response(self, access: Access, message: Mapping[str, Any]) -> Response:
+        """What a client of an older revision answers to a question of the server's, whose id is that of a question."""
+        id, result = message["id"], message.get("result")
+        response = result if isinstance(result, Mapping) else {}
+        try:
+            with anyio.CancelScope(shield=True):
+                fault = await mcp_runs.answer_one(access, id, response)
+        except Unreadable:  # the process that waits asks again, or its caller does
+            fault = None
+        if fault is not None:
+            error = {"code": INVALID_PARAMS, "message": fault}
+            return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+        if response.get("action") != "accept" or not isinstance(response.get("content"), Mapping):
+            self._sessions.put_off(id)
+        return Response(status_code=202)
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
+        """A prompt; or what it lacks, as a form, of a client that can show one."""
+        client, arguments = Client.of(ctx), dict(params.arguments or {})
+        content = _responses(ctx.params).get(ARGUMENTS, {}).get("content")
+        if isinstance(content, Mapping):
+            arguments |= {name: each if isinstance(each, str) else json.dumps(each) for name, each in content.items()}
+        tool = await self._catalogue.tool(build_access(ctx), params.name)
+        if tool is not None and client.forms and not client.legacy and content is None:
+            missing = [each["name"] for each in tool.prompt["arguments"] if each["required"]]
+            missing = [name for name in missing if name not in arguments]
+            form = flat_schema(tool.described["inputSchema"], missing) if missing else None
+            if form is not None:
+                message = f"{tool.described['title']} needs:"
+                params_of = {"mode": "form", "message": message, "requestedSchema": form}
+                return {
+                    "resultType": "input_required",
+                    "inputRequests": {ARGUMENTS: {"method": "elicitation/create", "params": params_of}},
+                }
+        prompt = await self._catalogue.get_prompt(build_access(ctx), params.name, arguments)
+        return _complete(prompt.model_dump(by_alias=True, exclude_none=True, mode="json"))
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
+        if (session := _session(ctx)) is not None:
+            self._sessions.set_level(session, params.level)
+        return {}
 
     # --- tools
 
@@ -158,18 +233,58 @@ class McpServer:
         tool = await self._catalogue.tool(access, params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
+        if tool.needs_tasks and not client.tasks:
+            raise _no_tasks(f"The workflow {tool.workflow} is for clients with the tasks extension.")
         pinned = _meta(ctx).get(WORKFLOW)
         workflow = pinned if isinstance(pinned, str) and pinned.split("@")[0] == tool.workflow else tool.workflow
         with _Traced(ctx), anyio.CancelScope(shield=True):
             run_id = await mcp_runs.start(access, workflow, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        _, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
+        told = _Told(ctx, self._sessions)
+        _, run = await mcp_runs.settle(access, base, run_id, seconds, told.progress)
+        if client.legacy and (client.forms or client.urls):
+            run = await self._ask_on_stream(ctx, access, base, run, client, told)
+        await told.say(run)
+        if tool.needs_tasks and (asked := self._build_input_required(run, client)):
+            return asked  # what it asks before its first call comes before the task
         if not client.tasks and (responses := _responses(ctx.params)):  # answers that come with the question's call
             names = make_short_names([each.pending.opened for each in run.questions if each.mine])
             early = {id: responses[name] for id, name in names.items() if name in responses}
             if early:
                 return await self._answered(ctx, access, base, client, run_id, early)
         return self._build_result_for(run, client)
+
+    async def _ask_on_stream(
+        self, ctx: Context, access: Access, base: str, run: Shown, client: Client, told: _Told
+    ) -> Shown:
+        """Ask the caller, who waits, what the run asks; the run as soon as nothing is left to ask."""
+        stream: Stream = request_of(ctx).scope[STREAM]
+        until = anyio.current_time() + ASKING_SECONDS
+        asked: set[str] = set()
+        try:
+            while left := until - anyio.current_time():
+                requests = build_requests(run, forms=client.forms, urls=client.urls)
+                fresh = {id: each for id, each in requests.items() if id not in asked}
+                watched = [self._sessions.watch(id) for id in requests]
+                for id, request in fresh.items():
+                    asked.add(id)
+                    params = request["params"]
+                    if ctx.protocol_version < "2025-11-25":  # which had one mode
+                        params = {name: value for name, value in params.items() if name != "mode"}
+                    await stream.ask(id, request["method"], params)
+                if left < 0 or not requests or any(each.is_set() for each in watched):
+                    return run
+
+                def is_news(shown: Shown, waits: frozenset[str] = frozenset(requests)) -> bool:
+                    return build_requests(shown, forms=client.forms, urls=client.urls).keys() != waits
+
+                run = await mcp_runs.settle_or(access, base, run.state.run_id, left, is_news, watched, told.progress)
+                if not run.is_at_rest:
+                    _, run = await mcp_runs.settle(access, base, run.state.run_id, WAIT_SECONDS, told.progress)
+        finally:
+            for id in asked:
+                self._sessions.forget(id)
+        return run
 
     def _build_result_for(self, shown: Shown, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
@@ -210,7 +325,10 @@ class McpServer:
         if faults:
             _, run = await mcp_runs.look(access, base, run_id)
             return self._build_input_required(run, client, faults) or _complete(result_of(run))
-        access, run = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
+        seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
+        access, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
+        if client.tasks:
+            return self._build_result_for(run, client)
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
             return self._build_input_required(run, client) or _complete(result_of(run))
         return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
@@ -221,8 +339,7 @@ class McpServer:
         """The run as a task of the caller. Raises MCPError as the specification wants it."""
         client = Client.of(ctx)
         if not client.tasks:
-            needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-            raise MCPError(MISSING_CAPABILITY, "This method needs the tasks extension.", needed)
+            raise _no_tasks("This method needs the tasks extension.")
         named = request_of(ctx).headers.get("mcp-name")
         if named != id:
             raise MCPError(HEADER_MISMATCH, "Mcp-Name must be the taskId of the request.")
@@ -257,8 +374,8 @@ class McpServer:
 
 
 class Client:
-    """What a client can take. One of an older revision says so once, in a handshake that no process remembers: it gets
-    plain results."""
+    """What a client can take. One of an older revision says so once, in its handshake, which the id of its session
+    repeats."""
 
     def __init__(self, *, legacy: bool, tasks: bool, forms: bool, urls: bool) -> None:
         self.legacy = legacy
@@ -270,8 +387,13 @@ class Client:
     def of(cls, ctx: Context) -> Client:
         has = ctx.session.client_capabilities
         legacy = ctx.protocol_version < "2026-07-28"
-        if has is None or legacy:
-            return cls(legacy=legacy, tasks=False, forms=False, urls=False)
+        if legacy:
+            session = _session(ctx)
+            forms, urls = (False, False) if session is None else (session.forms, session.urls)
+            urls = urls and ctx.protocol_version >= "2025-11-25"
+            return cls(legacy=True, tasks=False, forms=forms, urls=urls)
+        if has is None:
+            return cls(legacy=False, tasks=False, forms=False, urls=False)
         elicitation = has.elicitation
         forms = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
         return cls(
@@ -301,9 +423,26 @@ async def _answer_all(access: Access, shown: Shown, responses: Mapping[str, Mapp
     return faults
 
 
+def _no_tasks(message: str) -> MCPError:
+    return MCPError(MISSING_CAPABILITY, message, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+
+
 def _principal(ctx: Context) -> str:
-    principal = build_access(ctx).principal
-    return f"{principal.tenant} {principal.id}"
+    return _principal_of(build_access(ctx))
+
+
+def _principal_of(access: Access) -> str:
+    return f"{access.principal.tenant} {access.principal.id}"
+
+
+def _session(ctx: Context) -> Session | None:
+    session: Session | None = request_of(ctx).scope.get(SESSION)
+    return session
+
+
+async def _session_not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    error = {"code": INVALID_PARAMS, "message": "Session not found: begin one with `initialize`."}
+    await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 404)(scope, receive, send)
 
 
 def _complete(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,9 +470,38 @@ def _key(ctx: Context) -> str | None:
     return key
 
 
+class _Told:
+    """What a client hears while its call waits: progress, and as messages of the log the texts that the run says."""
+
+    def __init__(self, ctx: Context, sessions: Sessions) -> None:
+        self._ctx = ctx
+        self._session = _session(ctx)
+        self._sessions = sessions
+        self._said: set[str] = set()
+
+    async def progress(self, run: Shown) -> None:
+        await self._ctx.session.report_progress(run.state.seq, message=describe_run(run))
+        await self.say(run)
+
+    async def say(self, run: Shown) -> None:
+        """Tell the texts that are whole and have not been told, if the client wants messages of the log."""
+        legacy = self._ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        if legacy and (self._session is None or not self._sessions.wants(self._session, "info")):
+            return
+        for message in read_texts(run.state):
+            if message.id not in self._said:
+                self._said.add(message.id)
+                params = types.LoggingMessageNotificationParams(
+                    level="info", data=message.content, logger=run.state.workflow
+                )
+                if legacy or "info" in allowed_log_levels(self._ctx.protocol_version, self._ctx.meta):
+                    notification = types.LoggingMessageNotification(params=params)
+                    await self._ctx.session.send_notification(notification, self._ctx.request_id)
+
+
 def _progress(ctx: Context) -> mcp_runs.Progress:
-    async def report(seq: int, sentence: str) -> None:
-        await ctx.session.report_progress(seq, message=sentence)
+    async def report(run: Shown) -> None:
+        await ctx.session.report_progress(run.state.seq, message=describe_run(run))
 
     return report
 

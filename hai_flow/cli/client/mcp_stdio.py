@@ -34,6 +34,7 @@ SILENCE_SECONDS: Final = 120.0
 """How long an answer may be silent: longer than any call waits for its run."""
 _PAUSE_FIRST, _PAUSE_MAX = 0.25, 5.0
 _PARSE_ERROR, _INVALID, _INTERNAL = -32700, -32600, -32603
+_SESSION: Final = "Mcp-Session-Id"
 _NAMES: Final = ("name", "uri", "taskId")  # the parameters that `Mcp-Name` repeats
 
 
@@ -75,6 +76,7 @@ class Bridge:
         self._link = link
         self._patience = patience
         self._negotiated: str | None = None  # by `initialize`, which clients of older revisions send
+        self._session: str | None = None
         self._requests: dict[str | int, asyncio.Task[None]] = {}
         self._streams: set[asyncio.Task[None]] = set()  # those that end with the client alone
         self._http: httpx2.AsyncClient | None = None
@@ -110,7 +112,7 @@ class Bridge:
         method, id = message.get("method"), message.get("id")
         if method == "notifications/cancelled":
             self._cancel(message)
-        elif not isinstance(id, str | int) or isinstance(id, bool):
+        elif method is None or not isinstance(id, str | int) or isinstance(id, bool):  # or an answer to the server
             group.create_task(self._send(line, self._headers(message), None))
         else:
             task = group.create_task(self._send(line, self._headers(message), id))
@@ -155,6 +157,7 @@ class Bridge:
         assert self._http is not None
         headers = {**self._link.headers, **headers}
         async with self._http.stream("POST", self._link.url + PATH, content=body, headers=headers) as response:
+            self._session = response.headers.get(_SESSION, self._session)
             if response.headers.get("content-type", "").startswith("text/event-stream"):
                 answered = False
                 async for data in _events(response):
@@ -184,6 +187,8 @@ class Bridge:
             version = self._negotiated
         if version is not None and version.isascii() and version.isprintable():
             headers["MCP-Protocol-Version"] = version
+        if self._session is not None and message.get("method") != "initialize":
+            headers[_SESSION] = self._session
         if isinstance(method := message.get("method"), str):
             headers["Mcp-Method"] = encode_header_value(method)
         name = next((params[each] for each in _NAMES if isinstance(params.get(each), str)), None)

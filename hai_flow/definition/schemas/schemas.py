@@ -79,6 +79,7 @@ _PLAIN_KEYWORDS: Final = (
     "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems",
     "maxItems", "uniqueItems", "minContains", "maxContains", "required", "minProperties", "maxProperties",
     "dependentRequired", "contentEncoding", "contentMediaType",
+    "enumNames",  # titles of an `enum`, as forms of MCP 2025-06-18 have them
 )  # fmt: skip
 PII: Final = "pii"
 """The one keyword of ours: `pii: true` marks values as personal (definition/personal/personal)."""

@@ -252,7 +252,10 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("webhook", shape_of("webhook_trigger"), "started by requests of another system, over `POST /v1/hooks/PATH`",
             example='{path: shop/orders, secret: "${{ secrets.SHOP_HOOK }}"}'),
     ), exactly_one=(("api", "event", "schedule", "run", "webhook"),)),
-    Shape("api", "`api`", ()),
+    Shape("api", "`api`", (
+        Key("tasks", enum("required"), "over MCP for clients with tasks alone; what it asks at once comes first",
+            example="required"),
+    )),
     Shape("event_trigger", "`event`", (
         Key("type", literal(1), "of the events", required=True, example="order.paid"),
         Key("match", CEL, "only events for which this is true", example="event.data.amount > 100.0"),

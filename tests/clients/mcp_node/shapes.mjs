@@ -2,10 +2,11 @@
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const [url, shape] = process.argv.slice(2);
-const capabilities = shape === "elicitation" ? { elicitation: { form: {} } } : {};
-const options = { capabilities, ...(shape === "legacy" ? {} : { versionNegotiation: { mode: "auto" } }) };
+const elicits = shape.endsWith("elicitation");
+const capabilities = elicits ? { elicitation: { form: {} } } : {};
+const options = { capabilities, ...(shape.startsWith("legacy") ? {} : { versionNegotiation: { mode: "auto" } }) };
 const client = new Client({ name: "test", version: "1" }, options);
-if (shape === "elicitation") {
+if (elicits) {
   client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { confirm: true } }));
 }
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
