@@ -601,5 +601,5 @@ def test_a_workflow_for_clients_with_tasks_refuses_others_and_asks_before_its_ta
     assert (task["resultType"], "requestState" in task) == ("task", False)
     again = caller.call(name, state=asked["requestState"], answers={"user_name": accept(name="Bob")})
     assert again["taskId"] == task["taskId"]
-    done = sure(lambda: caller.result("tasks/get", {"taskId": task["taskId"]}).get("result"))
+    done = sure(lambda: caller.result("tasks/get", {"taskId": task["taskId"]}).get("result", {}))
     assert done["content"][0]["text"] == "Hello, Ann!"
