@@ -66,20 +66,79 @@ async def ask(
 async def limit_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:
     """The pieces, as long as each comes within `endpoint.idle` and all of them within `endpoint.total` seconds. Raises
     StepError `llm.timeout`."""
-    clock = asyncio.get_running_loop().time
-    end = clock() + endpoint.total
-    async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], stream)):
-        while True:
-            remaining = end - clock()
-            try:
-                async with asyncio.timeout(min(endpoint.idle, remaining)):
-                    piece = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise (
-                    faults.late(endpoint.total) if remaining <= endpoint.idle else faults.silent(endpoint.idle)
-                ) from None
-            except (AttributeError, LookupError, TypeError, ValueError) as error:  # a reader met another shape
-                raise faults.unreadable() from error
-            yield piece
+    watch = _Watch(endpoint)
+    try:
+        async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], stream)):
+            while True:
+                try:
+                    with watch:
+                        piece = await anext(stream)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise (faults.late(endpoint.total) if watch.is_last else faults.silent(endpoint.idle)) from None
+                except (AttributeError, LookupError, TypeError, ValueError) as error:  # a reader met another shape
+                    raise faults.unreadable() from error
+                yield piece
+    finally:
+        watch.close()
+
+
+class _Watch:
+    """Cuts off a wait for a piece that takes longer than `idle` seconds, or lasts until all pieces should have come
+    (`is_last`). As `asyncio.timeout` around each wait, but with one timer for all of them: an answer has hundreds of
+    pieces, most of which are there already, and hardly one is late."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._idle = endpoint.idle
+        self._end = self._loop.time() + endpoint.total
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0  # the wait has lasted
+        self._waiting: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._cut = False
+        self.is_last = False
+
+    def __enter__(self) -> None:
+        self._since = self._loop.time()
+        self.is_last = self._end - self._since <= self._idle
+        self._waiting = asyncio.current_task()
+        assert self._waiting is not None, "answers are awaited in tasks"
+        self._cancelling = self._waiting.cancelling()
+        if self._timer is None or self._timer.when() > self._due:
+            self._set_timer()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._waiting = self._waiting, None
+        if self._cut:
+            self._cut = False
+            assert task is not None
+            # Another cancellation, of the task itself, goes first.
+            if task.uncancel() <= self._cancelling and kind is not None and issubclass(kind, asyncio.CancelledError):
+                raise TimeoutError
+
+    @property
+    def _due(self) -> float:
+        return min(self._since + self._idle, self._end)
+
+    def _set_timer(self) -> None:
+        self.close()
+        self._timer = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        """The timer is of a wait that may be over long ago: then it is set for the one of now, or for the next."""
+        self._timer = None
+        if self._waiting is None:
+            return
+        if self._loop.time() < self._due:
+            self._set_timer()
+        else:
+            self._cut = True
+            self._waiting.cancel()
+
+    def close(self) -> None:
+        """No piece is waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -298,8 +298,12 @@ def _message_without_secrets(message: Message) -> Message:
         visible: str | list[Json] = hide_secrets(content)
     else:  # pictures and documents stay as they are: they are long
         visible = [{**part, "text": hide_secrets(part["text"])} if "text" in part else part for part in content]
-    calls = tuple(replace(call, args=hide_secrets(call.args)) for call in message.calls)
-    return replace(message, content=visible, calls=calls, thinking=hide_secrets(message.thinking))
+    args = [hide_secrets(call.args) for call in message.calls]
+    thinking = hide_secrets(message.thinking)
+    if visible == content and thinking == message.thinking and args == [call.args for call in message.calls]:
+        return message  # nearly every message: none is made anew for each question
+    calls = tuple(replace(call, args=text) for call, text in zip(message.calls, args, strict=True))
+    return replace(message, content=visible, calls=calls, thinking=thinking)
 
 
 def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelUse:

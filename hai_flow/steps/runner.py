@@ -180,6 +180,9 @@ class Registry:
     def __init__(self, runners: dict[str, Runner], hide: Callable[[Json], Json] = lambda value: value) -> None:
         """`hide` takes secrets out of an output before it is recorded."""
         self._runners = runners
+        # `isinstance` with a protocol looks all of its names up: asked once here, not at each question of a model
+        self._that_look = {kind: runner for kind, runner in runners.items() if isinstance(runner, Looks)}
+        self._that_offer = {kind: runner for kind, runner in runners.items() if isinstance(runner, Offers)}
         self.hidden = hide
 
     @property
@@ -211,10 +214,11 @@ class Registry:
         pins: Pins = _NO_PINS,
     ) -> Sequence[Offered]:
         """The functions that the declared tool `name` offers to models, by its runner. Raises StepError."""
-        runner = self._runners.get(find_tool_kind(tool) or "")
-        if isinstance(runner, Looks):
-            return await runner.offered_to(name, tool, pins, workflow=workflow, tenant=tenant, from_disk=from_disk)
-        if not isinstance(runner, Offers):
+        kind = find_tool_kind(tool) or ""
+        if (looking := self._that_look.get(kind)) is not None:
+            return await looking.offered_to(name, tool, pins, workflow=workflow, tenant=tenant, from_disk=from_disk)
+        runner = self._that_offer.get(kind)
+        if runner is None:
             raise StepError(f"this server offers no functions of the tool {name!r} to models", code="tool.unavailable")
         return await runner.offered(name, tool, from_disk=from_disk)
 
@@ -233,7 +237,7 @@ class Registry:
 
     async def look_at_servers(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
         """Ask the servers that the plan uses for their functions now. `tenant` is the name of the plan's tenant."""
-        answers = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
+        answers = [await runner.look(plan, tenant) for runner in self._that_look.values()]
         pins = {name: digest for each in answers for name, digest in each.pins.items()}
         return Looked(pins, [doubt for each in answers for doubt in each.doubts])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -534,3 +535,67 @@ async def test_a_stream_of_another_shape_is_an_answer_that_broke_off() -> None:
         async for _ in limit_time(shapeless(), Endpoint("m", "openai", "m")):
             pass
     assert error.value.code == "llm.truncated"
+
+
+async def test_a_reader_that_takes_its_time_is_no_model_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers = 0
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def counted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        nonlocal timers
+        timers += 1
+        return call_at(*arguments, **options)
+
+    async def quick() -> AsyncIterator[Piece]:
+        for number in range(100):
+            yield Text(str(number))
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    heard = []
+    async for piece in limit_time(quick(), Endpoint("m", "openai", "m", idle=0.02)):
+        heard.append(piece)
+        if len(heard) == 50:
+            released = loop.create_future()
+            loop.call_later(0.1, released.set_result, None)
+            await released
+    assert len(heard) == 100
+    assert timers < 10, "one timer serves all pieces"
+
+
+async def test_the_wait_for_a_later_piece_has_its_own_time() -> None:
+    async def stalls() -> AsyncIterator[Piece]:
+        yield Text("It ")
+        await asyncio.Event().wait()
+
+    async def hear(idle: float, total: float) -> str:
+        with pytest.raises(StepError) as error:
+            async for _ in limit_time(stalls(), Endpoint("m", "openai", "m", idle=idle, total=total)):
+                pass
+        return error.value.message
+
+    assert "0.03" in await hear(0.03, 60)
+    assert await hear(60, 0.03) == "The model's answer was not complete after 0.03 s."
+
+
+async def test_an_attempt_that_is_cancelled_while_a_piece_is_late_is_cancelled() -> None:
+    """Both at once: the wait is cut off, and whoever stops the attempt is heard."""
+    begun = asyncio.Event()
+
+    async def stalls() -> AsyncIterator[Piece]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            attempt.cancel()
+        yield Text("")
+
+    async def hear() -> None:
+        async for _ in limit_time(stalls(), Endpoint("m", "openai", "m", idle=0.02)):
+            pass
+
+    attempt = asyncio.ensure_future(hear())
+    await begun.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert attempt.cancelled()

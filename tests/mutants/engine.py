@@ -754,7 +754,7 @@ conversation.bug(
 )
 conversation.bug(
     "a model is shown its answer that was not the object",
-    (" and not is_in_vain(state, paths.iteration(agent, number))", ""),
+    (" and not is_in_vain(state, path)", ""),
 )
 conversation.bug(
     "a response is told to the model as a denial",

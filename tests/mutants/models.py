@@ -193,6 +193,16 @@ asking.bug(
     ("if fault is None and not may_be_empty and turn.is_empty:", "if False:"),
     by=f"{_DIALECTS}::test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked",
 )
+asking.bug(
+    "each piece has a timer of its own",
+    ("        if self._timer is None or self._timer.when() > self._due:\n", "        if True:\n"),
+    by=f"{_DIALECTS}::test_a_reader_that_takes_its_time_is_no_model_that_does",
+)
+asking.bug(
+    "an attempt that is cancelled while a piece is late goes on with another model",
+    ("if task.uncancel() <= self._cancelling and ", "if task.uncancel() >= 0 and "),
+    by=f"{_DIALECTS}::test_an_attempt_that_is_cancelled_while_a_piece_is_late_is_cancelled",
+)
 connections = Room("hai_flow/models/connections.py")
 connections.bug(
     "bytes without a piece are silence",

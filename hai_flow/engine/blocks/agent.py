@@ -55,7 +55,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     """The next answer, or the end of the agent."""
     verb, loop = _agent(step), _loop(draft, step)
     answer, count = answer_in(draft.state, iteration.path), count_answers(draft.state, step.path, loop)
-    counted = count_answers(draft.state, step.path, loop, since=loop.since)
+    counted = count if loop.since <= loop.begun else count_answers(draft.state, step.path, loop, since=loop.since)
     try:
         done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
     except Raised as raised:

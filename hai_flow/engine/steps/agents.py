@@ -11,16 +11,14 @@ those of their steps, and the conversation is put together of both whenever the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
 from hai_flow.engine.state.ids import derive_model_call_id
-from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
 
@@ -100,16 +98,20 @@ def is_in_vain(state: RunState, iteration: str) -> bool:
 
 def is_wrong(answer: Json) -> bool:
     """Whether a call of the answer can't be made as the model wrote it: then none is."""
-    return any(call.get("fault") for call in calls_of(answer))
+    for call in calls_of(answer):  # noqa: SIM110 - asked of every answer so far at each question
+        if call.get("fault"):
+            return True
+    return False
 
 
 def keys_of(answer: Json) -> tuple[str, ...]:
     """The key of each call: the function, and how often this answer has called it."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     keys = []
     for call in calls_of(answer):
-        counts[call["name"]] += 1
-        keys.append(paths.call_key(call["name"], counts[call["name"]]))
+        name = call["name"]
+        counts[name] = number = counts.get(name, 0) + 1
+        keys.append(paths.call_key(name, number))
     return tuple(keys)
 
 
@@ -126,9 +128,10 @@ def map_calls_requested(state: RunState, path: str, answer: Json) -> dict[str, t
 
 def call_path(plan: Plan, iteration: str, key: str) -> str:
     """The step that performs the call with this key in an iteration of an agent."""
-    body = resolve_step(plan, paths.iteration(f"{iteration}/call", key)).verb
+    call = paths.iteration(f"{iteration}/call", key)
+    body = plan.steps[paths.plan_path(call)].verb
     assert isinstance(body, Iteration)
-    return body.first
+    return body.at(paths.keys_of(call)).first
 
 
 def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
@@ -172,22 +175,19 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     assert step_state.loop is not None
     first, summary, summarised = step_state.loop.begun, "", -1
     numbers = range(step_state.loop.begun, int(paths.key_of(iteration)))
-    answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers}
+    iterations = [(number, paths.iteration(agent, number)) for number in numbers]
+    answers = {number: answer_in(state, path) for number, path in iterations}
     for number, each in answers.items():
         if is_summary(each):
             first, summary, summarised = each["through"], each["summary"], number
     words = _list_messages_since(state, step_state.loop.entries)
-    before = {number: _take_until(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
-    posted = {
-        number
-        for number, each in answers.items()
-        if number >= first and not is_summary(each) and not is_in_vain(state, paths.iteration(agent, number))
-    }
-    exchanges, unanswered = [], ()
-    for number in numbers:
-        unanswered = (*unanswered, *before[number]) if number >= first or not summary else ()
-        if number in posted:
-            exchanges.append(replace(_exchange(plan, state, agent, number), before=unanswered))
+    exchanges: list[Exchange] = []
+    unanswered: tuple[Said, ...] = ()
+    for number, path in iterations:
+        before = _take_until(words, state.steps[path].turn) if words else ()
+        unanswered = (*unanswered, *before) if number >= first or not summary else ()
+        if number >= first and not is_summary(answers[number]) and not is_in_vain(state, path):
+            exchanges.append(_exchange(plan, state, path, number, unanswered))
             unanswered = ()
     opening = tuple(_iter_messages_before(state, step_state.loop.entries))
     latest = (*unanswered, *(each for _, each in words))
@@ -226,17 +226,14 @@ def build_model_message(message: MessageState) -> Said | None:
     return Said(message.role, message.content) if message.content else None
 
 
-def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
-    iteration = paths.iteration(agent, number)
+def _exchange(plan: Plan, state: RunState, iteration: str, number: int, before: tuple[Said, ...]) -> Exchange:
     answer = answer_in(state, iteration)
+    wrong = is_wrong(answer)
     results = []
     for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
-        if is_wrong(answer):
-            text = _json({"error": call.get("fault") or NOT_PERFORMED})
-        else:
-            text = _result(call, step_state)
+        text = _json({"error": call.get("fault") or NOT_PERFORMED}) if wrong else _result(call, step_state)
         results.append((call["id"], text))
-    return Exchange(number, answer, tuple(results))
+    return Exchange(number, answer, tuple(results), before)
 
 
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
