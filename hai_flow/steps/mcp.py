@@ -247,7 +247,9 @@ class McpRunner:
         key = (server.url, server.command, values.dumps(filled_settings), reached.ours or tenant, from_disk)
         connection = self._connections.get(key)
         if connection is None:
-            if not self._loaded:  # the SDK takes seconds to import: not in the loop
+            if not self._loaded:  # the SDK takes seconds to import: not in the loop, nor for a server that is nowhere
+                if server.url is not None:
+                    await self._demand_address(server.url, reached, is_trusted=reached.ours or from_disk)
                 await asyncio.to_thread(importlib.import_module, "hai_flow.steps.mcp_connections")
                 self._loaded = True
             from hai_flow.steps.mcp_connections import Connection
@@ -259,6 +261,19 @@ class McpRunner:
                 connection = Connection(reached.name, opens, partial(self._forget, key))
                 self._connections[key] = connection
         return connection
+
+    async def _demand_address(self, url: str, reached: Reached, *, is_trusted: bool) -> None:
+        """Raises StepError as the connection would: the name of the server has no address, or none that is allowed."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        try:
+            await self._guard(host, is_trusted=is_trusted).address(host, parts.port or 443)
+        except StepError as error:
+            code = "mcp.unavailable" if error.retriable else error.code
+            raise StepError(f"{reached.name}: {error.message}", code=code, retriable=error.retriable) from None
+
+    def _guard(self, host: str, *, is_trusted: bool) -> Guard:
+        return Guard((*self._hosts, host) if is_trusted else self._hosts)
 
     def _forget(self, key: object) -> None:
         """The connection has ended: what it knew, and the secrets that it was opened with, go as well."""
@@ -282,7 +297,7 @@ class McpRunner:
         if server.url is None:
             env = {str(name): _word(each) for name, each in given.get("env", {}).items()}
             return connect_over_stdio(server.command, env, 2 * self._config.bytes_max)
-        guard = Guard((*self._hosts, host) if is_trusted else self._hosts)
+        guard = self._guard(host, is_trusted=is_trusted)
         headers = headers_of(given.get("headers"), given.get("auth"))
         auth = _oauth(server.url, given["oauth"]) if "oauth" in given else None
         return over_http(server.url, guard, self._config, headers, auth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -412,6 +413,23 @@ async def test_a_published_address_goes_where_the_guard_allows_it() -> None:
             assert http.received == []
         async with runner_of(hosts=("127.0.0.1",)) as runner:
             assert await call(runner, "add", declared, from_disk=False, a=1, b=1) == {"sum": 2}
+
+
+@pytest.mark.parametrize("url", ["https://nowhere.invalid/mcp", "http://127.0.0.1:9/mcp"])
+async def test_a_server_that_is_nowhere_is_told_as_a_connection_tells_it_but_without_the_sdk(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: list[str] = []
+    import_module = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or import_module(name))
+    faults = []
+    for is_loaded in (False, True):
+        async with runner_of() as runner:
+            runner._loaded = is_loaded
+            fault = await failure(runner, "add", f"mcp: '{url}'", from_disk=False)
+            faults.append((fault.code, fault.message, fault.retriable))
+    assert faults[0] == faults[1]
+    assert imported == []
 
 
 async def test_a_published_workflow_sends_secrets_to_the_hosts_that_they_are_bound_to() -> None:
