@@ -22,6 +22,7 @@ import structlog
 
 from bench import (
     auditing,
+    dev_start,
     fanout,
     feeds,
     idle,
@@ -56,6 +57,7 @@ KEYS = {
     "audit_cost": "a start of a run that the audit records, to one that it does not",
     "neighbour_at_limit": "starts of a tenant beside one that is refused without end, to those alone; aim over 0.5",
     "loop_stall_ms": "the longest standstill of the loop beside hostile authors, in milliseconds; aim under 50",
+    "dev_start_vs_before": "processor time of `dev` until it is ready, to that of commit 816c0e8b; aim under 0.65",
     "feed_cost_idle": "reads of lists a second for an open console beside commits of other tenants; aim 0",
     "idle_statements_per_second": "statements a second of a process that performs and has nothing to do; aim 3",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
@@ -118,6 +120,7 @@ def main() -> None:
                 language.measure(database("language"), language.QUICK if arguments.quick else language.FULL)
             ),
             "fanout": _run(fanout.measure(database("fanout"), fanout.QUICK if arguments.quick else fanout.FULL)),
+            "dev_start": _run(dev_start.measure(1 if arguments.quick else 5)),
             "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
         }
     report = reported(details, quick=arguments.quick)

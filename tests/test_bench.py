@@ -12,6 +12,7 @@ import pytest
 
 from bench import (
     auditing,
+    dev_start,
     fanout,
     feeds,
     hints,
@@ -60,6 +61,7 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["starts"] = await starts.measure(engine, reference, 2)
+    measured["dev_start"] = await dev_start.measure(1, before="HEAD")
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["streams"] = await streams.measure(engine, reference, 0.1)
     with postgres_server.database() as dsn:
