@@ -96,6 +96,82 @@ def test_every_leaf_of_random_arguments_of_depth_6_is_visible_at_every_width_wit
             assert shown.evaluate(LEAVES % json.dumps(leaves)) == [], (path, width)
 
 
+def nested(value: Any, depth: int) -> Any:
+    return value if depth == 0 else {"d": nested(value, depth - 1)}
+
+
+WORD = "w" * 900
+HOSTILE_VALUES: dict[str, Any] = {
+    "words without an end": {WORD: WORD + "1", "a": {"b": {"c": [WORD + "2", {WORD: "3" + WORD}]}}},
+    "from right to left": {"שם": "סכום 100", "مبلغ": {"لـ": ["١٢٣ دينار", {"x": "مرحبا " * 40 + "5"}]}},
+    "many keys": {f"key_{n}": f"value {n}" for n in range(200)},
+    "lists in lists of objects": [{"of": [{"of": [{"of": [{"iban": "DE1", "to": ["x1"]}, {"iban": "DE2", "to": []}]}]}]}],
+    "long numbers": {
+        "n": 9007199254740991,
+        "m": [-9007199254740991, {"k": 0.1234567890123456, "whole": "123456789012345678901234567890"}],
+    },
+    "Markdown in keys": {"## **Approved** by [ann](https://example.com)": "k1", "| a | b |": {"- [x] done": "k2"},
+                         "<b onclick=alert(1)>": "k3", "```": ["k4", {"> quote": "k5"}]},
+    "signs": {
+        "a\u202eb": "t1\u202e", "\u200b": "t2", "": "t3", "  ": "t4", "e" + "\u0301" * 60: "t5" + "\u0301" * 60,
+        "\U0001f469\u200d\U0001f467": "t6",
+    },
+    "lines": {"a\nb\tc": "l1\n\n\tl2", "x": ["l3\r\nl4"]},
+    "deeper than any screen": {"a": nested("the bottom", 60), "b": [[[[[[[["the floor"]]]]]]]]},
+}  # fmt: skip
+SEEN = """(() => {
+  const bad = [];
+  const walker = document.createTreeWalker(document.querySelector('.value'), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (node.data.trim() === '' || node.parentElement.closest('.hidden')) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const boxes = [...range.getClientRects()], scroller = node.parentElement.closest('.sideways');
+    const outside = (box) => box.width > 0 && (box.left < -1 || box.right > innerWidth + 1);
+    if (!boxes.some((box) => box.width > 0 && box.height > 0)) bad.push(['nowhere', node.data.slice(0, 60)]);
+    else if (!scroller && boxes.some(outside)) bad.push(['outside', node.data.slice(0, 60)]);
+    const room = node.parentElement.closest('dd, td')?.getBoundingClientRect().width;
+    if (room !== undefined && !scroller && room < 191) bad.push(['narrow', Math.round(room), node.data.slice(0, 60)]);
+  }
+  return bad;
+})()"""
+
+
+def leaves_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [leaf for each in value.values() for leaf in leaves_of(each)]
+    if isinstance(value, list):
+        return [leaf for each in value for leaf in leaves_of(each)]
+    return [str(value)]
+
+
+def as_shown(text: str) -> str:
+    return " ".join(text.replace("\u202e", "[U+202E]").split())
+
+
+@pytest.mark.parametrize("name", HOSTILE_VALUES)
+def test_values_that_would_break_a_page_are_seen_whole_at_every_width(
+    page: NewPage, http: httpx2.Client, name: str
+) -> None:
+    value = HOSTILE_VALUES[name]
+    pending = ask(http, value)
+    for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
+        shown = page().goto(path)
+        shown.role("button", "Approve").there()
+        while shown.locator(".value button.more").count():
+            shown.locator(".value button.more").first().click()  # each says how much it hides
+        read = as_shown(shown.locator(".value").text())
+        assert [leaf for leaf in map(as_shown, leaves_of(value)) if leaf not in read] == [], path
+        for width in WIDTHS:
+            shown.play(["setViewportSize", {"width": width, "height": 844}])
+            shown.until("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true))))")
+            found = bounds(shown)
+            assert found["wide"] <= found["window"], (path, width)
+            assert min(found["tops"]) >= 0, (path, width, found)
+            assert max(found["bottoms"]) <= found["height"], (path, width, found)
+            assert shown.evaluate(SEEN) == [], (path, width)
+
+
 def test_a_list_of_like_objects_is_a_table_that_says_what_it_hides(page: NewPage, http: httpx2.Client) -> None:
     lines = [
         {"article": f"A-{n}", "amount": n + 0.1, "cost_centre": "Berlin", "account": f"DE{n:020d}"} for n in range(60)
