@@ -80,12 +80,26 @@ def test_steps_stand_in_the_order_of_execution_in_the_authors_words() -> None:
         ("say never", "skipped", "", "if input.amount > 1000: false"),
         ("for_each rollout region in input.regions", "finished", "1 m 5 s", "1 finished, 1 failed"),
         ("  [us]", "finished", "3.0 s", ""),
-        ("    call clean files.delete_files", "finished", "3.0 s", 'attempt 2; {"deleted": 3}'),
+        ("    call clean files.delete_files", "finished", "2.0 s", 'attempt 2; {"deleted": 3}'),
         ("  [eu]", "failed", "4.0 s", "tool.failed: no such folder"),
         ("    call clean files.delete_files", "failed", "4.0 s", "tool.failed: no such folder"),
         ("approve ok Ship?", "failed", "10.0 s", "approval.rejected: late; the workflow handles it"),
         ("  on reject: say no", "running", "", ""),
     ]
+
+
+def test_a_step_took_the_time_of_its_attempts_and_one_under_way_says_how_long_so_far() -> None:
+    events = happened(
+        (0, "step_started", "pay", {"verb": "call", "attempt": 0}),
+        (0, "pending_opened", "pay", {"deadline": at(3599)}),
+        (600, "attempt_started", "pay", {"attempt": 1}),
+        (602, "step_retried", "pay", {"attempt": 1, "error": ERROR, "due": at(1200)}),
+        (1200, "attempt_started", "pay", {"attempt": 2}),
+    )
+    assert [each.took for each in build_lines(events, {}, now=at(1263))] == ["1 m 5 s so far"]
+    assert [each.took for each in build_lines(events, {})] == [""]
+    ended = events + happened((1201, "step_finished", "pay"))
+    assert [each.took for each in build_lines(ended, {})] == ["3.0 s"]
 
 
 def test_without_the_source_a_step_is_called_by_its_verb_and_id() -> None:

@@ -105,7 +105,7 @@ HOSTILE_VALUES: dict[str, Any] = {
     "words without an end": {WORD: WORD + "1", "a": {"b": {"c": [WORD + "2", {WORD: "3" + WORD}]}}},
     "from right to left": {"שם": "סכום 100", "مبلغ": {"لـ": ["١٢٣ دينار", {"x": "مرحبا " * 40 + "5"}]}},
     "many keys": {f"key_{n}": f"value {n}" for n in range(200)},
-    "lists in lists of objects": [{"of": [{"of": [{"of": [{"iban": "DE1", "to": ["x1"]}, {"iban": "DE2", "to": []}]}]}]}],
+    "lists in lists of objects": [{"of": [{"of": [{"of": [{"iban": "DE1", "to": ["x1"]}, {"iban": "DE2"}]}]}]}],
     "long numbers": {
         "n": 9007199254740991,
         "m": [-9007199254740991, {"k": 0.1234567890123456, "whole": "123456789012345678901234567890"}],

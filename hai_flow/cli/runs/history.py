@@ -39,6 +39,9 @@ class Entry:
     output: Json = None
     until: str = ""
     child: str = ""
+    attempt_begun: str = ""
+    worked: float = 0.0
+    """The seconds of the attempts that have ended; one that is under way began at `attempt_begun`."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -59,11 +62,13 @@ def build_lines(
     statuses: Mapping[str, str],
     words: Mapping[str, Node] | None = None,
     ends: Mapping[str, str] | None = None,
+    now: str = "",
 ) -> list[Line]:
     """The steps in the order in which they began, each behind the step that it is inside.
 
     `statuses`: the current status of each step, by path; it overrides the events, and so do `ends`: until when each
     step waits, in words. `words`: the workflow's steps as written, by path; a step without them is named by its path.
+    `now`: until when attempts that are under way have taken so far; "": they say no time.
     """
     entries = _entries(events)
     for path, entry in entries.items():
@@ -72,7 +77,7 @@ def build_lines(
     inside: dict[str, list[Entry]] = {}
     for path, entry in entries.items():
         inside.setdefault(_around(path, entries), []).append(entry)
-    return list(_walk_entries("", 0, inside, words or {}))
+    return list(_walk_entries("", 0, inside, words or {}, now))
 
 
 def list_questions_below(events: Iterable[EventJson]) -> list[Json]:
@@ -99,7 +104,14 @@ def words_of(source: str) -> dict[str, Node]:
 
 def duration(begun: str, ended: str) -> str:
     """The time between two moments: `12 ms`, `3.2 s`, `3 m 5 s`, `2 h 10 m`, `3 d 4 h`."""
-    seconds = max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds())
+    return _span(_seconds(begun, ended))
+
+
+def _seconds(begun: str, ended: str) -> float:
+    return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds())
+
+
+def _span(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -141,6 +153,7 @@ def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
     entry.attempt = event.get("attempt") or entry.attempt
     entry.case = event.get("case")
     entry.status, entry.ended, entry.until, entry.notes = "running", "", "", []
+    entry.attempt_begun, entry.worked = event["at"] if event.get("attempt") else "", 0.0
     if event["type"] == "step_skipped":
         entry.status, entry.ended = "skipped", event["at"]
         entry.notes = [approval(event["approval"])] if is_envelope(event.get("approval")) else []
@@ -150,6 +163,9 @@ def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
 
 def _go_on(entry: Entry, event: EventJson) -> None:
     kind = event["type"]
+    if entry.attempt_begun and kind in (*_ENDS, "step_retried"):
+        entry.worked += _seconds(entry.attempt_begun, event["at"])
+        entry.attempt_begun = ""
     if kind in _ENDS:
         entry.status, entry.ended, entry.until = _ENDS[kind], event["at"], ""
         entry.notes = [_outcome(entry, event), *(f"changed: {each}" for each in event.get("notes", ()))]
@@ -159,7 +175,7 @@ def _go_on(entry: Entry, event: EventJson) -> None:
     elif kind == "step_undone":
         entry.status = "undone"
     elif kind == "attempt_started":
-        entry.attempt = event["attempt"]
+        entry.attempt, entry.attempt_begun = event["attempt"], event["at"]
     elif kind == "step_retried":
         lost = "was lost" if event.get("lost") else f"failed ({_failure(event['error'])})"
         entry.notes = [f"attempt {event.get('attempt', 1)} {lost}"]
@@ -227,15 +243,26 @@ def _around(path: str, entries: Mapping[str, Entry]) -> str:
 
 
 def _walk_entries(
-    around: str, depth: int, inside: Mapping[str, list[Entry]], words: Mapping[str, Node]
+    around: str, depth: int, inside: Mapping[str, list[Entry]], words: Mapping[str, Node], now: str
 ) -> Iterator[Line]:
     for entry in inside.get(around, ()):
         node = words.get(_KEY.sub("[]", entry.path))
         below = inside.get(entry.path, [])
-        took = duration(entry.begun, entry.ended) if entry.ended and entry.status != "skipped" else ""
+        took = _took(entry, now)
         note = _note(entry, node, below)
         yield Line(depth, _words(entry, node, around, words), entry.status, entry.begun, took, note)
-        yield from _walk_entries(entry.path, depth + 1, inside, words)
+        yield from _walk_entries(entry.path, depth + 1, inside, words, now)
+
+
+def _took(entry: Entry, now: str) -> str:
+    """How long a step took: of one with attempts the time of these, and not that between them or before the first."""
+    if entry.status == "skipped":
+        return ""
+    if entry.attempt_begun and not entry.ended:
+        return f"{_span(entry.worked + _seconds(entry.attempt_begun, now))} so far" if now else ""
+    if entry.attempt and entry.worked:
+        return _span(entry.worked)
+    return duration(entry.begun, entry.ended) if entry.ended else ""
 
 
 def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -275,7 +276,9 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
     if run["seq"] > SHOWN_EVENTS_MAX:
         say(f"Of its {run['seq']} events these are the newest; all of them: {program()} events {run['id']}", "dim")
     statuses = {path: step["status"] for path, step in run["snapshot"]["steps"].items()}
-    lines = history.build_lines(events, statuses, history.words_of(source), map_ends_of_waits(run["snapshot"]))
+    lines = history.build_lines(
+        events, statuses, history.words_of(source), map_ends_of_waits(run["snapshot"]), datetime.now(UTC).isoformat()
+    )
     rows = [
         (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
         for each in lines
