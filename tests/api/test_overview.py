@@ -41,3 +41,15 @@ def test_it_shows_servers_workers_what_waits_and_how_the_runs_of_each_hour_ended
     assert cell["waiting"]["pendings_age"] >= 0
     assert cell["workers"], "a server of development performs runs, too"
     assert [each["lease"] > 0 for each in cell["workers"]] == [True] * len(cell["workers"])
+
+
+def test_it_says_what_the_doctor_finds_with_what_to_do(server: ServerProcess) -> None:
+    with httpx2.Client(base_url=server.url, timeout=60) as http:
+        (cell,) = http.get("/v1/overview").raise_for_status().json()["cells"]
+        (again,) = http.get("/v1/overview").raise_for_status().json()["cells"]
+    found = {each["name"]: each for each in cell["checks"]}
+    assert found["schema"]["verdict"] == "good"
+    assert found["database.version"]["found"].startswith("PostgreSQL ")
+    assert {"database.role", "clock"} <= set(found)
+    assert all(each["remedy"] for each in cell["checks"] if each["verdict"] == "bad")
+    assert cell["checks"] == again["checks"], "they are looked at once in a minute"

@@ -32,6 +32,9 @@ def test_the_overview_shows_the_queue_the_workers_and_the_questions(
     assert numbers[2] >= 1, "open questions"
     assert numbers[3] >= 1, "active runs"
     assert shown.evaluate("document.querySelectorAll('.chart rect').length") == 48
+    setup = shown.role("region", {"/^(Set-up|配置检查)$/": ""})
+    assert "hai-flow doctor" in setup.there().text()
+    assert setup.locator("li").count() >= 5
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert shown.axe() == []
 

@@ -46,12 +46,16 @@ def loads(text: bytes | str) -> Any:
 
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # the halves of one character, joined from two pieces
 
 
 def storable(text: str) -> str:
-    """Text of the world outside, from models, tools and servers: characters that `check` refuses are replaced
-    (docs/design/promises.md#bounds)."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    """Text of the world outside, from models, tools and servers: the halves of a character are joined, and characters
+    that `check` refuses are replaced (docs/design/promises.md#bounds)."""
+    if _UNSTORABLE.search(text) is None:
+        return text
+    joined = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+    return _UNSTORABLE.sub("\ufffd", joined)
 
 
 def with_texts(value: Json, change: Callable[[str], str], *, names: bool = False) -> Json:

@@ -138,6 +138,7 @@ export interface CellOverview {
   waiting: WaitingCounts;
   runs: Record<string, number>;
   faults: string[];
+  checks: SetupCheck[];
   hours: HourOfRuns[];
 }
 
@@ -1025,6 +1026,13 @@ export interface Session {
   way: string;
   expires_at: string | null;
   csrf: string | null;
+}
+
+export interface SetupCheck {
+  name: string;
+  verdict: "good" | "doubtful" | "bad";
+  found: string;
+  remedy: string;
 }
 
 export interface Signal {

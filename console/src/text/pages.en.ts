@@ -33,7 +33,11 @@ export const pagesEn = {
   },
   overview: {
     title: "Overview",
-    doctor: "`hai-flow doctor`, on the machine of a server, checks its settings and its database as well.",
+    doctor: "As the server that shows this page is set up. `hai-flow doctor` makes the same checks on the machine where you run it.",
+    checks: "Set-up",
+    checksGood: (n: number) => `All ${many(n, "check", "checks")} passed.`,
+    checksFine: (n: number) => `${many(n, "check", "checks")} passed`,
+    verdicts: { bad: "to be fixed", doubtful: "worth a look", good: "good" },
     cell: (name: string) => `Cell ${name}`,
     well: "Everything is running normally.",
     queue: "Runs in the queue",

@@ -25,7 +25,11 @@ export const pagesZh: PageTexts = {
   },
   overview: {
     title: "概览",
-    doctor: "在服务器所在的机器上运行 `hai-flow doctor`，还可以检查设置和数据库。",
+    doctor: "以显示此页的服务器的配置为准。在任一机器上运行 `hai-flow doctor` 可作同样的检查。",
+    checks: "配置检查",
+    checksGood: (n) => `${n} 项检查全部通过。`,
+    checksFine: (n) => `${n} 项检查通过`,
+    verdicts: { bad: "需要处理", doubtful: "值得留意", good: "正常" },
     cell: (name) => `单元 ${name}`,
     well: "一切运行正常。",
     queue: "排队的运行",

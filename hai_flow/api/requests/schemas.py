@@ -1159,9 +1159,18 @@ class HourOfRuns(Shape):
     stopped: int
 
 
+class SetupCheck(Shape):
+    """One finding of `hai-flow doctor`. `remedy`: what to do, where there is something."""
+
+    name: str
+    verdict: Literal["good", "doubtful", "bad"]
+    found: str
+    remedy: str
+
+
 class CellOverview(Shape):
     """`runs`: how many have each status that is no end. `faults`: sentences on all that a person should look at, the
-    worst first."""
+    worst first. `checks`: what `hai-flow doctor` finds, as the server that answers is set up."""
 
     name: str
     servers: list[ServerStanding]
@@ -1169,6 +1178,7 @@ class CellOverview(Shape):
     waiting: WaitingCounts
     runs: dict[str, int]
     faults: list[str]
+    checks: list[SetupCheck]
     hours: list[HourOfRuns]
 
 

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
 import { get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
-import type { CellOverview, Overview as Standing } from "../../api/types.gen.ts";
+import type { CellOverview, Overview as Standing, SetupCheck } from "../../api/types.gen.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { clock, span } from "../../text/dates.ts";
@@ -36,7 +36,6 @@ export function Overview() {
       {found.data?.cells.map((cell) => (
         <Cell key={cell.name} cell={cell} samples={several ? [] : samples} most={found.data.counted_max} named={several} />
       ))}
-      <p className="quiet small">{p.doctor}</p>
     </div>
   );
 }
@@ -89,6 +88,7 @@ function Cell({ cell, samples, most, named }: CellProps) {
         <Box title={p.messages} value={count(waiting.outbox)} under={age(waiting.outbox_age)} lines={samples.map((each) => each.outbox)} />
         <Box title={p.audit} value={waiting.unsealed_age < 1 ? p.sealed : span(waiting.unsealed_age * 1000)} under={waiting.unsealed_age < 1 ? "" : p.unsealed} />
       </div>
+      <Checks checks={cell.checks} />
       <details>
         <summary>{p.hours}</summary>
         <div className="fall">
@@ -131,6 +131,34 @@ function Cell({ cell, samples, most, named }: CellProps) {
       </details>
     </section>
   );
+}
+
+/** What `hai-flow doctor` finds: what is to be done stands there, all else is folded. */
+function Checks({ checks }: { checks: SetupCheck[] }) {
+  const p = usePageText().overview;
+  const open = checks.filter((each) => each.verdict !== "good").sort((one, other) => one.verdict.localeCompare(other.verdict));
+  return (
+    <section className="card stack" aria-label={p.checks}>
+      <h2 className="name">{p.checks}</h2>
+      {open.length === 0 ? <p>{p.checksGood(checks.length)}</p> : <ul className="plain">{open.map(shown)}</ul>}
+      {open.length > 0 && open.length < checks.length && (
+        <details>
+          <summary>{p.checksFine(checks.length - open.length)}</summary>
+          <ul className="plain small">{checks.filter((each) => each.verdict === "good").map(shown)}</ul>
+        </details>
+      )}
+      <p className="quiet small">{p.doctor}</p>
+    </section>
+  );
+
+  function shown({ name, verdict, found, remedy }: SetupCheck) {
+    return (
+      <li key={name}>
+        <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>: {found}.
+        {remedy !== "" && <div className="small">{remedy.charAt(0).toUpperCase() + remedy.slice(1)}.</div>}
+      </li>
+    );
+  }
 }
 
 function openOf(runs: Record<string, number>, names: Record<string, string>, count: (n: number) => string): string {

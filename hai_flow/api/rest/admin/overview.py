@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -13,11 +15,15 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
+from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
+from hai_flow.runtime.ops.doctor import Check, away
+from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.ops.status_problems import faults_of
-from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import status
+from hai_flow.store.postgres.error_classes import FAILURES
 
 router = Routes(prefix="/v1/overview", tags=["overview"], dependencies=[requires(Right.CONTROL_RUNS)])
 
@@ -25,7 +31,8 @@ router = Routes(prefix="/v1/overview", tags=["overview"], dependencies=[requires
 @router.get("", response_model=None, responses={**list_refusal_responses(403), 200: {"model": schemas.Overview}})
 async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     """What `hai-flow status` shows of each cell: servers, workers, the queue, open runs, open questions and all that a
-    person should look at; and how many runs of each of the last 24 hours have finished and failed."""
+    person should look at; what `hai-flow doctor` finds there, no older than a minute; and how many runs of each of the
+    last 24 hours have finished and failed."""
     if access.tenant != LOCAL_TENANT:
         detail = f"it is of the runs of all tenants; operators of the tenant {tenants.DEFAULT} see it."
         raise Rejected(403, "tenant_forbidden", detail)
@@ -41,7 +48,33 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
                 "waiting": msgspec.to_builtins(standing.waiting),
                 "runs": dict(standing.runs),
                 "faults": list(faults_of(standing)),
+                "checks": [msgspec.to_builtins(each) for each in await _checks(runtime)],
                 "hours": [{**each._asdict(), "since": instants.rfc3339(each.since)} for each in hours],
             }
         )
     return {"cells": cells, "counted_max": status.COUNTED_MAX}
+
+
+_CHECKED_SECONDS: Final = 60.0
+_checked: WeakKeyDictionary[Runtime, tuple[float, list[Check]]] = WeakKeyDictionary()
+
+
+async def _checks(runtime: Runtime) -> list[Check]:
+    """What `doctor` finds in the cell, as this process is set up."""
+    at, checks = _checked.get(runtime, (-_CHECKED_SECONDS, []))
+    if time.monotonic() - at < _CHECKED_SECONDS:
+        return checks
+    _checked[runtime] = time.monotonic(), checks  # others that ask meanwhile get the ones before
+    settings, home = runtime.settings, runtime.cell == HOME
+    try:
+        checks = await examine_database(
+            settings,
+            runtime.dsn,
+            direct=settings.database_direct_url,
+            embedded=settings.database_url is None,
+            home=home,
+        )
+    except FAILURES as error:
+        checks = [away(str(error) or type(error).__name__)]
+    _checked[runtime] = time.monotonic(), checks
+    return checks

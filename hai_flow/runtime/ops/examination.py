@@ -1,0 +1,79 @@
+"""The look at one database and at the place of a process, for `hai-flow doctor` and the console's overview.
+
+It opens connections of its own, as a process that begins would: what is wrong with the address is found here.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Final
+
+from hai_flow.errors import HaiFlowError
+from hai_flow.runtime.ops.doctor import Check, Place, check_cell, examine
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from hai_flow.settings import Settings
+    from hai_flow.store.ops.replicas import Standby
+
+CONNECT_SECONDS: Final = 10.0
+REPLICA_SECONDS: Final = 5.0  # that a replica is waited for
+
+
+async def examine_database(
+    settings: Settings, dsn: str, *, direct: str | None = None, embedded: bool = False, home: bool = True
+) -> list[Check]:
+    """The findings on the database at `dsn` (`direct`: around its pooler) and on this process: of the home cell all, of
+    another cell those on its database. Raises what asyncpg raises where the database can't be reached."""
+    import asyncpg
+
+    from hai_flow.store.ops.health import is_pooler, read_facts
+    from hai_flow.store.postgres import revisions
+
+    pooler = await is_pooler(dsn)
+    direct_pooler = direct is not None and await is_pooler(direct)
+    connection = await asyncpg.connect(dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
+    try:
+        replica = await _replica(settings.database_replica_url, connection)
+        facts = await read_facts(connection, pooled=settings.database_pooled or pooler)
+    finally:
+        await connection.close()
+    schema = await revisions.current(dsn)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asks_redis = home and settings.hints is not None
+    place = Place(
+        embedded=embedded,
+        schema=schema,
+        newest=revisions.head(),
+        known=schema is None or schema in revisions.list_revisions(),
+        descriptors=2**31 if hard == resource.RLIM_INFINITY else max(soft, hard),
+        pooler=pooler,
+        direct_pooler=direct_pooler,
+        replica=replica,
+        hints=await _answering(settings.hints or "") if asks_redis else None,
+    )
+    return (examine if home else check_cell)(settings, facts, place)
+
+
+async def _replica(url: str | None, connection: Connection) -> Standby | str | None:
+    """The standby at the replica's address, or why it does not answer; None: there is no replica."""
+    from hai_flow.store.ops.replicas import probe
+    from hai_flow.store.postgres.error_classes import FAILURES
+
+    if url is None:
+        return None
+    try:
+        return await probe(url, connection, REPLICA_SECONDS)
+    except FAILURES as error:
+        return f"it does not answer: {str(error) or type(error).__name__}"
+
+
+async def _answering(url: str) -> float | str:
+    """The seconds in which Redis answers, or why it does not."""
+    from hai_flow.runtime.streams.redis_hints import probe
+
+    try:
+        return await probe(url)
+    except HaiFlowError as error:
+        return str(error)
