@@ -68,8 +68,8 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     """The pending with its outcome, and with its evidence where that is for the caller."""
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
-    shown = render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
-    return {**shown, "workflow_title": await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))}
+    view = render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+    return {**view, "workflow_title": await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))}
 
 
 async def decide(
