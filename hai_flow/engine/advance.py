@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop, stopping
 from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.state import run_size
-from hai_flow.engine.state.jobs import is_working, next_ready
+from hai_flow.engine.state.freezes import hold_ready
+from hai_flow.engine.state.jobs import has_ready, is_working, next_ready
 from hai_flow.engine.steps import start_step
 
 
@@ -26,9 +28,20 @@ def take_up(draft: Draft) -> None:
     if draft.state.status == "stopping":
         _stop_on(draft)
     elif draft.state.status in ("running", "waiting") and draft.state.ready:
-        if not draft.state.turn_open:
+        _hold(draft)
+        if not draft.state.turn_open and has_ready(draft.state):
             draft.open_turn(c.Turn())
         _advance(draft)
+
+
+def _hold(draft: Draft) -> None:
+    """Note which of the ready steps are held by freezes, where these are others than before."""
+    if not draft.freezes and not draft.state.held:
+        return
+    held = hold_ready(draft.plan, draft.state, draft.freezes)
+    if held != dict(draft.state.held):
+        reasons = {freeze.id: freeze.reason for freeze in draft.freezes}
+        draft.emit(e.StepsHeld, held=held, reason=next((reasons[id] for id in held.values()), ""))
 
 
 def _advance(draft: Draft) -> None:
@@ -41,11 +54,13 @@ def _advance(draft: Draft) -> None:
         else:
             start_step.begin(draft, draft.step(path))
             withdraw_unwanted(draft)
+            _hold(draft)
 
 
 def _stop_on(draft: Draft) -> None:
     """Effects in flight end first; then finished steps are undone, then every begun `finally` runs."""
     while draft.state.status == "stopping":
+        _hold(draft)
         path = next_ready(draft.state)
         if path is not None:
             if not draft.is_within_bounds():
@@ -53,7 +68,7 @@ def _stop_on(draft: Draft) -> None:
             if not draft.state.turn_open:
                 draft.open_turn(c.Turn())
             start_step.begin(draft, draft.step(path))
-        elif is_open_inside(draft, ""):
+        elif draft.state.held or is_open_inside(draft, ""):
             return
         else:
             stopping.stop_on(draft)
@@ -64,7 +79,7 @@ def _suspend(draft: Draft) -> None:
     state = draft.state
     if not state.turn_open or is_working(state):
         return
-    if state.status == "running" and not state.ready:
+    if state.status == "running" and not has_ready(state):
         near = draft.now + draft.limits.turn_linger
         if not any(t.due <= near and t.kind in ("wait", "retry") for t in state.timers):
             draft.end_turn("waiting")

@@ -21,7 +21,7 @@ failed run goes on (`retry`), and the decision in the making (`draft`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ from hai_flow.engine.due import pass_time, pass_time_before
 from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.freezes import Freeze
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import slots
 from hai_flow.errors import Rejected
@@ -41,13 +42,19 @@ from hai_flow.values import Json
 
 
 def decide(
-    plan: Plan, state: RunState, command: c.Command, now: int, limits: Bounds = DEFAULT_BOUNDS, log_bytes: int = 0
+    plan: Plan,
+    state: RunState,
+    command: c.Command,
+    now: int,
+    limits: Bounds = DEFAULT_BOUNDS,
+    log_bytes: int = 0,
+    freezes: Sequence[Freeze] = (),
 ) -> Decision:
-    """The consequences of `command` for a run in `state`, whose log has `log_bytes`. Raises `Rejected` if it is
-    refused."""
+    """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
+    Raises `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
-    draft = Draft(plan, state, max(now, state.at), limits, log_bytes)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)

@@ -22,6 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX, Bounds
+from hai_flow.engine.state.freezes import Freeze
 from hai_flow.engine.state.instances import resolve_step, root_of
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
@@ -48,13 +49,22 @@ class Draft:
     decided: an earlier one, while it is made up for that a timer was due at.
     """
 
-    def __init__(self, plan: Plan, state: RunState, now: int, limits: Bounds, log_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: RunState,
+        now: int,
+        limits: Bounds,
+        log_bytes: int = 0,
+        freezes: Sequence[Freeze] = (),
+    ) -> None:
         self.plan = plan
         self.state = state
         self.clock = now
         self.now = now
         self.limits = limits
         self.log_bytes = log_bytes
+        self.freezes = freezes
         self.events: list[e.Event] = []
         self.taken_over = 0
         self.already = False

@@ -33,6 +33,7 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Letter, Notify
 from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files
@@ -61,6 +62,7 @@ from hai_flow.runtime.tenancy.quotas import Quotas
 from hai_flow.runtime.tenancy.tenants import Tenants, limits_of
 from hai_flow.runtime.worker.registry import Presence
 from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.http_transport import HttpConfig
@@ -230,6 +232,7 @@ class Runtime(Service):
         )
         self.personals = Personals(self.catalog)
         watched = Watched(self.database)
+        self.freezes = Freezes(self.database)
         self.committer = Committer(
             self.database,
             find_plan=self.catalog.plan,
@@ -240,6 +243,7 @@ class Runtime(Service):
             cache_bytes_max=settings.cache_bytes_max,
             limits=bounds_of(settings),
             carrier=self.carrier,
+            freezes=self.freezes,
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
@@ -289,6 +293,7 @@ class Runtime(Service):
         first = [] if self._restoring else [self.continuity]
         self._services: list[Service] = [
             *first,
+            self.freezes,
             self.committer,
             self.fanout,
             self.threads,
@@ -297,7 +302,7 @@ class Runtime(Service):
             self.triggers,
         ]
         pulse = Pulse(self.database, self.served if self.performs else None, settings.poll_seconds)
-        pulse.looks += [self.delivery.look, self.triggers.look]
+        pulse.looks += [self.freezes.look, self.delivery.look, self.triggers.look]
         self.replica = None
         if settings.database_replica_url is not None:
             self.replica = Replica(settings.database_replica_url, self.database, lag_max=settings.replica_lag_seconds)
@@ -312,8 +317,9 @@ class Runtime(Service):
             clearing = self.files, self.inbox, self.rows
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
             sealer = Sealer(self.database)
-            pulse.looks += [self._sweeper.look, sealer.look]
-            self._services += [self.worker, self._sweeper, sealer]
+            thaws = Thaws(self.database, self.freezes, self.committer)
+            pulse.looks += [self._sweeper.look, sealer.look, thaws.look]
+            self._services += [self.worker, self._sweeper, sealer, thaws]
             if self._channels is not None:
                 self._services.append(self._build_notifier(self._channels))
         elif self._beside is None and not self._restoring:

@@ -356,6 +356,7 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopped,
         e.RunRetried,
         e.WorkTakenBack,
+        e.StepsHeld,
         e.TimeJumped,
         e.TurnEnded,
         e.AttemptStarted,

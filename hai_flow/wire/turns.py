@@ -476,6 +476,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunNeedsAttention,
         e.RunRetried,
         e.WorkTakenBack,
+        e.StepsHeld,
         e.TimeJumped,  # each timer that is due then has its own event
         e.Forked,  # a follower attaches behind it
         e.Migrated,  # between two turns; the next one opens with a snapshot

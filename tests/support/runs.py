@@ -28,6 +28,7 @@ from hai_flow.engine.state.jobs import (
     TIMERS_WHILE_HALTED,
     Continue,
     Perform,
+    has_ready,
     is_busy,
     is_working,
     next_ready,
@@ -609,7 +610,7 @@ def _check_status(state: RunState) -> None:
         assert idle
         assert not state.turn_open
     if status == "waiting":
-        assert not state.ready
+        assert not has_ready(state)
         assert _moved(state), "waits for nothing"
     if status == "running" and not is_busy(state):
         assert state.turn_open, "running outside of a turn"

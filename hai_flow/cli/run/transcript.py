@@ -141,6 +141,10 @@ class Transcript(Narrator):
     def _print_work_taken_back(self, event: EventJson) -> None:
         self.line(f"takes its work back: run {event['heir']}, which was to go on with it, did not begin", "yellow")
 
+    def _steps_held(self, event: EventJson) -> None:
+        held = ", ".join(event["held"])
+        self.line(f"frozen: {held} ({event['reason']})" if held else "not frozen any more", "yellow")
+
     def _attempt_started(self, event: EventJson) -> None:
         """The failure before it has said that there is another one."""
 

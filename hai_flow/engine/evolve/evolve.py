@@ -45,6 +45,7 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.RunFailed: run.run_failed,
     e.RunNeedsAttention: run.run_needs_attention,
     e.RunRetried: retry.run_retried,
+    e.StepsHeld: run.steps_held,
     e.WorkTakenBack: run.work_taken_back,
     e.Migrated: migration.apply_migration,
     e.Forked: migration.apply_fork,

@@ -36,6 +36,7 @@ def _end_run(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
         **derive_status(state, event),
         ended_at=event.at,
         ready=(),
+        held=Map(),
         timers=(),
         timeouts=Map(),
         attempts=Map(),
@@ -125,6 +126,10 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         left=Map({path: seq for path, seq in state.undoables.items() if seq <= inherited.seq}),
         undoables=Map({path: seq for path, seq in state.undoables.items() if seq > inherited.seq}),
     )
+
+
+def steps_held(state: RunState, event: e.StepsHeld) -> RunState:
+    return following(state, event, held=Map(event.held))
 
 
 def work_taken_back(state: RunState, event: e.WorkTakenBack) -> RunState:

@@ -23,7 +23,7 @@ def _handle_timer_fired(draft: Draft, command: c.TimerFired) -> Json:
 
 
 def _handle_continue(draft: Draft, command: c.Continue) -> Json:
-    goes_on = draft.state.status in ("running", "stopping") and bool(draft.state.ready)
+    goes_on = draft.state.status in ("running", "waiting", "stopping") and bool(draft.state.ready)
     if goes_on or run_size.is_due(draft.state, draft.log_bytes, draft.limits):
         go_on(draft)
     else:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -70,7 +70,12 @@ def is_working(state: RunState) -> bool:
 
 def is_busy(state: RunState) -> bool:
     """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
-    return bool(open_attempts(state)) or (state.status in ("running", "stopping") and bool(state.ready))
+    return bool(open_attempts(state)) or (state.status in ("running", "stopping") and has_ready(state))
+
+
+def has_ready(state: RunState) -> bool:
+    """Whether a step is ready that no freeze holds."""
+    return any(path not in state.held for path in state.ready) if state.held else bool(state.ready)
 
 
 def next_ready(state: RunState) -> str | None:
@@ -79,7 +84,9 @@ def next_ready(state: RunState) -> str | None:
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (docs/design/store.md#lost-attempts).
     """
-    ready = state.ready
+    ready: Sequence[str] = state.ready
+    if state.held:
+        ready = [path for path in ready if path not in state.held]
     if not ready:
         return None
     attempts, steps = open_attempts(state), state.steps

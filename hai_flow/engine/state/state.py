@@ -387,6 +387,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which they were reported
     shared: Map[str, Json] = Map()  # the variables of the runs below in the thread's state, by name
     ready: tuple[str, ...] = ()
+    held: Map[str, str] = Map()  # those of them that a freeze holds -> its id
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
     undone: tuple[str, ...] = ()

@@ -40,6 +40,7 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER
 from hai_flow.runtime.commit.clock import Clock
 from hai_flow.runtime.commit.decider import Decider, WantsEnds
+from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
 from hai_flow.runtime.commit.hooks import Listeners
 from hai_flow.runtime.commit.lanes import Lanes
@@ -82,6 +83,7 @@ class Committer(Service):
         find_plan: FindPlan,
         wants_ends: WantsEnds = lambda tenant, workflow: False,
         carrier: Carrier | None = None,
+        freezes: Freezes | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -93,7 +95,8 @@ class Committer(Service):
         faults = Failures(database, self.cache, self.queues, self.claims)
         snapshots = Snapshots(database, self.cache, self._spawn)
         self.hints = Hints(carrier or Notify(database))
-        self._decider = Decider(self.queues, faults, limits, self.now_ms, wants_ends, self.claims.serves)
+        self.freezes = freezes or Freezes(database)
+        self._decider = Decider(self.queues, faults, limits, self.now_ms, wants_ends, self.claims.serves, self.freezes)
         self._loader = Loader(
             database,
             self.cache,
@@ -117,6 +120,7 @@ class Committer(Service):
             self._decider,
             self._loader,
             self.hints,
+            self.freezes,
             now_ms=self.now_ms,
             read_clock=self._take_in_clock,
             entries_max=entries_max,

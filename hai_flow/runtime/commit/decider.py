@@ -29,6 +29,7 @@ from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.queues import Queues
 from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import CachedRun
@@ -63,6 +64,7 @@ class Decider:
         now_ms: Callable[[], int],
         wants_ends: WantsEnds,
         serves: Callable[[str], bool],
+        freezes: Freezes,
     ) -> None:
         self.limits = limits
         self._queues = queues
@@ -70,6 +72,7 @@ class Decider:
         self._now_ms = now_ms
         self._wants_ends = wants_ends
         self._serves = serves
+        self._freezes = freezes
 
     def entry_of(self, run: CachedRun) -> BatchEntry | None:
         """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
@@ -159,7 +162,15 @@ class Decider:
         try:
             plan = entry.plan or run.plan
             assert plan is not None
-            decision = decide(plan, entry.state, submission.command, self._now_ms(), self.limits, run.run_bytes)
+            decision = decide(
+                plan,
+                entry.state,
+                submission.command,
+                self._now_ms(),
+                self.limits,
+                run.run_bytes,
+                self._freezes.of(run.tenant),
+            )
         except Rejected as rejected:
             return rejected if fresh else None
         if decision.already:
@@ -250,9 +261,17 @@ class Decider:
             outbox=entry.outbox,
             instigators=_encode_instigators(run.state, state),
             summary=new_summary(plan, run.state, state),
+            held=_held(run.state, state),
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
         return row if is_plain and not run.state.ended else complete_entry(row, entry, rows)
+
+
+def _held(before: RunState, state: RunState) -> str | None:
+    """The freezes that hold steps of the run as its row has them, where they are others than before."""
+    if before.held is state.held or before.held == state.held:
+        return None
+    return " ".join(sorted(set(state.held.values())))
 
 
 def _encode_instigators(before: RunState, state: RunState) -> str | None:

@@ -21,6 +21,7 @@ from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.runtime.commit.batches import Batch, BatchEntry
 from hai_flow.runtime.commit.decider import Decider
+from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Hints
 from hai_flow.runtime.commit.hooks import Listeners, tell
 from hai_flow.runtime.commit.loader import Loader
@@ -57,6 +58,7 @@ class Lanes:
         decider: Decider,
         loader: Loader,
         hints: Hints,
+        freezes: Freezes,
         *,
         now_ms: Callable[[], int],
         read_clock: Callable[[int, float, float], None],
@@ -74,6 +76,7 @@ class Lanes:
         self._decider = decider
         self._loader = loader
         self._hints = hints
+        self._freezes = freezes
         self._now_ms = now_ms
         self._read_clock = read_clock
         self._entries_max = entries_max
@@ -151,6 +154,8 @@ class Lanes:
         except Exception as error:
             tell(self._listeners.unsent, classify(error))
             raise
+        if done.freezes is not None:
+            self._freezes.note_version(done.freezes)
         tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
         return done
 

@@ -203,6 +203,7 @@ class Worker(Service):
         self._stage.closing = False
         self.committer.claims.served = self.config.served
         self.committer.listeners.changed.append(self.sync)
+        self.committer.freezes.changed.append(self._begin_waiting)
         self.committer.listeners.unusable.append(self._release_unusable)
         try:
             await self._register()
@@ -302,6 +303,7 @@ class Worker(Service):
             await heart.stop()
         self.committer.forget_claims()
         self.committer.listeners.changed.remove(self.sync)
+        self.committer.freezes.changed.remove(self._begin_waiting)
         self.committer.listeners.unusable.remove(self._release_unusable)
         self._held.clear()
         self._claims.clear()
@@ -378,6 +380,10 @@ class Worker(Service):
         for run_id, ours in list(self._held.items()):
             if run_id not in held and not ours.run.queued:
                 self.committer.refresh(run_id)
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Begin the attempts that could not be begun when they were opened, as far as they may now."""
         waiting, self._waiting = self._waiting, set()
         for run_id in waiting:
             if (ours := self._held.get(run_id)) is not None:
@@ -558,7 +564,7 @@ class Worker(Service):
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
             return
-        if not self._may_begin:
+        if not self._may_begin or self.committer.freezes.holds(run, path):
             self._waiting.add(run.id)
             return
         performance = held.attempts[path] = Performance(self._stage, run, path, attempt)
@@ -582,7 +588,7 @@ class Worker(Service):
         if not self._places.take(queue):
             await self._places.wait(queue)
         try:
-            if not self._may_begin:
+            if not self._may_begin or self.committer.freezes.holds(run, performance.path):
                 self._forget(performance)
                 self._waiting.add(run.id)
                 return

@@ -44,6 +44,8 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         yield [entry.instigators for entry in moved]
     if "summaries" in parts:
         yield [entry.summary for entry in moved]
+    if "holds" in parts:
+        yield [entry.held for entry in moved]
     if "heirs" in parts:
         heirs = [entry.heir for entry in moved]
         yield [None if heir is None else heir.run_id for heir in heirs]
@@ -189,6 +191,8 @@ def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) 
         yield [entry.instigators for entry in born]
     if "summaries" in parts:
         yield [entry.summary for entry in born]
+    if "holds" in parts:
+        yield [entry.held for entry in born]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> Arrays:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hai_flow.engine.events import ABI
+from hai_flow.store.ops.freezes import VERSION as FREEZE_VERSION
 
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
 # of a queue that this process does not serve; `instigators`: other people than the requester are behind some;
-# `summaries`: the line by which lists show some of them is another one; `heirs`:
+# `summaries`: the line by which lists show some of them is another one; `holds`: freezes hold other steps; `heirs`:
 # some end and leave their slots to others; `audit`: people asked for something. All so seldom that no other commit
 # carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
@@ -108,14 +109,15 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
     summaries = {"summary": "text"} if "summaries" in parts else {}
+    holds = {"held": "text"} if "holds" in parts else {}
     heirs = {"heir": "uuid", "heir_slot": "text", "heir_key": "bool", "leaves": "bool"} if "heirs" in parts else {}
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere, **instigators, **summaries, **heirs,
+        result="bytea", **moves, **seats, **elsewhere, **instigators, **summaries, **holds, **heirs,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *summaries, *heirs))
-    kept = (*moves, *instigators, *summaries)
+    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *summaries, *holds, *heirs))
+    kept = (*moves, *instigators, *summaries, *holds)
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in kept)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
@@ -209,7 +211,7 @@ def commit_statement(parts: frozenset[str]) -> str:
 ), freed_slots AS (
   DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id{spared}
 ){children}
-SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
+SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes FROM winners
 """
 
 
@@ -425,7 +427,8 @@ def _list_born_columns(parts: frozenset[str]) -> dict[str, str]:
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
     summaries = {"summary": "text"} if "summaries" in parts else {}
-    return {**_BORN, **branch, **seats, **elsewhere, **instigators, **summaries}
+    holds = {"held": "text"} if "holds" in parts else {}
+    return {**_BORN, **branch, **seats, **elsewhere, **instigators, **summaries, **holds}
 
 
 def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
@@ -439,6 +442,9 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     if "summaries" in parts:
         names += ", summary"
         values += ", summary"
+    if "holds" in parts:
+        names += ", held"
+        values += ", held"
     claimant = _render_claimant("births", parts)
     head = ", head" if "audit" in parts else ""
     ended = at if "created_at" in names else f"greatest(now(), {at})"  # `created_at` is now(): none ends before it

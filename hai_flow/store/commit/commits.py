@@ -56,22 +56,24 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     with raise_outcome_unknown():
         if getattr(connection, "sharded", False):
             won, db_now = await commit_in_pieces(connection, those_moved, those_born, parts, worker_id, at)
+            freezes = None
         else:
             columns = arguments(those_moved, those_born, parts)
-            won, db_now = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
-    return Committed({numbers[place - 1]: each for place, each in won.items()}, db_now)
+            won, db_now, freezes = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
+    return Committed({numbers[place - 1]: each for place, each in won.items()}, db_now, freezes)
 
 
-async def _execute_commit(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime]:
-    """The winners by their number from 1, and the database's clock."""
+async def _execute_commit(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime, int]:
+    """The winners by their number from 1, the database's clock, and the version of the freezes."""
     if connection.is_in_transaction() or getattr(connection, "pinned", True):
         row = await connection.fetchrow(query, *given)
     else:  # behind a pooler its settings say how the commit is to be planned: the session is nobody's in particular
         async with transaction(connection, PIN):
             row = await connection.fetchrow(query, *given)
     assert row is not None, "aggregates return one row"
-    places, seq, version, fence, worker, db_now = row
-    return {} if places is None else dict(zip(places, map(Won, seq, version, fence, worker), strict=True)), db_now
+    places, seq, version, fence, worker, db_now, freezes = row
+    won = {} if places is None else dict(zip(places, map(Won, seq, version, fence, worker), strict=True))
+    return won, db_now, freezes
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
@@ -90,6 +92,8 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         seldom = seldom | {"instigators"}
     if any(entry.summary is not None for entry in entries):
         seldom = seldom | {"summaries"}
+    if any(entry.held is not None for entry in entries):
+        seldom = seldom | {"holds"}
     if any(entry.audit for entry in entries):
         seldom = seldom | {"audit"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):

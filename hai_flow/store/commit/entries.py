@@ -161,7 +161,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
     version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
-    `summary`: the line by which lists show the run, where it may have changed.
+    `summary`: the line by which lists show the run, where it may have changed. `held`: the ids of the freezes that hold
+    steps of it, separated by spaces, where they have changed.
     `heir`: the run ends, and leaves its slots to another.
     """
 
@@ -183,6 +184,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     moved: Moved | None = None
     instigators: str | None = None
     summary: str | None = None
+    held: str | None = None
     heir: Heir | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()
@@ -210,7 +212,8 @@ class Won(msgspec.Struct, frozen=True, gc=False):
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
     """`won` by the entry's number in the batch (from 0); an entry that is not in it lost: nothing of it happened.
-    `db_now` is the database's clock."""
+    `db_now` is the database's clock. `freezes` is the version of its freezes; None: it was not asked."""
 
     won: dict[int, Won]
     db_now: datetime
+    freezes: int | None = None

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.store.ops.freezes import ANY_TO_RELEASE
+from hai_flow.store.ops.freezes import VERSION as FREEZE_VERSION
 from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
 
 if TYPE_CHECKING:
@@ -18,13 +20,15 @@ class Due(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
     seal, `promises` of slots that are over, and runs of a dead worker; when the next free run and the next schedule are
     to be looked at, None: there is none. `watched`: the workflows of whose ends others are told, each behind its
-    tenant.
+    tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over still holds steps.
 
-    A process that performs nothing asks for the messages, the signals and `watched` alone."""
+    A process that performs nothing asks for these alone up to here."""
 
     messages: bool
     signals: bool
     watched: frozenset[tuple[UUID, str]]
+    freezes: int = 0
+    to_release: bool = False
     records: bool = False
     promises: bool = False
     lost: bool = False
@@ -32,10 +36,12 @@ class Due(NamedTuple):
     schedules: datetime | None = None
 
 
-_OF_ALL: Final = """
+_OF_ALL: Final = f"""
   EXISTS (SELECT FROM outbox WHERE due_at <= now()),
   EXISTS (SELECT FROM signals WHERE due_at <= now()),
-  ARRAY(SELECT DISTINCT tenant::text || ' ' || type FROM event_triggers WHERE kind = 'run')
+  ARRAY(SELECT DISTINCT tenant::text || ' ' || type FROM event_triggers WHERE kind = 'run'),
+  {FREEZE_VERSION},
+  {ANY_TO_RELEASE}
 """
 _OF_PERFORMERS: Final = f"""{_OF_ALL},
   EXISTS (SELECT FROM audit_unsealed),

@@ -58,6 +58,8 @@ OF_ALL: Final[Mapping[str, str]] = {
     "workers": _ALL,
     "hint_keys": _KEPT,
     "servers": _ALL,
+    "freezes": "SELECT, INSERT, UPDATE (thawed_at), UPDATE (thawed_by)",  # they stay when they end
+    "freeze_switch": "SELECT, INSERT, UPDATE",
     "eras": "SELECT, INSERT, UPDATE",
     "beats": "SELECT, INSERT, DELETE",
     "forgotten": "SELECT, DELETE",  # to forget somebody is for the owner, too

@@ -89,6 +89,7 @@ runs: Final = sa.Table(
     _time("ended_at", null=True),
     _bytes("input", null=True),
     _bytes("result", null=True),
+    _text("held", null=True),  # the freezes that hold steps of it, separated by spaces
     _key("runs", "id"),
     sa.CheckConstraint("worker IS NULL OR wake_at IS NULL", name="runs_held_or_due"),
     sa.CheckConstraint("seq >= version", name="runs_seq_counts_more"),
@@ -108,6 +109,7 @@ sa.Index(
     runs.c.id,
     postgresql_where=sa.text("unreadable IS NOT NULL"),
 )
+sa.Index("runs_held", runs.c.held, runs.c.id, postgresql_where=sa.text("held <> ''"))
 sa.Index("runs_held_by_queue", runs.c.worker, runs.c.queue, postgresql_where=sa.text("worker IS NOT NULL"))
 sa.Index(
     "runs_by_queue",
@@ -939,4 +941,31 @@ servers: Final = sa.Table(
     _time("started_at", now=True),
     _time("seen_at", now=True),
     _key("servers", "id"),
+)
+
+# What operators let nobody begin (`store/ops/freezes`).
+freezes: Final = sa.Table(
+    "freezes",
+    metadata,
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant", null=True),  # null: of all tenants
+    _text("mode"),
+    _text("scope"),
+    _text("name"),
+    _text("reason"),
+    _text("created_by"),
+    _time("created_at", now=True),
+    _text("thawed_by", null=True),
+    _time("thawed_at", null=True),
+    _key("freezes", "id"),
+    sa.CheckConstraint("(thawed_by IS NULL) = (thawed_at IS NULL)", name="freezes_thawed"),
+)
+
+freeze_switch: Final = sa.Table(
+    "freeze_switch",
+    metadata,
+    sa.Column("single", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    _make_bigint_column("version"),  # grows with each change of `freezes`
+    _key("freeze_switch", "single"),
+    sa.CheckConstraint("single", name="freeze_switch_single"),
 )

@@ -1,0 +1,140 @@
+"""Freezes: the steps of a run that an operator lets nobody begin (docs/decisions/0098).
+
+A freeze holds what is about to *begin*: a step that is ready stays ready. An attempt that has begun is finished, and
+questions are answered as ever; only their consequences wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from hai_flow.definition.paths import list_of, loop_of
+from hai_flow.definition.plan import (
+    AgentCalls,
+    AgentTool,
+    AgentTurn,
+    Call,
+    FrontendTool,
+    Http,
+    HttpTool,
+    Llm,
+    Plan,
+    Step,
+)
+from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.state.state import RunState
+
+Mode: TypeAlias = Literal["frozen", "read_only", "no_agents"]
+Scope: TypeAlias = Literal["all", "tenant", "workflow", "tool", "model", "principal"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+
+
+class Freeze(msgspec.Struct, frozen=True, gc=False):
+    """`mode`: nothing begins (`frozen`), nothing that writes (`read_only`), or nothing that an agent does
+    (`no_agents`). `scope` and `name` say where; `reason` is the operator's sentence."""
+
+    id: str
+    mode: Mode
+    scope: Scope
+    name: str
+    reason: str
+
+
+def hold_ready(plan: Plan, state: RunState, freezes: Sequence[Freeze]) -> dict[str, str]:
+    """The ready steps that may not begin, each with the id of the first freeze that holds it."""
+    if not freezes:
+        return {}
+    of_run = [freeze for freeze in freezes if _is_of_run(freeze, state)]
+    held: dict[str, str] = {}
+    for path in state.ready:
+        freeze = None if not path else find_freeze(plan, path, of_run)
+        if freeze is not None:
+            held[path] = freeze.id
+    return held
+
+
+def freeze_of(plan: Plan, state: RunState, path: str, freezes: Sequence[Freeze]) -> Freeze | None:
+    """The first freeze that holds the step of this run."""
+    return find_freeze(plan, path, [freeze for freeze in freezes if _is_of_run(freeze, state)])
+
+
+def find_freeze(plan: Plan, path: str, of_run: Sequence[Freeze]) -> Freeze | None:
+    """The first of the freezes of a run that holds its step at `path`."""
+    if not of_run:
+        return None
+    step = resolve_step(plan, path)
+    return next((freeze for freeze in of_run if _render_holds(freeze, plan, step)), None)
+
+
+def _is_of_run(freeze: Freeze, state: RunState) -> bool:
+    match freeze.scope:
+        case "workflow":
+            return freeze.name == state.workflow
+        case "principal":
+            return freeze.name == state.requester or freeze.name in state.all_instigators
+        case _:
+            return True  # a process asks with the freezes of the run's tenant
+
+
+def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
+    if freeze.scope == "tool" and freeze.name not in _tool_names(step):
+        return False
+    if freeze.scope == "model" and freeze.name not in _model_names(step):
+        return False
+    match freeze.mode:
+        case "read_only":
+            return _writes(step)
+        case "no_agents":
+            return _is_of_agent(plan, step)
+        case "frozen":
+            return True
+
+
+def _tool_names(step: Step) -> Iterator[str]:
+    """`tool` and `tool.function`; of a step `http` its own name."""
+    verb = step.verb
+    if isinstance(verb, Call):
+        yield verb.tool.name
+        if verb.function:
+            yield f"{verb.tool.name}.{verb.function}"
+    elif isinstance(verb, Http):
+        yield "http"
+
+
+def _model_names(step: Step) -> Iterator[str]:
+    """As the document names them, and as the provider or the deployment does."""
+    verb = step.verb
+    if isinstance(verb, (AgentTurn, Llm)):
+        yield verb.model
+        for model in verb.models:
+            yield from filter(None, (model.name, model.model, model.use))
+
+
+def _writes(step: Step) -> bool:
+    """Whether the step may change something outside of its run. In doubt it does."""
+    verb = step.verb
+    if isinstance(verb, Http):
+        written = verb.arguments.written
+        method = written.get("method") if isinstance(written, Mapping) else None
+        return method not in ("GET", "HEAD")
+    if not isinstance(verb, Call) or isinstance(verb.tool, (FrontendTool, AgentTool)):
+        return False
+    effect = verb.tool.effect
+    if effect is None and isinstance(verb.tool, HttpTool) and verb.tool.service is not None:
+        try:
+            effect = verb.tool.service.find(verb.function).effect
+        except (KeyError, ValueError):
+            return True
+    return effect != "read"
+
+
+def _is_of_agent(plan: Plan, step: Step) -> bool:
+    """Whether the step is an answer of an agent's model, or a call for which one has asked."""
+    if isinstance(step.verb, AgentTurn):
+        return True
+    body = list_of(step.path)
+    return bool(body) and body.endswith("]") and isinstance(resolve_step(plan, loop_of(body)).verb, AgentCalls)

@@ -1,0 +1,106 @@
+"""Freezes as a process knows them (docs/decisions/0098).
+
+Every commit, and every pulse, says which version of the freezes the database has. A process that knows an older one
+begins nothing until it has read them; so a freeze reaches a process with the first commit behind it, and one that
+commits nothing within a pulse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+from uuid import UUID
+
+import structlog
+
+from hai_flow.engine.state.freezes import Freeze, Mode, Scope, freeze_of
+from hai_flow.runtime.base.service import Service
+from hai_flow.store.ops import freezes as store
+from hai_flow.store.postgres.error_classes import FAILURES
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.commit.run_cache import CachedRun
+    from hai_flow.store.ops.due_work import Due
+    from hai_flow.store.ops.freezes import FreezeRow
+    from hai_flow.store.postgres.database import Database
+
+log = structlog.get_logger(__name__)
+
+READ_AGAIN_SECONDS: Final = 0.5
+
+
+class Freezes(Service):
+    """`changed` are called when others are in force than before."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+        self._version = 0
+        self._newest = 0
+        self._rows: list[FreezeRow] = []
+        self._of: dict[UUID, tuple[Freeze, ...]] = {}
+        self._stale = asyncio.Event()
+        self.changed: list[Callable[[], None]] = []
+
+    def of(self, tenant: UUID) -> tuple[Freeze, ...]:
+        """Those in force for the tenant's runs, the first first."""
+        if not self._rows:
+            return ()
+        of_tenant = self._of.get(tenant)
+        if of_tenant is None:
+            rows = [row for row in self._rows if row.tenant in (None, tenant)]
+            self._of[tenant] = of_tenant = tuple(map(_freeze, rows))
+        return of_tenant
+
+    def holds(self, run: CachedRun, path: str) -> bool:
+        """Whether the attempt at `path` may not begin; also where the process does not know it yet."""
+        if self._newest != self._version:
+            return True
+        freezes = self.of(run.tenant)
+        if not freezes or run.plan is None:
+            return False
+        return freeze_of(run.plan, run.state, path, freezes) is not None
+
+    def note_version(self, version: int) -> None:
+        """The database has this version."""
+        if version > self._newest and self.running:
+            self._newest = version
+            self._stale.set()
+
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """What the pulse has found; None: it could not ask."""
+        if due is None:
+            self._stale.set()
+        else:
+            self.note_version(due.freezes)
+
+    async def _start(self) -> None:
+        await self.read()
+        self._keep(self._run, "freezes")
+
+    async def _run(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                await self.read()
+            except FAILURES as error:
+                log.warning("freezes_not_read", error=str(error) or repr(error))
+                await asyncio.sleep(READ_AGAIN_SECONDS)
+                self._stale.set()
+
+    async def read(self) -> None:
+        """Take in those that are in force now."""
+        async with self._database.engine.acquire() as connection:
+            version, rows = await store.in_force(connection)
+        changes = version != self._version or rows != self._rows
+        self._version, self._newest, self._rows = version, max(version, self._newest), rows
+        if changes:
+            self._of = {}
+            for call in self.changed:
+                call()
+
+
+def _freeze(row: FreezeRow) -> Freeze:
+    return Freeze(str(row.id), cast("Mode", row.mode), cast("Scope", row.scope), row.name, row.reason)

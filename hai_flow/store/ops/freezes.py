@@ -1,0 +1,132 @@
+"""Rows of freezes, and of the runs with steps that one of them holds.
+
+Rows stay when a freeze ends. `freeze_switch` has one row from the first on, whose version grows with each change: a process compares it
+with the version of what it knows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+
+class FreezeRow(NamedTuple):
+    """`tenant`: None of all tenants. `mode` and `scope` as in `engine/state/freezes`."""
+
+    id: UUID
+    tenant: UUID | None
+    mode: str
+    scope: str
+    name: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    thawed_by: str | None
+    thawed_at: datetime | None
+
+
+class HeldRun(NamedTuple):
+    """A run with held steps: the ids of the freezes, as its row has them."""
+
+    id: UUID
+    tenant: UUID
+
+
+VERSION: Final = "coalesce((SELECT version FROM freeze_switch), 0)"
+_COLUMNS: Final = ", ".join(FreezeRow._fields)
+_GROWS: Final = """
+INSERT INTO freeze_switch (version) VALUES (1)
+ON CONFLICT (single) DO UPDATE SET version = freeze_switch.version + 1
+"""
+
+# By the few different texts of the column, not by run.
+_TEXTS: Final = """
+WITH RECURSIVE texts(held) AS (
+  (SELECT held FROM runs WHERE held <> '' ORDER BY held LIMIT 1)
+  UNION ALL
+  SELECT (SELECT runs.held FROM runs WHERE runs.held <> '' AND runs.held > texts.held ORDER BY runs.held LIMIT 1)
+  FROM texts WHERE texts.held IS NOT NULL
+)"""
+_OVER: Final = """EXISTS (
+  SELECT FROM unnest(string_to_array(texts.held, ' ')) AS id
+  WHERE NOT EXISTS (SELECT FROM freezes WHERE freezes.id = id::uuid AND thawed_at IS NULL)
+)"""
+ANY_TO_RELEASE: Final = f"({_TEXTS} SELECT EXISTS (SELECT FROM texts WHERE held IS NOT NULL AND {_OVER}))"
+"""Whether a run is held by a freeze that is over, in SQL."""
+
+
+async def in_force(connection: Connection | Pool) -> tuple[int, list[FreezeRow]]:
+    """The version of the switch, and the freezes that are not over, the first first."""
+    rows = await connection.fetch(
+        f"SELECT switch.version, f.* FROM (SELECT {VERSION} AS version) switch "
+        f"LEFT JOIN (SELECT {_COLUMNS} FROM freezes WHERE thawed_at IS NULL) f ON true ORDER BY created_at, id"
+    )
+    freezes = [FreezeRow(*row[1:]) for row in rows if row["id"] is not None]
+    return rows[0]["version"], freezes
+
+
+async def list_freezes(connection: Connection | Pool, tenant: UUID | None, *, over: bool) -> list[FreezeRow]:
+    """The freezes of the tenant and those of all, at most 1,000, the last one first; None: of every tenant. `over`:
+    also those that have ended."""
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM freezes WHERE ($1::uuid IS NULL OR tenant IS NULL OR tenant = $1) "
+        "AND ($2 OR thawed_at IS NULL) ORDER BY created_at DESC, id LIMIT 1000",
+        tenant,
+        over,
+    )
+    return [FreezeRow(*row) for row in rows]
+
+
+async def find_freeze(connection: Connection | Pool, id: UUID) -> FreezeRow | None:
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM freezes WHERE id = $1", id)
+    return None if row is None else FreezeRow(*row)
+
+
+async def freeze(
+    connection: Connection, id: UUID, tenant: UUID | None, mode: str, scope: str, name: str, reason: str, by: str
+) -> FreezeRow:
+    """Write a freeze, which all processes obey within seconds. The same id again is the same freeze."""
+    await connection.execute(
+        "INSERT INTO freezes (id, tenant, mode, scope, name, reason, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7) "
+        "ON CONFLICT DO NOTHING",
+        id, tenant, mode, scope, name, reason, by,
+    )  # fmt: skip
+    await connection.execute(_GROWS)
+    row = await find_freeze(connection, id)
+    assert row is not None, "it was just written, or was there"
+    return row
+
+
+async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:
+    """End a freeze. None if it is over, or there is none."""
+    row = await connection.fetchrow(
+        f"UPDATE freezes SET thawed_at = clock_timestamp(), thawed_by = $2 WHERE id = $1 AND thawed_at IS NULL "
+        f"RETURNING {_COLUMNS}",
+        id,
+        by,
+    )
+    if row is None:
+        return None
+    await connection.execute(_GROWS)
+    return FreezeRow(*row)
+
+
+async def runs_to_release(connection: Connection | Pool, after: UUID | None, most: int) -> list[HeldRun]:
+    """Runs with steps that are held by a freeze that is over, in the order of their ids."""
+    rows = await connection.fetch(
+        f"{_TEXTS} SELECT runs.id, runs.tenant FROM texts JOIN runs ON runs.held = texts.held "
+        f"WHERE texts.held IS NOT NULL AND runs.held <> '' AND {_OVER} AND ($1::uuid IS NULL OR runs.id > $1) "
+        "ORDER BY runs.id LIMIT $2",
+        after,
+        most,
+    )
+    return [HeldRun(*row) for row in rows]
+
+
+async def count_held(connection: Connection | Pool) -> int:
+    """How many runs have steps that a freeze holds."""
+    return await connection.fetchval("SELECT count(*) FROM runs WHERE held <> ''")

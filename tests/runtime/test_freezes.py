@@ -1,0 +1,137 @@
+"""A freeze reaches every process within a pulse, and what it held goes on when it is over, whoever was killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.engine import events as e
+from hai_flow.engine.state.freezes import Mode, Scope
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.store.ops import freezes as store
+from hai_flow.store.ops.freezes import FreezeRow
+from tests.runtime.conftest import ECHO, GATED, TOOLS, Connection, Make, is_now, start, state_of
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+TWO = TOOLS + "steps:\n  - {id: first, call: fx.gated}\n  - {id: second, call: fx.echo, with: {value: done}}\n"
+
+
+async def freeze(
+    connection: Connection,
+    scope: Scope = "all",
+    name: str = "",
+    mode: Mode = "frozen",
+    tenant: UUID | None = None,
+) -> FreezeRow:
+    async with connection.transaction():
+        return await store.freeze(connection, uuid4(), tenant, mode, scope, name, "a drill", "user:op")
+
+
+async def thaw(connection: Connection, row: FreezeRow) -> None:
+    async with connection.transaction():
+        assert await store.thaw(connection, row.id, "user:op") is not None
+
+
+async def has_finished(runtime: Runtime, run_id: UUID, path: str) -> bool:
+    return (await state_of(runtime, run_id)).steps[path].outcome == "finished"
+
+
+async def is_held(runtime: Runtime, run_id: UUID) -> bool:
+    return bool((await state_of(runtime, run_id)).held)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_after_the_thaw(
+    make: Make, eye: Connection, known: bool
+) -> None:
+    a, b = await make(performs=True), await make(performs=True)
+    runs = [(await start(each, TWO)).run_id for each in (a, b) for _ in range(5)]
+    await until(lambda: len(effects.begun) == 10)
+    row = await freeze(eye)
+    if known:
+        await until(lambda: all(each.freezes.of(LOCAL_TENANT) for each in (a, b)))
+    effects.gate.set()
+    for run_id in runs:
+        await until(lambda run_id=run_id: has_finished(a, run_id, "first"))  # type: ignore[misc]
+    assert {path for _, path, _ in effects.begun} == {"first"}
+    if known:  # else some are held by their process alone
+        assert await eye.fetchval("SELECT count(*) FROM runs WHERE held <> ''") == 10
+        assert await eye.fetchval("SELECT count(*) FROM runs WHERE worker IS NOT NULL OR wake_at IS NOT NULL") == 0
+    await thaw(eye, row)
+    for run_id in runs:
+        await until(lambda run_id=run_id: is_now(a, run_id, "finished"))  # type: ignore[misc]
+    begun = Counter((run, path) for run, path, _ in effects.begun)
+    assert set(begun.values()) == {1}
+    assert await eye.fetchval("SELECT count(*) FROM runs WHERE held <> ''") == 0
+
+
+async def test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit(
+    make: Make, eye: Connection
+) -> None:
+    """It asks by itself once in a minute only, so the commit has told it."""
+    runtime = await make(performs=True, poll_seconds=60.0)
+    await freeze(eye)
+    first = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    second = (await start(runtime, ECHO, input={"value": "2"})).run_id
+    await until(lambda: is_held(runtime, second))
+    assert {run for run, _, _ in effects.begun} <= {str(first)}
+
+
+async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: Make) -> None:
+    runtime = await make(performs=True, concurrency=1)
+    other = await asyncpg.connect(runtime.dsn)
+    one, two = (await start(runtime, GATED)).run_id, (await start(runtime, GATED)).run_id
+    await until(lambda: len(effects.begun) == 1)
+    row = await freeze(other)
+    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
+    effects.gate.set()
+    await until(lambda: is_now(runtime, one, "finished"))
+    assert len(effects.begun) == 1
+    assert await is_now(runtime, two, "running")
+    await thaw(other, row)
+    await until(lambda: is_now(runtime, two, "finished"))
+    await other.close()
+
+
+async def test_what_a_freeze_has_held_goes_on_in_a_process_that_starts_after_the_thaw(
+    make: Make, eye: Connection
+) -> None:
+    first = await make(performs=True)
+    row = await freeze(eye)
+    await until(lambda: bool(first.freezes.of(LOCAL_TENANT)))
+    run_id = (await start(first, ECHO, input={"value": "1"})).run_id
+    assert await is_held(first, run_id)
+    await first.stop()
+    await thaw(eye, row)
+    second = await make(performs=True)
+    await until(lambda: is_now(second, run_id, "finished"))
+
+
+async def test_a_process_that_starts_under_a_freeze_obeys_it(make: Make, eye: Connection) -> None:
+    await freeze(eye)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    assert await is_held(runtime, run_id)
+
+
+@pytest.mark.parametrize(("tenant", "held"), [(LOCAL_TENANT, True), (uuid4(), False)])
+async def test_a_freeze_of_a_tenant_holds_the_runs_of_that_tenant_alone(
+    make: Make, eye: Connection, tenant: UUID, held: bool
+) -> None:
+    await freeze(eye, "tenant", tenant=tenant)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    assert await is_held(runtime, run_id) is held
+
+
+async def test_the_log_says_which_freeze_held_what_and_why(make: Make, eye: Connection) -> None:
+    row = await freeze(eye, "tool", "fx")
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    (event,) = [each for each in await log_of(eye, run_id) if isinstance(each, e.StepsHeld)]
+    assert (event.held, event.reason) == ({"echo": str(row.id)}, "a drill")
