@@ -25,7 +25,7 @@ from hai_flow.api.protocols import agent_api, agui, aui, copilotkit, hai, social
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
-from hai_flow.api.rest.admin import audit, keys, overview, tenants, tokens, workers
+from hai_flow.api.rest.admin import audit, freezes, keys, overview, tenants, tokens, workers
 from hai_flow.api.rest.inbound import callbacks, hooks, signals, triggers
 from hai_flow.api.rest.people import approvals, delegations, feedback, inbox, links, notifications, pendings, receipts
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
@@ -155,6 +155,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         tenants,
         tokens,
         workers,
+        freezes,
         overview,
     ):
         common += module.router.routes

@@ -104,6 +104,9 @@ _PANELS: Final = (
             ("send", "runs.signal:send"),
             ("schedules", "runs.schedules:app"),
             ("files", "runs.files:app"),
+            ("freeze", "admin.freezes:freeze"),
+            ("thaw", "admin.freezes:thaw"),
+            ("freezes", "admin.freezes:freezes"),
         ),
     ),
     (

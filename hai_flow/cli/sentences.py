@@ -57,6 +57,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "jump": "Let time pass at once for the waits of a run: deadlines, escalations, timers.",
     "signal": "Send a run an event; it is kept until the run waits for it.",
     "send": "Send an event to all: to runs that wait for it, and to the workflows that it starts.",
+    "freeze": "Let nobody begin a step, in all runs or in some, within two seconds; what has begun is finished.",
+    "thaw": "End a freeze: the runs that it held go on where they stood.",
+    "freezes": "The freezes that are in force, and why.",
     "schedules": "The schedules, which start runs by the clock; without a command, their list.",
     "files": "Upload and download files, which input and answers refer to.",
     "status": "Show the state of the deployment: database, servers, workers, queue, open runs, questions, "

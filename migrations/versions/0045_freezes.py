@@ -19,6 +19,7 @@ def upgrade() -> None:
     CREATE TABLE freezes (
       id uuid NOT NULL,
       tenant uuid,
+      owner uuid,
       mode text NOT NULL,
       scope text NOT NULL,
       name text NOT NULL,

@@ -181,7 +181,7 @@ LOOKING: Final = (
         Step("GET", path)
         for path in (
             "/ag-ui/capabilities", f"/workflows/{NAME}/ag-ui/capabilities", "/cpk/info", "/v1/session",
-            "/v1/delegations", "/v1/approvals/{approval}",
+            "/v1/delegations", "/v1/approvals/{approval}", "/v1/freezes",
             "/api/v1/agent/runs/t-1/history", "/v1/audit?limit=200", "/v1/audit/anchor", "/v1/audit/chain",
             "/v1/files/{file}", "/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/inbox/delegations",
             "/v1/inbox/{pending}", "/v1/keys", "/v1/language/schema", "/v1/notifications", "/v1/pendings",
@@ -222,6 +222,8 @@ ENDING: Final = (
     Step("POST", "/v1/inbox/{pending}/release", {}, by="boss"),
     Step("DELETE", "/v1/inbox/delegations/{delegation}", None, 204, by="boss"),
     Step("DELETE", "/v1/delegations/{absence}", None, 204),
+    Step("POST", "/v1/freezes", {"scope": "workflow", "name": NAME, "reason": "a drill"}, 201, {"freeze": own}),
+    Step("POST", "/v1/freezes/{freeze}/thaw", {}),
     Step("POST", "/v1/runs/{run}/pause", {}),
     Step("POST", "/v1/runs/{run}/resume", {}),
     Step("POST", "/v1/runs/{run}/jump", {"for": "1d"}, None),

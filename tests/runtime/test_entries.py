@@ -75,7 +75,9 @@ def entry_of(run: Play, before: RunState) -> BatchEntry:
 
 def decider() -> Decider:
     nothing = cast(Any, None)
-    return Decider(nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True)
+    return Decider(
+        nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True, nothing
+    )
 
 
 def told(row: Entry) -> dict[str, Any]:

@@ -29,7 +29,7 @@ async def freeze(
     tenant: UUID | None = None,
 ) -> FreezeRow:
     async with connection.transaction():
-        return await store.freeze(connection, uuid4(), tenant, mode, scope, name, "a drill", "user:op")
+        return await store.freeze(connection, uuid4(), tenant, None, mode, scope, name, "a drill", "user:op")
 
 
 async def thaw(connection: Connection, row: FreezeRow) -> None:

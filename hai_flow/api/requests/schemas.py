@@ -81,8 +81,10 @@ class Run(Shape):
     `summary`: one line about it, as its workflow says; null: it says none.
     `instigators`: the people behind it beside `started_by`, who may not decide where that one may not: who sent the
     event or let the schedule run that started it, who started the run before it, who asked for the run that it was
-    forked from. `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by` (the
-    worker that performs it) are told where one run is asked for, not in lists.
+    forked from. `frozen`: whether a freeze holds steps of it.
+
+    `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by` (the worker that
+    performs it) are told where one run is asked for, not in lists.
     """
 
     id: str
@@ -103,6 +105,7 @@ class Run(Shape):
     parent: RunParent | None
     unreadable: str | None
     queue: str
+    frozen: bool
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
     held_by: Holder | None = None
@@ -1193,6 +1196,28 @@ class Workers(Shape):
     """The workers, those that live first."""
 
     items: list[Worker]
+
+
+class Freeze(Shape):
+    """Steps that nobody begins. `mode`: none (`frozen`), none that writes (`read_only`), none of agents (`no_agents`).
+    `scope` says where, `name` of which; `tenant`: null means all. `thawed_at`: null while it is in force."""
+
+    id: str
+    mode: Literal["frozen", "read_only", "no_agents"]
+    scope: Literal["all", "tenant", "workflow", "tool", "model", "principal"]
+    name: str
+    tenant: str | None
+    reason: str
+    created_by: str
+    created_at: Time
+    thawed_by: str | None
+    thawed_at: Time | None
+
+
+class Freezes(Shape):
+    """Freezes, the last one first."""
+
+    items: list[Freeze]
 
 
 class Token(Shape):

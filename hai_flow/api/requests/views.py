@@ -27,6 +27,7 @@ from hai_flow.store.identity.tenants import Limits, Tenant
 from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import Fire, ScheduleRow
+from hai_flow.store.ops.freezes import FreezeRow
 from hai_flow.store.people import notifications
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
@@ -75,6 +76,23 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "parent": None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
         "unreadable": run.unreadable,
         "queue": run.queue,
+        "frozen": bool(run.held),
+    }
+
+
+def freeze_view(freeze: FreezeRow, tenant: str | None) -> dict[str, Json]:
+    """A freeze; `tenant` is the name of its tenant."""
+    return {
+        "id": str(freeze.id),
+        "mode": freeze.mode,
+        "scope": freeze.scope,
+        "name": freeze.name,
+        "tenant": tenant,
+        "reason": freeze.reason,
+        "created_by": freeze.created_by,
+        "created_at": time_of(freeze.created_at),
+        "thawed_by": freeze.thawed_by,
+        "thawed_at": time_of(freeze.thawed_at),
     }
 
 

@@ -1,7 +1,7 @@
 """Rows of freezes, and of the runs with steps that one of them holds.
 
-Rows stay when a freeze ends. `freeze_switch` has one row from the first on, whose version grows with each change: a process compares it
-with the version of what it knows.
+Rows stay when a freeze ends. `freeze_switch` has one row from the first freeze on, whose version grows with each
+change: a process compares it with the version of what it knows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 class FreezeRow(NamedTuple):
-    """`tenant`: None of all tenants. `mode` and `scope` as in `engine/state/freezes`."""
+    """`tenant`: None of all tenants. `owner`: the tenant whose operators may end it; None: those of the deployment.
+    `mode` and `scope` as in `engine/state/freezes`."""
 
     id: UUID
     tenant: UUID | None
+    owner: UUID | None
     mode: str
     scope: str
     name: str
@@ -86,14 +88,41 @@ async def find_freeze(connection: Connection | Pool, id: UUID) -> FreezeRow | No
     return None if row is None else FreezeRow(*row)
 
 
+_MENTIONS: Final = """
+SELECT EXISTS (SELECT FROM workflows WHERE tenant = $1 AND position($2 IN convert_from(source, 'UTF8')) > 0)
+"""
+_EXISTS: Final = {
+    "workflow": "SELECT EXISTS (SELECT FROM workflows WHERE tenant = $1 AND name = $2)",
+    "tool": _MENTIONS,
+    "model": _MENTIONS,
+    "principal": """
+      SELECT EXISTS (SELECT FROM runs WHERE tenant = $1 AND started_by = $2)
+        OR EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2)""",
+}
+
+
+async def exists(connection: Connection | Pool, tenant: UUID, scope: str, name: str) -> bool:
+    """Whether the tenant has what a freeze names: a workflow, a tool or a model that a workflow mentions, a person who
+    has started a run or has a key."""
+    return bool(await connection.fetchval(_EXISTS[scope], tenant, name.partition(".")[0] if scope == "tool" else name))
+
+
 async def freeze(
-    connection: Connection, id: UUID, tenant: UUID | None, mode: str, scope: str, name: str, reason: str, by: str
+    connection: Connection,
+    id: UUID,
+    tenant: UUID | None,
+    owner: UUID | None,
+    mode: str,
+    scope: str,
+    name: str,
+    reason: str,
+    by: str,
 ) -> FreezeRow:
     """Write a freeze, which all processes obey within seconds. The same id again is the same freeze."""
     await connection.execute(
-        "INSERT INTO freezes (id, tenant, mode, scope, name, reason, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7) "
-        "ON CONFLICT DO NOTHING",
-        id, tenant, mode, scope, name, reason, by,
+        "INSERT INTO freezes (id, tenant, owner, mode, scope, name, reason, created_by) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+        id, tenant, owner, mode, scope, name, reason, by,
     )  # fmt: skip
     await connection.execute(_GROWS)
     row = await find_freeze(connection, id)

@@ -42,6 +42,7 @@ class RunSummary:
     unreadable: str | None
     instigators: str | None = None
     summary: str | None = None
+    held: str | None = None
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ ENDED: Final = frozenset({"finished", "failed", "stopped"})
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
     "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable, instigators, "
-    "summary"
+    "summary, held"
 )
 _FEW_WORKFLOWS: Final = 20
 _OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))

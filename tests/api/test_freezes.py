@@ -1,0 +1,107 @@
+"""`/v1/freezes`: who may freeze what, who is told of it, and who ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.attacks.house import wait_for
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, serving
+
+FLOW = b"""hai: flow/v1
+name: pays
+version: 1
+tools: {fx: {python: tests.support.effects, effect: write}}
+steps:
+  - {id: pay, call: fx.echo, with: {value: 7}}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(postgres_server: Server) -> Iterator[tuple[httpx2.Client, People]]:
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment=KEYS) as process,
+        httpx2.Client(base_url=process.url, timeout=60) as http,
+    ):
+        yield http, People(dsn)
+
+
+def freeze(http: httpx2.Client, who: dict[str, str], **body: Any) -> httpx2.Response:
+    return http.post("/v1/freezes", json={"reason": "a drill", **body}, headers=who)
+
+
+def test_a_frozen_workflow_begins_nothing_lists_say_so_and_it_goes_on_when_it_is_thawed(
+    place: tuple[httpx2.Client, People],
+) -> None:
+    http, people = place
+    boss = people.person("user:boss", roles=["operator", "publisher"], tenant="bank")
+    http.post("/v1/workflows", content=FLOW, headers={**YAML, **boss}).raise_for_status()
+    made = freeze(http, boss, scope="workflow", name="pays")
+    assert made.status_code == 201, made.text
+    run = http.post("/v1/runs", json={"workflow": "pays"}, headers=boss).json()["id"]
+    shown = http.get(f"/v1/runs/{run}", headers=boss).json()
+    assert (shown["status"], shown["frozen"]) == ("waiting", True)
+    assert [each["id"] for each in http.get("/v1/freezes", headers=boss).json()["items"]] == [made.json()["id"]]
+    ended = http.post(f"/v1/freezes/{made.json()['id']}/thaw", headers=boss)
+    assert (ended.status_code, ended.json()["thawed_by"]) == (200, "user:boss")
+    wait_for(lambda: http.get(f"/v1/runs/{run}", headers=boss).json()["status"] == "finished")
+    assert http.get(f"/v1/runs/{run}", headers=boss).json()["frozen"] is False
+    assert http.get("/v1/freezes", headers=boss).json()["items"] == []
+    assert len(http.get("/v1/freezes", params={"over": True}, headers=boss).json()["items"]) == 1
+    again = http.post(f"/v1/freezes/{made.json()['id']}/thaw", headers=boss)
+    assert (again.status_code, again.json()["code"]) == (409, "freeze_over")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"scope": "workflow", "name": "pay"}, 404, "freeze_subject_unknown"),
+        ({"scope": "tool", "name": "nobody"}, 404, "freeze_subject_unknown"),
+        ({"scope": "model", "name": "nobody"}, 404, "freeze_subject_unknown"),
+        ({"scope": "principal", "name": "user:nobody"}, 404, "freeze_subject_unknown"),
+        ({"scope": "tenant", "name": "nobody"}, 404, "tenant_unknown"),
+        ({"scope": "tool"}, 422, "freeze.invalid"),
+        ({"scope": "all", "name": "pays"}, 422, "freeze.invalid"),
+        ({"scope": "all", "reason": "   "}, 422, "freeze.invalid"),
+        ({"scope": "all", "reason": ""}, 422, "invalid"),
+        ({"scope": "all", "mode": "thawed"}, 422, "invalid"),
+        ({"scope": "planet"}, 422, "invalid"),
+    ],
+)
+def test_a_freeze_of_what_does_not_exist_or_without_a_reason_is_refused(
+    place: tuple[httpx2.Client, People], body: dict[str, Any], status: int, code: str
+) -> None:
+    http, people = place
+    answer = freeze(http, people.person("user:op", roles=["operator"]), **body)
+    assert (answer.status_code, answer.json()["code"].rpartition(".")[2]) == (status, code.rpartition(".")[2])
+    assert http.get("/v1/freezes", headers=people.person("user:op", roles=["operator"])).json()["items"] == []
+
+
+def test_operators_of_a_tenant_freeze_what_is_theirs_and_end_nothing_that_the_deployment_froze(
+    place: tuple[httpx2.Client, People],
+) -> None:
+    http, people = place
+    op = people.person("user:op", roles=["operator"])
+    other = people.person("user:eve", roles=["operator"], tenant="globex")
+    viewer = people.person("user:ann", roles=["requester"], tenant="globex")
+    stranger = people.person("user:zed", roles=["operator"], tenant="initech")
+    assert freeze(http, other, scope="all").json()["code"] == "tenant_forbidden"
+    assert freeze(http, other, scope="tenant", name="initech").status_code == 404
+    assert freeze(http, viewer, scope="tenant").status_code == 403
+    own = freeze(http, other, scope="tenant").json()
+    imposed = freeze(http, op, scope="tenant", name="globex", mode="read_only").json()
+    assert own["tenant"] == imposed["tenant"] == "globex"
+    for who, seen in ((other, 2), (viewer, 2), (stranger, 0), (op, 2)):
+        assert len(http.get("/v1/freezes", headers=who).json()["items"]) == seen
+    assert http.post(f"/v1/freezes/{own['id']}/thaw", headers=stranger).json()["code"] == "freeze_unknown"
+    assert http.post(f"/v1/freezes/{imposed['id']}/thaw", headers=other).json()["code"] == "tenant_forbidden"
+    assert http.post(f"/v1/freezes/{own['id']}/thaw", headers=other).status_code == 200
+    assert http.post(f"/v1/freezes/{imposed['id']}/thaw", headers=op).status_code == 200
+    acts = http.get("/v1/audit", headers=people.person("user:aud", roles=["auditor"], tenant="globex")).json()["items"]
+    assert {"freeze.created", "freeze.thawed"} <= {each["act"] for each in acts}
