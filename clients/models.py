@@ -115,6 +115,7 @@ _BASES: Final = {
 _ABSENT: Final = {
     "Run": {
         "summary": "None",
+        "frozen": "False",
         "held_by": "None",
         "branch_of": "None",
         "parent": "None",

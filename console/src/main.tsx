@@ -35,6 +35,7 @@ import { isOpenHouse } from "./pages/settings/house.ts";
 import { editSearch, listSearch, workflowSearch } from "./pages/workflows/search.ts";
 import { SignIn } from "./pages/SignIn.tsx";
 import { Boundary } from "./parts/Boundary.tsx";
+import { Freezes } from "./parts/Freezes.tsx";
 import { Going } from "./parts/Go.tsx";
 import { Undos } from "./parts/Leaving.tsx";
 import { Missing } from "./parts/Missing.tsx";
@@ -277,6 +278,7 @@ function Shell() {
               {t.connection.lost}
             </p>
           )}
+          {seesRuns && <Freezes />}
           <Outlet />
         </main>
         <Undos but={section === "inbox" ? (place.split("/")[2] ?? null) : null} />

@@ -192,6 +192,14 @@ class RunStopping(Event, frozen=True):
     heir: Heir | None = None
 
 
+class StepsHeld(Event, frozen=True):
+    """Freezes hold ready steps: `held` has the id of the freeze of each, in place of those before; empty: none is held
+    any more. `reason` is that of the first."""
+
+    held: dict[str, str] = {}
+    reason: str = ""
+
+
 class WorkTakenBack(Event, frozen=True):
     """The run `heir`, for which this one was stopped, does not begin: what was left to it is this run's again, to undo
     and to clean up. `cleanups`: the steps whose `finally` was left to the heir and is due now."""
@@ -891,13 +899,13 @@ class WarningRaised(Event, frozen=True):
 
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
-    | RunNeedsAttention | RunRetried | WorkTakenBack | Migrated | Forked | TurnStarted | TurnEnded | MessagesChanged
-    | StepStarted | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped
-    | StepEnding | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded
-    | MessageStarted | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded
-    | ToolCallResolved | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
-    | PendingRestamped | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped
-    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted
+    | RunNeedsAttention | RunRetried | StepsHeld | WorkTakenBack | Migrated | Forked | TurnStarted | TurnEnded
+    | MessagesChanged | StepStarted | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried
+    | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted
+    | IterationEnded | MessageStarted | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk
+    | ToolCallEnded | ToolCallResolved | PendingOpened | VoteCast | PendingEdited | PendingEscalated
+    | PendingReminded | PendingRestamped | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
+    | TimeJumped | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted
     | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | PartsMade
     | WarningRaised | UnknownEvent
 )  # fmt: skip

@@ -113,6 +113,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     parent: RunParent | None = None
     unreadable: str | None = None
     queue: str = "default"
+    frozen: bool = False
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
     held_by: Holder | None = None

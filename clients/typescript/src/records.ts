@@ -352,6 +352,7 @@ export interface Run {
   parent?: RunParent | null;
   unreadable?: string | null;
   queue?: string;
+  frozen?: boolean;
   queuedFor?: QueuedFor | null;
   paused?: Pause | null;
   heldBy?: Holder | null;

@@ -225,6 +225,7 @@ export interface ControlledRun {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  frozen: boolean;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -432,6 +433,30 @@ export interface Formatted {
   changed: boolean;
 }
 
+export interface Freeze {
+  id: string;
+  mode: "frozen" | "read_only" | "no_agents";
+  scope: "all" | "tenant" | "workflow" | "tool" | "model" | "principal";
+  name: string;
+  tenant: string | null;
+  reason: string;
+  created_by: string;
+  created_at: string;
+  thawed_by: string | null;
+  thawed_at: string | null;
+}
+
+export interface FreezeBody {
+  mode?: "frozen" | "read_only" | "no_agents";
+  scope: "all" | "tenant" | "workflow" | "tool" | "model" | "principal";
+  name?: string;
+  reason: string;
+}
+
+export interface Freezes {
+  items: Freeze[];
+}
+
 export interface Graph {
   name: string;
   version: number;
@@ -581,6 +606,7 @@ export interface JumpedRun {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  frozen: boolean;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -942,6 +968,7 @@ export interface Run {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  frozen: boolean;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;

@@ -28,6 +28,22 @@ export const en = {
     brokenTitle: "Something went wrong",
     broken: "Reload the page. Your input is safe.",
   },
+  frozen: {
+    title: "Freezes",
+    modes: {
+      frozen: "Frozen: no step begins",
+      read_only: "Read-only: no step that writes begins",
+      no_agents: "No agents: no step of an agent begins",
+    },
+    scopes: {
+      all: () => "in any run.",
+      tenant: (name: string) => `in the tenant ${name}.`,
+      workflow: (name: string) => `in the workflow ${name}.`,
+      tool: (name: string) => `that calls the tool ${name}.`,
+      model: (name: string) => `that asks the model ${name}.`,
+      principal: (name: string) => `in runs of ${name}.`,
+    } as Record<string, (name: string) => string>,
+  },
   connection: {
     live: "Live",
     connecting: "Connecting",

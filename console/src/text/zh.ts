@@ -27,6 +27,22 @@ export const zh: Texts = {
     brokenTitle: "页面出错了",
     broken: "请重新加载。您在表单中填写的内容已保留。",
   },
+  frozen: {
+    title: "冻结",
+    modes: {
+      frozen: "已冻结：不会开始任何步骤",
+      read_only: "只读：不会开始写入的步骤",
+      no_agents: "停用智能体：智能体不会开始任何步骤",
+    },
+    scopes: {
+      all: () => "（所有运行）。",
+      tenant: (name) => `（租户 ${name}）。`,
+      workflow: (name) => `（工作流 ${name}）。`,
+      tool: (name) => `（工具 ${name}）。`,
+      model: (name) => `（模型 ${name}）。`,
+      principal: (name) => `（${name} 的运行）。`,
+    },
+  },
   connection: { live: "实时", connecting: "连接中", lost: "连接已断开，正在重试。您填写的内容会保留在这里。" },
   signIn: {
     title: "登录",

@@ -48,7 +48,7 @@ _HARMLESS: Final = (
     "GET /workflows/{name}/ag-ui/capabilities",
 )  # fmt: skip
 _REFUSED: Final = (
-    "POST /v1/files", "GET /v1/inbox/counts", "GET /v1/inbox/decided", "GET /v1/inbox/delegations",
+    "POST /v1/files", "GET /v1/freezes", "GET /v1/inbox/counts", "GET /v1/inbox/decided", "GET /v1/inbox/delegations",
     "POST /v1/inbox/delegations", "DELETE /v1/inbox/delegations/{delegation_id}",
 )  # fmt: skip
 
