@@ -1,4 +1,4 @@
-"""Freezes as a process knows them (docs/decisions/0098).
+"""Freezes as a process knows them (docs/decisions/0099).
 
 Every commit, and every pulse, says which version of the freezes the database has. A process that knows an older one
 begins nothing until it has read them; so a freeze reaches a process with the first commit behind it, and one that
