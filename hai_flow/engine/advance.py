@@ -9,9 +9,9 @@ from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.state import run_size
-from hai_flow.engine.state.freezes import hold_ready
 from hai_flow.engine.state.jobs import has_ready, is_working, next_ready
 from hai_flow.engine.steps import start_step
+from hai_flow.engine.steps.freezes import hold_ready
 
 
 def go_on(draft: Draft) -> None:

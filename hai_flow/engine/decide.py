@@ -34,9 +34,9 @@ from hai_flow.engine.due import pass_time, pass_time_before
 from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
-from hai_flow.engine.state.freezes import Freeze
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import slots
+from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 

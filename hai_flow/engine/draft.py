@@ -22,10 +22,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX, Bounds
-from hai_flow.engine.state.freezes import Freeze
 from hai_flow.engine.state.instances import resolve_step, root_of
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
+from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame

@@ -9,7 +9,7 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.state.freezes import MODES, Freeze, Mode, Scope
+from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
 from hai_flow.engine.state.jobs import is_busy
 from tests.support.runs import MINUTE, SECOND, Play
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.state.freezes import Mode, Scope
+from hai_flow.engine.steps.freezes import Mode, Scope
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.ops import freezes as store
 from hai_flow.store.ops.freezes import FreezeRow

@@ -19,7 +19,7 @@ export function Freezes() {
     <ul className="note warn frozen" role="status" aria-label={frozen.title}>
       {data.items.map((each) => (
         <li key={each.id}>
-          <strong>{frozen.modes[each.mode]}</strong> {frozen.scopes[each.scope](each.name)} {each.reason}{" "}
+          <strong>{frozen.modes[each.mode]}</strong> {frozen.scopes[each.scope]?.(each.name)} {each.reason}{" "}
           <span className="small">({each.created_by})</span>
         </li>
       ))}

@@ -64,14 +64,14 @@ def freeze(
         if chosen and tenant is not None:
             raise UsageError("--tenant: at a server the tenant is that of your key.")
         body = {"mode": mode, "scope": scope, "name": name, "reason": reason}
-        shown = ask(server, as_json, lambda api: api.post("/v1/freezes", body))
+        view = ask(server, as_json, lambda api: api.post("/v1/freezes", body))
     else:
-        shown = _freeze(data_dir, tenant, mode, scope, name, reason)
+        view = _freeze(data_dir, tenant, mode, scope, name, reason)
     if as_json:
-        print_json(shown)
+        print_json(view)
         return
-    say(f"Frozen ({shown['id']}): {_words(shown)}.", "yellow")
-    say(f"To go on: hai-flow thaw {shown['id']}")
+    say(f"Frozen ({view['id']}): {_words(view)}.", "yellow")
+    say(f"To go on: hai-flow thaw {view['id']}")
 
 
 def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str, reason: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def thaw(
 
     id = _find(_listed(server, data_dir, as_json, over=False), freeze)
     if server is not None:
-        shown = ask(server, as_json, lambda api: api.post(f"/v1/freezes/{id}/thaw"))
+        view = ask(server, as_json, lambda api: api.post(f"/v1/freezes/{id}/thaw"))
     else:
 
         async def work(place: Place, connection: Connection) -> FreezeRow | None:
@@ -146,11 +146,11 @@ def thaw(
 
         visits = visit(data_dir, None, work)
         _demand_all(visits, f"the others go on; say it again: hai-flow thaw {id}")
-        shown = _view(next(each.found for each in visits if each.found is not None), None)
+        view = _view(next(each.found for each in visits if each.found is not None), None)
     if as_json:
-        print_json(shown)
+        print_json(view)
     else:
-        say(f"Thawed: {_words(shown)}. The runs that it held go on.", "green")
+        say(f"Thawed: {_words(view)}. The runs that it held go on.", "green")
 
 
 def _find(items: Sequence[dict[str, Any]], text: str) -> str:
@@ -219,6 +219,6 @@ def _view(row: FreezeRow, tenant: str | None) -> dict[str, Json]:
 _MODES: Final = {"frozen": "nothing begins", "read_only": "nothing that writes begins", "no_agents": "no agent acts"}
 
 
-def _words(shown: dict[str, Any]) -> str:
-    where = "in all runs" if shown["scope"] == "all" else f"{shown['scope']} {shown['name']}".rstrip()
-    return f"{_MODES[shown['mode']]}, {where}: {shown['reason']}"
+def _words(view: dict[str, Any]) -> str:
+    where = "in all runs" if view["scope"] == "all" else f"{view['scope']} {view['name']}".rstrip()
+    return f"{_MODES[view['mode']]}, {where}: {view['reason']}"

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow.engine.state.freezes import Freeze, Mode, Scope, freeze_of
+from hai_flow.engine.steps.freezes import Freeze, Mode, Scope, freeze_of
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops import freezes as store
 from hai_flow.store.postgres.error_classes import FAILURES

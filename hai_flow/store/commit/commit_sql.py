@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hai_flow.engine.events import ABI
-from hai_flow.store.ops.freezes import VERSION as FREEZE_VERSION
 
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
@@ -32,6 +31,7 @@ from hai_flow.store.ops.freezes import VERSION as FREEZE_VERSION
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
 ENDED: Final = ("finished", "failed", "stopped")
+FREEZE_VERSION: Final = "coalesce((SELECT version FROM freeze_switch), 0)"  # none was ever made: there is no row
 PROMISE_SECONDS: Final = 60  # so long a slot is promised to a run that has not begun with it
 _ENDED: Final = str(ENDED)
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.store.commit.commit_sql import FREEZE_VERSION
 from hai_flow.store.ops.freezes import ANY_TO_RELEASE
-from hai_flow.store.ops.freezes import VERSION as FREEZE_VERSION
 from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
 
 if TYPE_CHECKING:

@@ -10,13 +10,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.store.commit.commit_sql import FREEZE_VERSION
+
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
 class FreezeRow(NamedTuple):
     """`tenant`: None of all tenants. `owner`: the tenant whose operators may end it; None: those of the deployment.
-    `mode` and `scope` as in `engine/state/freezes`."""
+    `mode` and `scope` as in `engine/steps/freezes`."""
 
     id: UUID
     tenant: UUID | None
@@ -38,7 +40,6 @@ class HeldRun(NamedTuple):
     tenant: UUID
 
 
-VERSION: Final = "coalesce((SELECT version FROM freeze_switch), 0)"
 _COLUMNS: Final = ", ".join(FreezeRow._fields)
 _GROWS: Final = """
 INSERT INTO freeze_switch (version) VALUES (1)
@@ -64,7 +65,7 @@ ANY_TO_RELEASE: Final = f"({_TEXTS} SELECT EXISTS (SELECT FROM texts WHERE held 
 async def in_force(connection: Connection | Pool) -> tuple[int, list[FreezeRow]]:
     """The version of the switch, and the freezes that are not over, the first first."""
     rows = await connection.fetch(
-        f"SELECT switch.version, f.* FROM (SELECT {VERSION} AS version) switch "
+        f"SELECT switch.version, f.* FROM (SELECT {FREEZE_VERSION} AS version) switch "
         f"LEFT JOIN (SELECT {_COLUMNS} FROM freezes WHERE thawed_at IS NULL) f ON true ORDER BY created_at, id"
     )
     freezes = [FreezeRow(*row[1:]) for row in rows if row["id"] is not None]

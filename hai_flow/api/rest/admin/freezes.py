@@ -19,7 +19,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.views import freeze_view
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
-from hai_flow.engine.state.freezes import Mode, Scope
+from hai_flow.engine.steps.freezes import Mode, Scope
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
