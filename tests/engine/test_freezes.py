@@ -9,8 +9,8 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
 from hai_flow.engine.state.jobs import is_busy
+from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
 from tests.support.runs import MINUTE, SECOND, Play
 
 TWO_CALLS = "steps: [{id: a, call: t.f}, {id: b, call: t.f}]"
