@@ -25,8 +25,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 
 LISTENING: Final = b"""
 hai: flow/v1

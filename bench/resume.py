@@ -18,8 +18,8 @@ from bench.reference import Reference, shape_of
 from bench.workflows import QUESTION
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 
 # Before each of them: a follower reads the log to its end and waits there, and a quiet system has gone cold.
 IDLE_SECONDS = 0.02

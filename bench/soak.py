@@ -31,9 +31,9 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.streams.fanout import Following
-from hai_flow.steps.threads import IDLE_MAX
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.steps.python.threads import IDLE_MAX
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 
 RUNS: Final = 100_000
 TOGETHER: Final = 16
@@ -41,7 +41,7 @@ REPORTS: Final = 10
 QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {
     "ToolThreads._idle": IDLE_MAX,
-    "objects of hai_flow.steps.threads._Thread": IDLE_MAX,
+    "objects of hai_flow.steps.python.threads._Thread": IDLE_MAX,
     "objects of hai_flow.runtime.commit.run_cache.CachedRun": 4,  # the last one of each lane, the loader and the worker
 }
 WORKFLOW: Final = b"""\

@@ -18,8 +18,8 @@ from bench.reference import Reference, shape_of
 from bench.resume import commit_seconds
 from bench.workflows import SPEECH
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 
 PIECES_PER_SECOND: Final = 200
 STREAMS: Final = 50

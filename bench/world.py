@@ -16,12 +16,12 @@ from bench.engine import Engine, running
 from bench.reference import Reference, shape_of
 from bench.resume import commit_seconds
 from bench.workflows import AGENT, BOOKKEEPING, TURNS, chain
-from hai_flow.models.catalogue import Catalogue, read_catalogue
-from hai_flow.models.endpoints import Providers
+from hai_flow.models.providers.catalogue import Catalogue, read_catalogue
+from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Finish, ModelProvider, Piece, Request, Text, Usage
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.steps.llm import LlmRunner
-from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.python.runner import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.steps.secrets import Secrets
 

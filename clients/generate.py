@@ -20,7 +20,7 @@ from typing import Final
 from clients import openapi
 from clients.docstrings import retold
 from clients.models import models
-from hai_flow import signs
+from hai_flow.primitives import signs
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
@@ -71,7 +71,10 @@ def listed_signs() -> str:
     """The list of `hai_flow/signs`, as classes of regular expressions."""
     kinds = {"ODD": _class_of(signs.RANGES), "JOINED": _class_of(signs.JOINED)}
     kinds["ALIKE"] = "".join(f"\\u{{{ord(each):x}}}" for each in signs.ALIKE)
-    lines = ["// Written by `make generate` from hai_flow/signs.py: change that, or clients/generate.py.", ""]
+    lines = [
+        "// Written by `make generate` from hai_flow/primitives/signs.py: change that, or clients/generate.py.",
+        "",
+    ]
     lines += [f"export const {name} = String.raw`{text}`;" for name, text in kinds.items()]
     return "\n".join([*lines, ""])
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from hai_flow import values
-from hai_flow.json_pointers import escape
+from hai_flow.primitives.json_pointers import escape
 from hai_flow.values import DEPTH_MAX, INTEGER_MAX, Json, NotJson, storable
 
 BigIntegers: TypeAlias = Literal["text", "refuse"]

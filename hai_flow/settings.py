@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from hai_flow.errors import HaiFlowError
-from hai_flow.hosts import host_and_port, is_loopback, place_fault
+from hai_flow.primitives.hosts import host_and_port, is_loopback, place_fault
 
 PREFIX = "HAI_FLOW_"
 SECRET = "HAI_FLOW_SECRET_"

@@ -8,7 +8,6 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import uuids
 from hai_flow.cells import (
     CELLS_MAX,
     HOME,
@@ -21,6 +20,7 @@ from hai_flow.cells import (
     sign_address,
 )
 from hai_flow.engine.state import ids
+from hai_flow.primitives import uuids
 
 NUMBERS = st.integers(min_value=1, max_value=CELLS_MAX)
 BITS = st.integers(min_value=0, max_value=2**128 - 1)

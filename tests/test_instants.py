@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.instants import instant, read_rfc3339, rfc3339
+from hai_flow.primitives.instants import instant, read_rfc3339, rfc3339
 from tests.support.runs import HEAD
 
 NINE = 1_772_442_000_000  # 2026-03-02T09:00:00Z

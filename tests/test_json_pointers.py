@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.json_pointers import NotAPointer, parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of
 from tests.support.examples import examples
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.markdown import to_text
+from hai_flow.primitives.markdown import to_text
 
 
 @pytest.mark.parametrize(

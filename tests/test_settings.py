@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.hosts import is_loopback
+from hai_flow.primitives.hosts import is_loopback
 from hai_flow.settings import Settings, SettingsError, describe
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import signs
 from hai_flow.api.rest.people.links import _question
 from hai_flow.cli.console import clean, join_lines, json_text
 from hai_flow.notify.letters import Told, chat, letter
+from hai_flow.primitives import signs
 
 SAMPLES = [  # the same as in console/src/logic/signs.test.ts
     ("to \u202egpj.exe\u2066 \u200bnow", "to [U+202E]gpj.exe[U+2066] [U+200B]now"),

@@ -31,7 +31,7 @@ from hai_flow.api.rest.people import approvals, delegations, feedback, inbox, li
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.shared_lists import SharedLists
-from hai_flow.hosts import is_loopback
+from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.ops.readiness import Readiness
 from hai_flow.runtime.runtime import Runtime

@@ -120,7 +120,7 @@ def _limit_memory() -> None:
 
 def _functions(name: str, root: str) -> dict[str, Any]:
     from hai_flow.errors import StepError
-    from hai_flow.steps.toolbox import Toolbox
+    from hai_flow.steps.python.toolbox import Toolbox
     from hai_flow.steps.tools import registered
 
     toolbox = Toolbox([name], project=Path(root))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
-from hai_flow.signs import escape_json, reveal
+from hai_flow.primitives.signs import escape_json, reveal
 
 _CODES: Final = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",

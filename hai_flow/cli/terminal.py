@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.definition.names.durations import spell
+from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
-from hai_flow.versions import reference
 
 
 def out() -> Console:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.names.durations import NotADuration
@@ -26,6 +26,7 @@ from hai_flow.engine.state.instances import resolve_step, root_of
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
 from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame

@@ -10,10 +10,10 @@ from collections.abc import Collection, Hashable, Iterator
 from typing import Final
 
 from hai_flow.models import faults
-from hai_flow.models.arguments import Contradiction
-from hai_flow.models.calls import Calls
+from hai_flow.models.calls.arguments import Contradiction
+from hai_flow.models.calls.calls import Calls
+from hai_flow.models.calls.text_pieces import TextJoiner, ThinkTags, whole_text
 from hai_flow.models.ends import CALLING, STANDS, Sign, Stand, reason_of, word_of, worst
-from hai_flow.models.text_pieces import TextJoiner, ThinkTags, whole_text
 from hai_flow.models.vocabulary import Finish, Media, Piece, Reason, Text, Thinking, Usage
 from hai_flow.values import Json
 

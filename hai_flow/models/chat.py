@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from hai_flow.errors import StepError
 from hai_flow.models.answer import Answer
+from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
-from hai_flow.models.text_pieces import ThinkTags
 from hai_flow.models.vocabulary import Endpoint, Media, Message, Piece, Request, Tool, Usage
 from hai_flow.values import Json
 

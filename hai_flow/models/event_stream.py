@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from hai_flow.models import faults
 from hai_flow.models.answer import Answer
-from hai_flow.models.fault_reports import is_report
+from hai_flow.models.failures.reports import is_report
 from hai_flow.models.vocabulary import Piece
 from hai_flow.values import Json
 

@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Final
 
 from hai_flow.errors import StepError
-from hai_flow.models.fault_reports import SAID_CHARS_MAX, Report, report_of, wait_of_headers
-from hai_flow.models.fault_words import (
+from hai_flow.models.calls.text_pieces import whole_text
+from hai_flow.models.failures.reports import SAID_CHARS_MAX, Report, report_of, wait_of_headers
+from hai_flow.models.failures.words import (
     AWAY,
     DAILY,
     FILTERED,
@@ -25,7 +26,6 @@ from hai_flow.models.fault_words import (
     UNPAID_CODES,
     UNPAID_WORDS,
 )
-from hai_flow.models.text_pieces import whole_text
 from hai_flow.values import Json
 
 

@@ -10,7 +10,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
-from hai_flow.models.call_ids import CallIds
+from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.tokens import tokens_of
 from hai_flow.models.vocabulary import (
     Call,

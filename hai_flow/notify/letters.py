@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from hai_flow.markdown import to_text
-from hai_flow.signs import WARNING, has_hidden, reveal
+from hai_flow.primitives.markdown import to_text
+from hai_flow.primitives.signs import WARNING, has_hidden, reveal
 from hai_flow.values import Json
 
 SUBJECT_MAX: Final = 120

@@ -21,8 +21,8 @@ from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
 from hai_flow.notify.letters import Told, chat, letter, payload
-from hai_flow.steps.guard import Guard
-from hai_flow.steps.http_transport import HttpConfig, make_transport
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.transport import HttpConfig, make_transport
 
 if TYPE_CHECKING:
     import httpx2

@@ -65,8 +65,8 @@ from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
-from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.store.messaging import hints
 from hai_flow.store.ops.replicas import Replica
 from hai_flow.store.postgres.database import EVERYTHING, Database, Deadlines
@@ -119,8 +119,8 @@ class Runtime(Service):
     the process, and only home knows the tenants (`runtime/cells`).
 
     `project`: whether workflows that this process reads from disk may call the functions of modules in the current
-    directory (`dev` and `run`; see `steps/toolbox`). `went_back` is called when the database turns out to have gone
-    back in time; `restoring`: that is known already, and a person looks after it (`runtime/restore`).
+    directory (`dev` and `run`; see `steps/python/toolbox`). `went_back` is called when the database turns out to have
+    gone back in time; `restoring`: that is known already, and a person looks after it (`runtime/restore`).
     """
 
     database: Database

@@ -10,24 +10,24 @@ from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.errors import Finding
-from hai_flow.models.catalogue import Catalogue, read_catalogue
-from hai_flow.models.endpoints import Providers
-from hai_flow.models.scripted import MODEL, StandIn
+from hai_flow.models.providers.catalogue import Catalogue, read_catalogue
+from hai_flow.models.providers.endpoints import Providers
+from hai_flow.models.providers.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.base.queue_selection import EVERY, Served, parse_queues
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
-from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpRunner
-from hai_flow.steps.http_tools import HttpToolRunner
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.runner import HttpRunner
+from hai_flow.steps.http.tools import HttpToolRunner
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.llm import LlmRunner
-from hai_flow.steps.mcp import McpRunner
-from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.mcp.runner import McpRunner
+from hai_flow.steps.python.runner import PythonRunner
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.runner import Registry, Runner
 from hai_flow.steps.secrets import Secrets, hide_secrets, remember
 from hai_flow.steps.secrets_file import read_secrets
-from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.cells.cells import Cell, parse_addresses, read_cells
 
 Read = TypeVar("Read")

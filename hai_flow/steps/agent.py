@@ -20,7 +20,7 @@ from hai_flow.definition.schemas.schemas import JsonSchema, compile_cached, stri
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.steps.agents import Exchange, Said, Talk
 from hai_flow.errors import StepError
-from hai_flow.models.call_ids import CallIds
+from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.conversation import conversation
 from hai_flow.models.structured import parameters_shown
 from hai_flow.models.tokens import cut_to, tokens_of

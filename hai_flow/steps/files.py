@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, Literal, Protocol, TypeAlias
 
-from hai_flow import file_ids
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
+from hai_flow.primitives import file_ids
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["image", "audio", "video", "document"]

@@ -23,10 +23,10 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import StepError
 from hai_flow.models.asking import ask
-from hai_flow.models.catalogue import Catalogue
 from hai_flow.models.conversation import conversation
-from hai_flow.models.endpoints import Providers
-from hai_flow.models.scripted import StandIn
+from hai_flow.models.providers.catalogue import Catalogue
+from hai_flow.models.providers.endpoints import Providers
+from hai_flow.models.providers.scripted import StandIn
 from hai_flow.models.structured import excerpt, read_answer, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking

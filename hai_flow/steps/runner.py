@@ -118,9 +118,9 @@ class Attempt(msgspec.Struct, frozen=True):
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is the
     workflow's name, `tenant` that of the tenant that has the run. `files` are those of the run. `key` is the
     idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this machine, so it
-    may name more modules than one that came over the network (`steps/toolbox`). Of an answer of an agent: `talk` gives
-    its conversation so far, `recall` the messages of its thread before the run, `offered` the functions of its tools.
-    `answer`: a person's answer to the tool's question. `pins`: the digests that the workflow has of functions of
+    may name more modules than one that came over the network (`steps/python/toolbox`). Of an answer of an agent: `talk`
+    gives its conversation so far, `recall` the messages of its thread before the run, `offered` the functions of its
+    tools. `answer`: a person's answer to the tool's question. `pins`: the digests that the workflow has of functions of
     servers. `traceparent`: the attempt's place in a trace, as W3C writes it.
     """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_type_hints, 
 from hai_flow.steps.context import Context
 
 if TYPE_CHECKING:
-    from hai_flow.steps.signatures import Signature
+    from hai_flow.steps.python.signatures import Signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ class PythonFunction:
     @cached_property
     def signature(self) -> Signature:
         """Its arguments and its result, by its annotations. Made when it is first wanted."""
-        from hai_flow.steps.signatures import Signature
+        from hai_flow.steps.python.signatures import Signature
 
         return Signature(self.function, self.given, streams=self.kind in ("stream", "sync_stream"))
 

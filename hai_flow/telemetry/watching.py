@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hai_flow.hosts import host_and_port
+from hai_flow.primitives.hosts import host_and_port
 from hai_flow.runtime.ops.readiness import Readiness
 from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.settings import Settings, SettingsError, variable

@@ -21,11 +21,11 @@ from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.yaml.include_keys import read_texts
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
-from hai_flow.testing.binding import check_suite
 from hai_flow.testing.cassettes import Cassette, CassetteError, Performer, cassette_of, read_cassette
 from hai_flow.testing.coverage import Coverage
+from hai_flow.testing.documents.binding import check_suite
+from hai_flow.testing.documents.reader import read_suite
 from hai_flow.testing.people import with_roles_of
-from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import Result, run_case
 from hai_flow.testing.suite import Case, Suite
 

@@ -22,8 +22,8 @@ from hai_flow.engine.runs.children import TIMED_OUT
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded
+from hai_flow.testing.documents.names import agent_of, call_name, is_request, may_call, means_request, names_of
 from hai_flow.testing.failures import CaseFailed
-from hai_flow.testing.names import agent_of, call_name, is_request, may_call, means_request, names_of
 from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json
 

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow import instants
 from hai_flow.definition.plan import Plan
 from hai_flow.definition.yaml.document import Path
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.testing.cassettes import Cassette, Tape
 from hai_flow.testing.coverage import Coverage
+from hai_flow.testing.documents.triggering import REQUESTER, Triggered, trigger_run
 from hai_flow.testing.failures import CaseFailed, Failure, differences
 from hai_flow.testing.instances import means, paths_meant
 from hai_flow.testing.mocks import Mocks
 from hai_flow.testing.sequences import ANY_NUMBER, is_sequence
 from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
-from hai_flow.testing.triggering import REQUESTER, Triggered, trigger_run
 from hai_flow.testing.virtual import VirtualRun
 from hai_flow.values import Json
 

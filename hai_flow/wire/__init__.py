@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.agui import AGUI
-from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Dialect
-from hai_flow.wire.hai import HAI
-from hai_flow.wire.log import LOG
-from hai_flow.wire.social import SOCIAL
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.agui import AGUI
+from hai_flow.wire.dialects.aui import AUI
+from hai_flow.wire.dialects.dialect import Dialect
+from hai_flow.wire.dialects.hai import HAI
+from hai_flow.wire.dialects.log import LOG
+from hai_flow.wire.dialects.social import SOCIAL
 
 DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, AGUI, SOCIAL, AUI, AGENT_API, LOG)}

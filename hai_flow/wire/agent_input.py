@@ -15,10 +15,10 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import UserMessage
-from hai_flow.json_pointers import pointer_of
+from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import ResumeEntry, ToolMessage, list_misplaced_members
+from hai_flow.wire.dialects.dialect import ResumeEntry, ToolMessage, list_misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 MEDIA: Final = ("image", "audio", "video", "document")

@@ -11,11 +11,11 @@ import msgspec
 from hai_flow import values
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected
-from hai_flow.json_pointers import pointer_of
+from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.dialect import Posted, Profile, ToolMessage, list_misplaced_members
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.dialect import Posted, Profile, ToolMessage, list_misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 Object: TypeAlias = dict[str, Json]

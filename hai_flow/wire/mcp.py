@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Run
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
-from hai_flow.signs import reveal
+from hai_flow.primitives import instants
+from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
 
 TASKS: Final = "io.modelcontextprotocol/tasks"

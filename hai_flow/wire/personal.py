@@ -30,9 +30,9 @@ from hai_flow.engine.state.state import (
     StepState,
     ToolCallState,
 )
-from hai_flow.json_pointers import pointer_of, unescape
+from hai_flow.primitives.json_pointers import pointer_of, unescape
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Profile
+from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.withheld import concerns
 
 _DOCUMENT: Final = values.dumps({"type": "text", "content": MASK}).decode()

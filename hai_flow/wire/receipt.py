@@ -19,9 +19,10 @@ from typing import Any, Final
 import msgspec
 import rfc8785
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 FORM: Final = 1

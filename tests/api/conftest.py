@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.wire.agui_protobuf import CONTENT_TYPE
+from hai_flow.wire.dialects.agui_protobuf import CONTENT_TYPE
 from tests.support import aui_client, wire_lint
 from tests.support.hai_client import BINARY
 from tests.support.postgres import Server

@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.wire.a2a import A2AEncoder
-from hai_flow.wire.dialect import Profile
+from hai_flow.wire.dialects.dialect import Profile
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.wire.agui_protobuf import encode_event
+from hai_flow.wire.dialects.agui_protobuf import encode_event
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import YAML, ServerProcess

@@ -17,7 +17,7 @@ from mcp.client import Client
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.testing.apart import NotPlayed, play_apart
-from hai_flow.testing.reader import read_suite
+from hai_flow.testing.documents.reader import read_suite
 from hai_flow.wire.mcp import content_of
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept

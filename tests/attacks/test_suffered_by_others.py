@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.guard import Guard, is_public
+from hai_flow.steps.http.egress import Guard, is_public
 from hai_flow.steps.secrets import Secrets, Source, Use, hide_secrets, remember
 from tests.attacks.doors import DIALECTS, DOORS
 from tests.attacks.house import ISSUER, House

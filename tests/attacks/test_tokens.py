@@ -10,8 +10,8 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from hai_flow import uuids
 from hai_flow.api.permissions.principals import now_ms
+from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique

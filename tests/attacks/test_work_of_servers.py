@@ -9,9 +9,9 @@ import pytest
 
 from hai_flow.definition.tools.openapi import ApiDocument, Unusable
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp_asking import _question
-from hai_flow.steps.mcp_results import schema_of
-from hai_flow.steps.mcp_schemas import compile_output_schema, read_tool
+from hai_flow.steps.mcp.asking import _question
+from hai_flow.steps.mcp.results import schema_of
+from hai_flow.steps.mcp.schemas import compile_output_schema, read_tool
 from tests.attacks.work import SCHEMAS
 
 TOO_LARGE = {name: schema for name, (schema, codes) in SCHEMAS.items() if codes == ("schema.too_large",)}

@@ -13,7 +13,7 @@ from hai_flow_chaos.oracle import Known, Run
 
 from hai_flow.engine import events as e
 from hai_flow.values import Json
-from hai_flow.wire.log import event_json
+from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.sent_json import dump
 
 IDS = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hai_flow import values
 from hai_flow.engine import events as engine
-from hai_flow.wire.log import event_json
+from hai_flow.wire.dialects.log import event_json
 
 TIMES = ("at", "due", "deadline")
 JSON_TEXTS = ("args", "evidence")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from hai_flow.wire.agui_protobuf import encode_event
+from hai_flow.wire.dialects.agui_protobuf import encode_event
 
 BINARY = "application/vnd.ag-ui.event+proto"
 BINARY_FAULTS = (

@@ -15,7 +15,7 @@ from hai_flow_conformance.streams import read_protobuf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.wire.agui_protobuf import encode_event
+from hai_flow.wire.dialects.agui_protobuf import encode_event
 from tests.support.examples import examples
 
 # What `@ag-ui/proto` 1.0.0 makes of events: first those that we send, then those of every type, with all their fields.

@@ -17,14 +17,14 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import Event
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.agui import AGUI
-from hai_flow.wire.agui import PROTOCOL as AGUI_NOW
-from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Dialect, Profile
-from hai_flow.wire.hai import HAI
-from hai_flow.wire.log import LOG
-from hai_flow.wire.social import SOCIAL
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.agui import AGUI
+from hai_flow.wire.dialects.agui import PROTOCOL as AGUI_NOW
+from hai_flow.wire.dialects.aui import AUI
+from hai_flow.wire.dialects.dialect import Dialect, Profile
+from hai_flow.wire.dialects.hai import HAI
+from hai_flow.wire.dialects.log import LOG
+from hai_flow.wire.dialects.social import SOCIAL
 
 T = TypeVar("T")
 

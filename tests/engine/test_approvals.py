@@ -11,8 +11,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings import validate_answers
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.errors import Rejected
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.questions import renders_as_tool_call
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.questions import renders_as_tool_call
 from tests.support.people import (
     DAY,
     HOUR,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import instants
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.engine.steps import wait_for_event
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from tests.support.runs import DAY, HOUR, NOON, Play
 
 ONE = """

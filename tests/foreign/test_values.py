@@ -16,7 +16,7 @@ from hai_flow.errors import StepError
 from hai_flow.models.structured import read_answer
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import CallArgs, CallStart, Finish
-from hai_flow.steps.signatures import plain
+from hai_flow.steps.python.signatures import plain
 from hai_flow.steps.tools import read_function
 
 BIG = 1234567890123456789

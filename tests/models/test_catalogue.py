@@ -8,9 +8,9 @@ import pytest
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.errors import StepError
-from hai_flow.models.catalogue import Catalogue, read_catalogue
-from hai_flow.models.endpoints import Providers
-from hai_flow.models.presets import PRESETS
+from hai_flow.models.providers.catalogue import Catalogue, read_catalogue
+from hai_flow.models.providers.endpoints import Providers
+from hai_flow.models.providers.presets import PRESETS
 from hai_flow.models.vocabulary import Endpoint, Finish, Piece, Price, Request, Text
 
 OURS = b"""

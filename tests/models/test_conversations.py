@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.models.conversation import EMPTY_MESSAGE, EMPTY_RESULT, arrange
-from hai_flow.models.presets import PRESETS
+from hai_flow.models.providers.presets import PRESETS
 from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.vocabulary import Call, Message, Tool
 

@@ -13,9 +13,9 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Model
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.models.catalogue import Catalogue
-from hai_flow.models.endpoints import Providers
-from hai_flow.models.scripted import ScriptedProvider, StandIn, least
+from hai_flow.models.providers.catalogue import Catalogue
+from hai_flow.models.providers.endpoints import Providers
+from hai_flow.models.providers.scripted import ScriptedProvider, StandIn, least
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Message, Request, Tool
 from hai_flow.steps.llm import LlmRunner

@@ -14,7 +14,7 @@ sequences.bug(
     ("    return len(found) in reached", "    return True"),
     by=f"{_PROOFS}::test_messages_are_compared_in_order",
 )
-triggering = Room("hai_flow/testing/triggering.py", _PROOFS)
+triggering = Room("hai_flow/testing/documents/triggering.py", _PROOFS)
 triggering.bug(
     "a trigger starts a run although its `match` is false",
     ("            return Triggered(False)\n        input", "            pass\n        input"),

@@ -51,7 +51,7 @@ posted_json.bug(
     ("        value = _with_results(value, _RESULTS)", "        value = foreign.take(value).value"),
     by="tests/api/test_answer_forms.py::test_big_integers_are_taken_in_results_alone",
 )
-http = Room("hai_flow/steps/http.py", _HTTP)
+http = Room("hai_flow/steps/http/runner.py", _HTTP)
 http.bug(
     "what came of a body that did not come whole is not told",
     ("        if response is None:\n            return None", "        if True:\n            return None"),
@@ -73,13 +73,13 @@ secrets.bug(
     ("        _of_attempt.set(_of_attempt.get() | list_forms(value))", "        _seen.add(value)"),
 )
 
-basic = Room("hai_flow/steps/http.py", "tests/steps/test_http.py")
+basic = Room("hai_flow/steps/http/runner.py", "tests/steps/test_http.py")
 basic.bug("user and password are not hidden as one", ('hide_in_attempt(f"{user}:{password}")', "pass"))
 basic.bug(
     "an error is cut before it is hidden", ('hide_secrets(response["text"][:HIDDEN_CHARS_MAX])', 'response["text"]')
 )
 
-connections = Room("hai_flow/steps/mcp_connections.py", _MCP)
+connections = Room("hai_flow/steps/mcp/connections.py", _MCP)
 connections.bug(
     "a result in spite of a question is no doubt",
     ('result.get("isError") is True or repeatable:', 'result.get("isError") is True or True:'),
@@ -98,13 +98,13 @@ connections.bug(
     ),
     by=f"{_MCP}::test_what_is_left_out_is_told_at_publication_in_the_log_once_and_to_who_calls_it",
 )
-mcp_http = Room("hai_flow/steps/mcp_http.py", _MCP)
+mcp_http = Room("hai_flow/steps/mcp/http.py", _MCP)
 mcp_http.bug(
     "a session is gone only where the server says 404",
     ("    return status in (404, 410) or (status == 400 and", "    return status == 404 or (status == 4000 and"),
     by=f"{_MCP}::test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once",
 )
-taps = Room("hai_flow/steps/mcp_taps.py", _MCP)
+taps = Room("hai_flow/steps/mcp/taps.py", _MCP)
 taps.bug(
     "a result is held against the SDK's schema as a whole",
     ('    if method == "tools/call" and not _only_asks(result):', "    if False:"),
@@ -122,7 +122,7 @@ document.bug(
     ("        if control is None:\n            return event.value", "        if True:\n            return event.value"),
     by=f"{_UNSEEN}::test_a_nul_by_an_escape_is_a_finding_at_its_text_also_in_a_key",
 )
-signs = Room("hai_flow/signs.py", _SIGNS)
+signs = Room("hai_flow/primitives/signs.py", _SIGNS)
 signs.bug(
     "a joiner is hidden wherever it stands",
     (
@@ -137,7 +137,7 @@ signs.bug(
     by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
 )
 
-times = Room("hai_flow/instants.py", "tests/test_instants.py")
+times = Room("hai_flow/primitives/instants.py", "tests/test_instants.py")
 times.bug(
     "an instant with small letters is none",
     ("[Tt](\\d\\d:\\d\\d)", "T(\\d\\d:\\d\\d)"),
@@ -195,13 +195,13 @@ connections.bug(
     ("types.CONNECTION_CLOSED and error.message == _CLOSED:", "types.CONNECTION_CLOSED:"),
     by=f"{_MCP}::test_an_error_that_only_mentions_a_session_is_the_function_s_own",
 )
-messages = Room("hai_flow/steps/mcp_messages.py", _MCP)
+messages = Room("hai_flow/steps/mcp/messages.py", _MCP)
 messages.bug(
     "a schema of three hundred levels takes the list of functions with it",
     ("if (shallow := _shallow(text)) is not None and", "if (shallow := None) is not None and"),
     by=f"{_MCP}::test_a_tool_that_is_described_oddly_does_no_harm_to_the_others",
 )
-results = Room("hai_flow/steps/mcp_results.py", _MCP)
+results = Room("hai_flow/steps/mcp/results.py", _MCP)
 results.bug(
     "a picture that is no Base64 loses the text beside it",
     (
@@ -247,7 +247,7 @@ includes.bug(
     ("each for each in named if isinstance(each, str) and", "each for each in dict.fromkeys(named) if"),
     by="tests/steps/test_http_tools.py::test_a_document_that_can_not_be_used_is_a_finding",
 )
-threads = Room("hai_flow/steps/threads.py")
+threads = Room("hai_flow/steps/python/threads.py")
 threads.bug(
     "quick calls of one answer act in any order",
     ("            if before:\n", "            if not before:\n"),
@@ -258,7 +258,7 @@ threads.bug(
     ("timeout=max(0.0, begins - now)", "timeout=None"),
     by="tests/steps/test_python.py::test_slow_calls_of_one_answer_run_at_once",
 )
-streaming = Room("hai_flow/steps/http_stream.py")
+streaming = Room("hai_flow/steps/http/stream.py")
 streaming.bug(
     "a character that a service cuts between two events is lost",
     ("self.has_marks = has_halves and not is_taken", "self.has_marks = False"),
@@ -270,7 +270,7 @@ growing.bug(
     ("values.storable(target.joiner.take(text))", "values.storable(text)"),
     by="tests/steps/test_http_stream.py::test_in_a_run_the_message_has_whole_characters",
 )
-mcp_messages = Room("hai_flow/steps/mcp_messages.py")
+mcp_messages = Room("hai_flow/steps/mcp/messages.py")
 mcp_messages.bug(
     "nobody hears which characters of a server's result were replaced",
     ("    return _with_notes(message_read, _changes_in(written, raw))\n", "    return message_read\n"),

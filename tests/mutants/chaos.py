@@ -93,7 +93,7 @@ KNOWN: Final = (
     "a stop waits for ever for what does not react",
 )
 
-wire_log = Room("hai_flow/wire/log.py", "tests/wire/test_wire_log.py")
+wire_log = Room("hai_flow/wire/dialects/log.py", "tests/wire/test_wire_log.py")
 wire_log.bug(
     "a follower's cursor is one event behind",
     ("        self._seq = state.seq\n", "        self._seq = state.seq - 1\n"),
@@ -114,7 +114,7 @@ database.bug(
         '    "jit": "off",\n    "synchronous_commit": "off",\n    "application_name": "hai-flow",',
     ),
 )
-agui = Room("hai_flow/wire/agui.py", "tests/wire/test_agui_encoder.py")
+agui = Room("hai_flow/wire/dialects/agui.py", "tests/wire/test_agui_encoder.py")
 agui.bug(
     "a message that was streamed does not end",
     (

@@ -835,7 +835,7 @@ TARGETS: Final = (
     Target("hai_flow/engine/state/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
     Target("hai_flow/engine/steps/loops.py", ("tests/engine/test_loops.py",)),
     Target("hai_flow/engine/state/patch.py", ("tests/engine/test_patch.py",)),
-    Target("hai_flow/json_pointers.py", ("tests/test_json_pointers.py",)),
+    Target("hai_flow/primitives/json_pointers.py", ("tests/test_json_pointers.py",)),
     Target(
         "hai_flow/engine/pendings/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")
     ),

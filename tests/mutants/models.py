@@ -14,7 +14,7 @@ _CONVERSATIONS: Final = "tests/models/test_conversations.py"
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
-arguments = Room("hai_flow/models/arguments.py")
+arguments = Room("hai_flow/models/calls/arguments.py")
 arguments.bug(
     "pieces that repeat all before them are joined",
     ("return grown if is_grown and not is_object(in_parts) else", "return"),
@@ -28,7 +28,7 @@ arguments.bug(
 
 # --- calls ------------------------------------------------------------------------------------------------------------
 
-calls = Room("hai_flow/models/calls.py")
+calls = Room("hai_flow/models/calls/calls.py")
 calls.bug(
     "a call that is said again is made again",
     ("        return not args or not known or is_equal_json(args, known)", "        return False"),
@@ -62,7 +62,7 @@ calls.bug(
     ('is_one_slot = draft.slot == earlier.slot and "" in (draft.given, earlier.given)', "is_one_slot = False"),
     by="tests/foreign/test_perturbed.py",
 )
-arguments = Room("hai_flow/models/arguments.py")
+arguments = Room("hai_flow/models/calls/arguments.py")
 arguments.bug(
     "braces in front of the arguments are part of them",
     ("            while placeholder := _PLACEHOLDER.match(text):", "            while placeholder := None:"),
@@ -141,7 +141,7 @@ ends.bug(
     ("(Stand.SPEAKING, Sign.MARK): Stand.OVER", "(Stand.SPEAKING, Sign.MARK): Stand.SPEAKING"),
     by=_MEANT,
 )
-text_pieces = Room("hai_flow/models/text_pieces.py")
+text_pieces = Room("hai_flow/models/calls/text_pieces.py")
 text_pieces.bug(
     "half an emoji is not held back",
     ("        cut = _CUT.search(text)", "        cut = None"),
@@ -173,7 +173,7 @@ faults.bug(
     ("        is_daily = DAILY.search(words) is not None", "        is_daily = False"),
     by=_MEANT,
 )
-reports = Room("hai_flow/models/fault_reports.py")
+reports = Room("hai_flow/models/failures/reports.py")
 reports.bug(
     "the wait in a body is not seen",
     (
@@ -248,7 +248,7 @@ agents.bug(
     ("for posted, _ in words if posted <= turn)", "for posted, _ in words)"),
     by="tests/runtime/test_agents.py::test_words_beside_a_decision_reach_the_model_behind_the_results_and_stay_there",
 )
-transcript = Room("hai_flow/wire/transcript.py")
+transcript = Room("hai_flow/wire/dialects/transcript.py")
 transcript.bug(
     "attempts that broke off stand in snapshots for ever",
     ("            if entry.aborted and entry.path in paths:", "            if False:"),

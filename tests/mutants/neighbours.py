@@ -44,14 +44,14 @@ bulk.bug(
     by=f"{_UNREADABLE}::test_of_several_answers_one_to_a_run_whose_log_cannot_be_read_is_refused_alone",
 )
 
-mcp = Room("hai_flow/steps/mcp.py", "tests/steps/test_mcp_connections.py")
+mcp = Room("hai_flow/steps/mcp/runner.py", "tests/steps/test_mcp_connections.py")
 mcp.bug("addresses of MCP servers that were only named are kept for ever", ("if each.has_ended]:", "if False]:"))
 mcp.bug(
     "however many MCP servers there are, all stay connected",
     ("len(self._connections) - CONNECTIONS_MAX + 1", "0"),
     by="tests/steps/test_mcp_connections.py::test_of_five_hundred_servers_that_were_used_at_most_a_hundred_stay_connected",
 )
-connections = Room("hai_flow/steps/mcp_connections.py", "tests/steps/test_mcp_connections.py")
+connections = Room("hai_flow/steps/mcp/connections.py", "tests/steps/test_mcp_connections.py")
 connections.bug(
     "a connection that has ended keeps its list of functions",
     ("                self._tools = self._client = None\n                self._on_end()\n", "                pass\n"),
@@ -153,7 +153,7 @@ redis.bug(
 )
 pins = Room("hai_flow/runtime/catalog/pins.py", "tests/runtime/test_pins.py")
 pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workflow), None)\n", ""))
-asking = Room("hai_flow/steps/mcp_asking.py", "tests/steps/test_mcp_asking.py")
+asking = Room("hai_flow/steps/mcp/asking.py", "tests/steps/test_mcp_asking.py")
 asking.bug(
     "behind a poll the settled answers are gone",
     ("Given(state=_state(result), settled=progress.settled)", "Given(state=_state(result))"),

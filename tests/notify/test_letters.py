@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import signs
 from hai_flow.notify.channels import Email
 from hai_flow.notify.letters import Told, chat, letter
 from hai_flow.notify.sending import email_of, sign_webhook
+from hai_flow.primitives import signs
 from hai_flow.wire.webhook import Call, is_genuine
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

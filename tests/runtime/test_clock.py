@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import instants
 from hai_flow.engine import events as e
+from hai_flow.primitives import instants
 from hai_flow.runtime.commit import committer
 from hai_flow.runtime.commit.clock import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

@@ -25,8 +25,8 @@ from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.messaging.hints import OWN
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG, LogEncoder
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG, LogEncoder
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of

@@ -17,8 +17,8 @@ from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Place
 from hai_flow.store.postgres.database import EVERYTHING
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import LogRow
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 from tests.runtime.conftest import ASKING, Connection, Make, start, state_of
 from tests.support.ledger import log_of
 from tests.support.waiting import until

@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow import file_ids
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
+from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import extract_files, put_in

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.file_ids import file_id
+from hai_flow.primitives.file_ids import file_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of

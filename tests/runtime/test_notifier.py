@@ -16,7 +16,7 @@ from hai_flow.notify import sending
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Listed
 from hai_flow.wire.webhook import Call, is_genuine

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow import instants
+from hai_flow.primitives import instants
 from hai_flow.runtime.base import pulse
 from hai_flow.runtime.base.pulse import Alarm, Pulse
 from hai_flow.runtime.base.queue_selection import Served

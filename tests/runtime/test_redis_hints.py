@@ -25,8 +25,8 @@ from hai_flow.store.messaging.hints import Seal, seal_of
 from hai_flow.store.postgres.database import EVERYTHING
 from hai_flow.telemetry.instruments import Sum
 from hai_flow.telemetry.metrics import Metrics
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 from tests.runtime.conftest import ASKING, ECHO, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support.ledger import log_of
 from tests.support.postgres import Server

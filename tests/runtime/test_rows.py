@@ -30,7 +30,7 @@ from hai_flow.runtime.people.notifier import Notifier
 from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import sweeper
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.cells import event_relays
 from hai_flow.store.cells.event_relays import Relay
 from hai_flow.store.identity import tenants

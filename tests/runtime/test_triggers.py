@@ -13,9 +13,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError
+from hai_flow.primitives import instants
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
 from hai_flow.runtime.runs.starts import derive_id

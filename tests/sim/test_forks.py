@@ -21,8 +21,8 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Dialect, Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Dialect, Profile
+from hai_flow.wire.dialects.log import LOG
 from tests.sim.world import Simulation
 from tests.support.runs import Play
 

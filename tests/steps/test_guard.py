@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.guard import Guard, is_public
+from hai_flow.steps.http.egress import Guard, is_public
 
 PRIVATE = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1",

@@ -14,9 +14,9 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
-from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpRunner
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.runner import HttpRunner
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source, hide_secrets
 from tests.support.service import Received, Reply, Service

@@ -16,11 +16,11 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
-from hai_flow.models.text_pieces import TextJoiner
-from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpRunner
-from hai_flow.steps.http_stream import Event, Events, Telling
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.models.calls.text_pieces import TextJoiner
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.runner import HttpRunner
+from hai_flow.steps.http.stream import Event, Events, Telling
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets
 from tests.runtime.conftest import Make, is_now, start, state_of

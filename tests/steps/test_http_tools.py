@@ -14,10 +14,10 @@ from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
 from hai_flow.definition.yaml.include_keys import read_texts, whole
 from hai_flow.errors import StepError
-from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpRunner
-from hai_flow.steps.http_tools import HttpToolRunner
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.runner import HttpRunner
+from hai_flow.steps.http.tools import HttpToolRunner
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.secrets import Secrets, Source
 from tests.steps.test_python import Heard

@@ -20,10 +20,10 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import Call, Step
 from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.errors import OutcomeLost, StepError
-from hai_flow.steps import mcp_connections
 from hai_flow.steps.files import RunFiles, kind_of
-from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.steps.mcp import connections as mcp_connections
+from hai_flow.steps.mcp.runner import McpRunner
 from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source

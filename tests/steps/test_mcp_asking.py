@@ -7,8 +7,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from hai_flow.steps import mcp_asking
-from hai_flow.steps.mcp_asking import Given, Settled, Sitting, complete
+from hai_flow.steps.mcp import asking as mcp_asking
+from hai_flow.steps.mcp.asking import Given, Settled, Sitting, complete
 
 
 async def test_settled_answers_are_there_behind_a_poll_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from hai_flow.definition.plan import McpServer
-from hai_flow.steps import mcp, mcp_connections
-from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.steps.mcp import McpRunner, Reached
-from hai_flow.steps.mcp_connections import Connection
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.steps.mcp import connections as mcp_connections
+from hai_flow.steps.mcp import runner as mcp
+from hai_flow.steps.mcp.connections import Connection
+from hai_flow.steps.mcp.runner import McpRunner, Reached
 from hai_flow.steps.secrets import Secrets
 from tests.support.waiting import until
 

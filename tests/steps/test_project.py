@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.project import Project, Reloaded
-from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.python.project import Project, Reloaded
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.tools import registered
 
 PRICES = "BASE = 1\ndef price(): return BASE\n"

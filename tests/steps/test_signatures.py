@@ -18,11 +18,11 @@ from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan, PythonTool
 from hai_flow.errors import StepError
-from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.python.runner import PythonRunner
+from hai_flow.steps.python.threads import ToolThreads
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.secrets import Secrets
-from hai_flow.steps.threads import ToolThreads
-from hai_flow.steps.toolbox import Toolbox
 from hai_flow.steps.tools import Context
 from tests.steps.test_python import HEAD, ROOT, Heard
 from tests.support.waiting import until

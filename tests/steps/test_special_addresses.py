@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from hai_flow.steps.guard import is_public
+from hai_flow.steps.http.egress import is_public
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.python.toolbox import Toolbox
 
 SHOP = """
 import subprocess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.steps.trace import CHARS_MAX, trace_of
+from hai_flow.steps.python.trace import CHARS_MAX, trace_of
 
 
 def failing(secret: str) -> None:

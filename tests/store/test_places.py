@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import uuids
 from hai_flow.cells import CELLS_MAX
+from hai_flow.primitives import uuids
 from hai_flow.store.cells import thread_locations
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.postgres.database import Database

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings import open
 from hai_flow.engine.state.ids import pending_id
+from hai_flow.primitives import instants
 from hai_flow.store.commit.entries import PendingRow, TurnRow
 from hai_flow.store.commit.projection import read_thread_entry, rows_of
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, lit, policy, who

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from hai_flow.errors import HaiFlowError
-from hai_flow.hosts import host_and_port
+from hai_flow.primitives.hosts import host_and_port
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.store.postgres.database import Deadlines

@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 from hai_flow.errors import Finding
+from hai_flow.testing.documents.reader import read_suite
 from hai_flow.testing.loading import Loaded, Loader
-from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import Result
 
 EXPENSE = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.testing import reader
+from hai_flow.testing.documents import reader
 from hai_flow.testing.loading import Loader
 from hai_flow.testing.report import describe
 

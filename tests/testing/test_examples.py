@@ -9,8 +9,8 @@ import pytest
 
 from hai_flow.definition.readiness import find_runner_kind
 from hai_flow.settings import Settings
-from hai_flow.steps.python import PythonRunner
-from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.python.runner import PythonRunner
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.testing.loading import Loaded, Loader
 from hai_flow.testing.report import describe
 from hai_flow.testing.suite import Case, Operate

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.yaml.document import parse
-from hai_flow.testing.binding import check_suite
-from hai_flow.testing.reader import read_suite
+from hai_flow.testing.documents.binding import check_suite
+from hai_flow.testing.documents.reader import read_suite
 from hai_flow.testing.runner import run_case
 from tests.support.examples import examples
 from tests.testing.support import EXPENSE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.testing.reader import read_suite
+from hai_flow.testing.documents.reader import read_suite
 from tests.testing.support import findings_of
 
 GOOD = """\

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.dialect import Frame, Profile
-from hai_flow.wire.hai import HaiEncoder
+from hai_flow.wire.dialects.dialect import Frame, Profile
+from hai_flow.wire.dialects.hai import HaiEncoder
 
 RUN = "0199f0aa-0000-7000-8000-000000000001"
 NEW = RunState(RUN)

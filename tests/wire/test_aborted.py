@@ -9,14 +9,14 @@ import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire import aui, social
-from hai_flow.wire.agent_api import AgentApiEncoder
-from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.aui import AuiEncoder
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.hai import HaiEncoder
-from hai_flow.wire.social import SocialEncoder
-from hai_flow.wire.transcript import drop_superseded, list_entries
+from hai_flow.wire.dialects import aui, social
+from hai_flow.wire.dialects.agent_api import AgentApiEncoder
+from hai_flow.wire.dialects.agui import AguiEncoder
+from hai_flow.wire.dialects.aui import AuiEncoder
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.hai import HaiEncoder
+from hai_flow.wire.dialects.social import SocialEncoder
+from hai_flow.wire.dialects.transcript import drop_superseded, list_entries
 from tests.wire.stories import RUN, Story
 
 ENCODERS: dict[str, Any] = {

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from hai_flow.agent_api import Sequence
 from hai_flow.engine import events as e
-from hai_flow.wire import agent_api, sse
-from hai_flow.wire.agent_api import AgentApiEncoder
-from hai_flow.wire.dialect import Frame, Profile
+from hai_flow.wire import sse
+from hai_flow.wire.dialects import agent_api
+from hai_flow.wire.dialects.agent_api import AgentApiEncoder
+from hai_flow.wire.dialects.dialect import Frame, Profile
 from tests.support.examples import examples
 from tests.support.wire_lint import lint_agent_api
 from tests.wire.stories import Story, stories

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from hai_flow.errors import Rejected
-from hai_flow.wire.agui import decode
-from hai_flow.wire.dialect import Posted, ResumeEntry
+from hai_flow.wire.dialects.agui import decode
+from hai_flow.wire.dialects.dialect import Posted, ResumeEntry
 from hai_flow.wire.posted_json import Limits
 
 LIMITS = Limits()

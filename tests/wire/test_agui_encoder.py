@@ -10,9 +10,9 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.state.ids import pending_id, tool_call_id
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.turns import IGNORED
+from hai_flow.wire.dialects.agui import AguiEncoder
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.turns import IGNORED
 from tests.support.wire_lint import lint_agui
 from tests.wire.stories import RUN, Story, read, types
 

@@ -9,8 +9,8 @@ from ag_ui import core as ag_ui
 from hypothesis import given, settings
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.agui_capabilities import capabilities
+from hai_flow.wire.dialects.agui import AguiEncoder
+from hai_flow.wire.dialects.agui_capabilities import capabilities
 from tests.wire.stories import RUN, stories
 from tests.wire.test_agui_properties import PROFILES, encode
 

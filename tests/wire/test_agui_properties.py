@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.dialect import Profile
+from hai_flow.wire.dialects.agui import AguiEncoder
+from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.sse import event_bytes
 from tests.support.wire_lint import lint_agui
 from tests.wire.stories import RUN, Story, stories

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agui import AGUI, AguiEncoder
-from hai_flow.wire.agui_protobuf import CONTENT_TYPE, encode_event
+from hai_flow.wire.dialects.agui import AGUI, AguiEncoder
+from hai_flow.wire.dialects.agui_protobuf import CONTENT_TYPE, encode_event
 from tests.support.wire_lint import AGUI_SENT
 from tests.wire.stories import RUN, stories
 from tests.wire.test_agui_properties import PROFILES, encode

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine import events as e
-from hai_flow.wire import aui
-from hai_flow.wire.aui import AuiEncoder
-from hai_flow.wire.dialect import Frame
+from hai_flow.wire.dialects import aui
+from hai_flow.wire.dialects.aui import AuiEncoder
+from hai_flow.wire.dialects.dialect import Frame
 from tests.support.examples import examples
 from tests.wire.stories import Story, stories
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Posted, ToolMessage
-from hai_flow.wire.hai import HAI, decode
+from hai_flow.wire.dialects.dialect import Posted, ToolMessage
+from hai_flow.wire.dialects.hai import HAI, decode
 from hai_flow.wire.posted_json import Limits
 
 LIMITS = Limits()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.hai import HaiEncoder
+from hai_flow.wire.dialects.hai import HaiEncoder
 from hai_flow.wire.sse import event_bytes
 from tests.support.wire_lint import lint
 from tests.wire.stories import RUN, TEXTS, Story, deltas, encode, encode_from, parse_json_string, profile, read, stories

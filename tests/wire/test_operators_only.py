@@ -6,13 +6,13 @@ import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.run_size import TRACE
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.agui import AGUI
-from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Dialect, Frame, Profile
-from hai_flow.wire.hai import HAI
-from hai_flow.wire.log import LOG
-from hai_flow.wire.social import SOCIAL
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.agui import AGUI
+from hai_flow.wire.dialects.aui import AUI
+from hai_flow.wire.dialects.dialect import Dialect, Frame, Profile
+from hai_flow.wire.dialects.hai import HAI
+from hai_flow.wire.dialects.log import LOG
+from hai_flow.wire.dialects.social import SOCIAL
 from tests.wire.stories import NEW, Story
 
 PLACE = "File till.py, line 7"

@@ -14,8 +14,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask
 from tests.corpus import kept
 

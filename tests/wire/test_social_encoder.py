@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.dialect import Frame
-from hai_flow.wire.social import SOCIAL, SocialEncoder, profile, report_of
-from hai_flow.wire.transcript import list_entries
+from hai_flow.wire.dialects.dialect import Frame
+from hai_flow.wire.dialects.social import SOCIAL, SocialEncoder, profile, report_of
+from hai_flow.wire.dialects.transcript import list_entries
 from tests.support.wire_lint import lint_social
 from tests.wire.stories import Story, read, stories, types
 

@@ -9,12 +9,12 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.patch import apply_patch
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.agui import AGUI
-from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Dialect, Frame, Profile
-from hai_flow.wire.hai import HAI
-from hai_flow.wire.social import SOCIAL
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.agui import AGUI
+from hai_flow.wire.dialects.aui import AUI
+from hai_flow.wire.dialects.dialect import Dialect, Frame, Profile
+from hai_flow.wire.dialects.hai import HAI
+from hai_flow.wire.dialects.social import SOCIAL
 from tests.engine.test_children import CHILD, PARENT, TALKING, Family, read_from, sharing, stream
 from tests.engine.test_growing_calls import WRITE, yielded
 from tests.support.runs import Play

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.agui import AGUI
-from hai_flow.wire.dialect import Dialect, Profile
+from hai_flow.wire.dialects.agent_api import AGENT_API
+from hai_flow.wire.dialects.agui import AGUI
+from hai_flow.wire.dialects.dialect import Dialect, Profile
 from tests.wire.stories import NEW, Story
 
 

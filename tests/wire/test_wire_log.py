@@ -7,9 +7,9 @@ import json
 from hypothesis import given, settings
 
 from hai_flow.engine import events as e
-from hai_flow.instants import rfc3339
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LogEncoder, event_json
+from hai_flow.primitives.instants import rfc3339
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LogEncoder, event_json
 from tests.wire.stories import NEW, stories
 
 PROFILE = Profile(dialect="log")

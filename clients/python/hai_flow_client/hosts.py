@@ -1,6 +1,6 @@
 """Hosts and ports as they are written: whether one is written soundly, and whether only this machine can reach it."""
 
-# Written by `make generate` from hai_flow/hosts.py: change that, or clients/generate.py.
+# Written by `make generate` from hai_flow/primitives/hosts.py: change that, or clients/generate.py.
 
 from __future__ import annotations
 

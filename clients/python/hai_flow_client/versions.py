@@ -1,6 +1,6 @@
 """How versions of workflows are named: `chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
 
-# Written by `make generate` from hai_flow/versions.py: change that, or clients/generate.py.
+# Written by `make generate` from hai_flow/primitives/versions.py: change that, or clients/generate.py.
 
 from __future__ import annotations
 

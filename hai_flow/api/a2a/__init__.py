@@ -29,7 +29,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.wire import a2a, posted_json
 from hai_flow.wire.a2a import older
-from hai_flow.wire.dialect import EXPIRED
+from hai_flow.wire.dialects.dialect import EXPIRED
 from hai_flow.wire.mcp import Shown
 
 PATH: Final = "/a2a"

@@ -23,7 +23,7 @@ from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.catalog import workflows
 from hai_flow.values import Json
 from hai_flow.wire import a2a
-from hai_flow.wire.dialect import Frame, Profile
+from hai_flow.wire.dialects.dialect import Frame, Profile
 from hai_flow.wire.mcp import Shown
 
 BLOCKING_SECONDS: Final = 50.0

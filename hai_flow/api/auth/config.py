@@ -30,7 +30,7 @@ from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, either,
 from hai_flow.definition.yaml.reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
-from hai_flow.hosts import is_loopback
+from hai_flow.primitives.hosts import is_loopback
 from hai_flow.settings import variables
 from hai_flow.store.identity import keys, tenants
 from hai_flow.values import Json

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import uuids
 from hai_flow.api.auth.directory.erased_people import Forgotten
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.keys import Keys, ends_at
@@ -22,6 +21,7 @@ from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
 from hai_flow.store.identity.keys import Parts
 

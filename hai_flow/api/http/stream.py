@@ -22,7 +22,7 @@ from hai_flow.api.permissions.credential_expiry import Ending, Term
 from hai_flow.runtime.streams.fanout import Following, Lagging, Place
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.postgres.error_classes import passing
-from hai_flow.wire.dialect import CLOSING
+from hai_flow.wire.dialects.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from hai_flow.api.mcp.context import Context, build_access, find_address, reques
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.mcp import build_detailed_task
 
 FOLLOWED_MAX: Final = 20

@@ -24,8 +24,8 @@ from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.mcp import Question, Shown
 
 Progress = Callable[[Shown], Awaitable[None]]

@@ -19,7 +19,7 @@ import structlog
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.identity.credential_checks import Proof
-from hai_flow.wire import dialect
+from hai_flow.wire.dialects import dialect
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime

@@ -12,7 +12,7 @@ from hai_flow.definition.personal.pii_marks import mask_object, mask_value
 from hai_flow.engine.events import Error
 from hai_flow.engine.state.state import MessageState
 from hai_flow.store.runs.run_lists import RunRow
-from hai_flow.wire.dialect import Entry
+from hai_flow.wire.dialects.dialect import Entry
 from hai_flow.wire.personal import message, strip_personal, tool_call
 
 

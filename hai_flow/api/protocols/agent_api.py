@@ -26,8 +26,8 @@ from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import agent_request, sse
-from hai_flow.wire.agent_api import AGENT_API, frame_with_number
-from hai_flow.wire.dialect import Frame
+from hai_flow.wire.dialects.agent_api import AGENT_API, frame_with_number
+from hai_flow.wire.dialects.dialect import Frame
 
 router = Routes(tags=["dialects"])
 

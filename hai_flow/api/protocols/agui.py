@@ -17,8 +17,8 @@ from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
-from hai_flow.wire.agui import AGUI, PROTOCOL, decode
-from hai_flow.wire.agui_capabilities import capabilities
+from hai_flow.wire.dialects.agui import AGUI, PROTOCOL, decode
+from hai_flow.wire.dialects.agui_capabilities import capabilities
 
 router = Routes(tags=["dialects"])
 

@@ -36,9 +36,10 @@ from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.threads import Position
 from hai_flow.values import Json
-from hai_flow.wire import aui, posted_json
-from hai_flow.wire.aui import AUI, AuiEncoder
-from hai_flow.wire.dialect import Frame
+from hai_flow.wire import posted_json
+from hai_flow.wire.dialects import aui
+from hai_flow.wire.dialects.aui import AUI, AuiEncoder
+from hai_flow.wire.dialects.dialect import Frame
 
 log = structlog.get_logger(__name__)
 router = Routes(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)

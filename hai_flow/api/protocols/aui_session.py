@@ -16,9 +16,9 @@ from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.values import Json
-from hai_flow.wire import aui
-from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Posted
+from hai_flow.wire.dialects import aui
+from hai_flow.wire.dialects.aui import AUI
+from hai_flow.wire.dialects.dialect import Posted
 
 Object: TypeAlias = dict[str, Json]
 

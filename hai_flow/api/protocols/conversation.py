@@ -57,8 +57,8 @@ from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import post_context, run_lists, threads
 from hai_flow.store.runs.run_lists import RunSummary
-from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
-from hai_flow.wire.transcript import derive_result_id
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Posted, Profile, ToolMessage
+from hai_flow.wire.dialects.transcript import derive_result_id
 
 log = structlog.get_logger(__name__)
 

@@ -30,8 +30,8 @@ from hai_flow.errors import Rejected
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import threads
 from hai_flow.wire import posted_json
-from hai_flow.wire.agui import AGUI, decode
-from hai_flow.wire.agui_capabilities import capabilities
+from hai_flow.wire.dialects.agui import AGUI, decode
+from hai_flow.wire.dialects.agui_capabilities import capabilities
 
 router = Routes(prefix="/cpk", tags=["dialects"])
 

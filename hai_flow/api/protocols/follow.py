@@ -13,7 +13,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.streams.fanout import Following
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.runs import threads
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Profile
 
 
 async def make_empty_stream() -> Pieces:

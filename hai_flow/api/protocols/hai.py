@@ -14,7 +14,7 @@ from hai_flow.api.protocols.conversation import converse
 from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
-from hai_flow.wire.hai import HAI
+from hai_flow.wire.dialects.hai import HAI
 
 router = Routes(tags=["dialects"])
 

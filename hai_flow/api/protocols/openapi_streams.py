@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.wire.dialect import Dialect
+from hai_flow.wire.dialects.dialect import Dialect
 
 RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {

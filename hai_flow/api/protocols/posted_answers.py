@@ -13,7 +13,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.wire.dialect import Posted, ResumeEntry, ToolMessage
+from hai_flow.wire.dialects.dialect import Posted, ResumeEntry, ToolMessage
 
 log = structlog.get_logger(__name__)
 

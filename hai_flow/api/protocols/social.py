@@ -1,7 +1,7 @@
 """`/api/v1/agent/runs/{thread_id}`: a thread as one stream of Server-Sent Events, and its history.
 
-The dialect is `wire/social.py`. It has no way up: runs are started and questions answered over REST, or in any other
-dialect.
+The dialect is `wire/dialects/social.py`. It has no way up: runs are started and questions answered over REST, or in
+any other dialect.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from hai_flow.store.runs import logs, run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Position
 from hai_flow.wire.cursors import LAST_FRAME, Cursor, parse_cursor
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.social import SOCIAL, SocialEncoder, profile
 
 router = Routes(prefix="/api/v1/agent/runs", tags=["dialects"])
 

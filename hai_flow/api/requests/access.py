@@ -55,7 +55,7 @@ from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
-from hai_flow.wire.dialect import Dialect, Entry, Profile
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import concerns, strip_conversation
 

@@ -14,9 +14,9 @@ from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import RunState, TurnState
 from hai_flow.settings import Settings
 from hai_flow.store.runs.run_lists import RunRow
-from hai_flow.wire.dialect import Dialect, Profile
-from hai_flow.wire.hai import HAI
-from hai_flow.wire.log import LOG, seeing
+from hai_flow.wire.dialects.dialect import Dialect, Profile
+from hai_flow.wire.dialects.hai import HAI
+from hai_flow.wire.dialects.log import LOG, seeing
 from hai_flow.wire.withheld import CONVERSATION, EVIDENCE
 
 

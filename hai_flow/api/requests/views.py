@@ -8,13 +8,14 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.api.http.problems import build_problem
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
+from hai_flow.primitives import instants
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.schedule import explain, explain_timing
@@ -38,7 +39,7 @@ from hai_flow.store.runs.thread_lists import ThreadSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Entry
+from hai_flow.wire.dialects.dialect import Entry
 from hai_flow.wire.withheld import strip_evidence_of
 
 

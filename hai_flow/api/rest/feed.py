@@ -26,7 +26,7 @@ from hai_flow.api.rest.runs import live_lists, runs
 from hai_flow.api.routes import Routes
 from hai_flow.api.shared_lists import derive_sight_key
 from hai_flow.runtime.streams.stream_items import Piece
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/feed", tags=["runs"])
 

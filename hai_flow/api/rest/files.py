@@ -33,10 +33,10 @@ from hai_flow.api.requests.cross_cell import ask_all_cells
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.file_ids import file_id, files_in, sha256_of_file
+from hai_flow.primitives.file_ids import file_id, files_in, sha256_of_file
+from hai_flow.primitives.signs import refuse_turns, straight
 from hai_flow.runtime.files.blobs import MissingContent
 from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, build_part, too_large, unknown
-from hai_flow.signs import refuse_turns, straight
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs.files import File, list_runs_with_file
 from hai_flow.values import Json

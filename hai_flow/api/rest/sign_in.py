@@ -15,7 +15,6 @@ from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
-from hai_flow import instants
 from hai_flow.api.auth.authenticate import CREDENTIAL_CHARS_MAX
 from hai_flow.api.auth.credentials import KnownIdentity
 from hai_flow.api.auth.directory.principal_json import load_principal
@@ -31,6 +30,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess, actor_of
 from hai_flow.api.rest import console
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.store.identity import tickets
 
 

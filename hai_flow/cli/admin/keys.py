@@ -67,7 +67,7 @@ def create(
     """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
     needs: admin, operator, decider and publisher.
     """
-    from hai_flow.signs import has_invisible
+    from hai_flow.primitives.signs import has_invisible
     from hai_flow.store.identity import keys as store
 
     if not store.is_principal(principal):
@@ -113,7 +113,7 @@ def names_of(names: Sequence[str]) -> tuple[str, ...]:
     """The roles or groups of these names. Raises UsageError for what can be none."""
     import re
 
-    from hai_flow.signs import has_invisible
+    from hai_flow.primitives.signs import has_invisible
     from hai_flow.store.identity import keys as store
 
     for each in names:

@@ -17,8 +17,8 @@ from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_defi
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import compact, moment, out, print_json, say
 from hai_flow.errors import DefinitionError, Finding
+from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
-from hai_flow.versions import reference
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
 

@@ -24,8 +24,8 @@ from hai_flow.errors import StepError
 from hai_flow.runtime.settings import build_registry
 from hai_flow.runtime.worker.attempt import evaluate_for_step, failure
 from hai_flow.settings import variables
+from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.runner import Attempt, Kind, Registry
-from hai_flow.steps.toolbox import Toolbox
 from hai_flow.values import Json
 
 

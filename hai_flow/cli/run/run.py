@@ -130,7 +130,7 @@ def _run_conversation(conversation: Conversation, server: str | None, data_dir: 
 
 def _describe_stand_in(entry: Mapping[str, Any]) -> str:
     """A model's stand-in, as the log has it, in a line for the person who started the run."""
-    from hai_flow.models.scripted import SCRIPTED
+    from hai_flow.models.providers.scripted import SCRIPTED
 
     by_script = entry["asked"].startswith(f"{SCRIPTED}/")
     who = "a script" if by_script else f"{entry['asked']}, with the key in OPENAI_API_KEY,"

@@ -13,8 +13,8 @@ from hai_flow.cli.client.rest import Server
 from hai_flow.cli.errors import Problem, Unreachable
 from hai_flow.cli.terminal import format_version, program
 from hai_flow.errors import Finding
+from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
-from hai_flow.versions import reference
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan
@@ -274,8 +274,8 @@ class Local:
         from hai_flow import values
         from hai_flow.runtime.runtime import LOCAL_TENANT
         from hai_flow.runtime.streams.fanout import Lagging
-        from hai_flow.wire.dialect import Profile
-        from hai_flow.wire.log import LOG
+        from hai_flow.wire.dialects.dialect import Profile
+        from hai_flow.wire.dialects.log import LOG
 
         fanout = self._runtime.fanout
         while True:

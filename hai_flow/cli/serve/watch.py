@@ -29,7 +29,7 @@ from hai_flow.definition.readiness import RunnersMissing
 from hai_flow.definition.yaml.include_keys import first_of, is_shared, read_texts
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
-from hai_flow.steps.project import Project, Stamp, read_stamp
+from hai_flow.steps.python.project import Project, Stamp, read_stamp
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.values import Json
 

@@ -12,7 +12,7 @@ from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.definition.yaml.document import Path
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 _DEPTH_MAX: Final = 8

@@ -18,7 +18,7 @@ from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, ends, find_loop_around, is_end_certain
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 

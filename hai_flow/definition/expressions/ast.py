@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from hai_flow import protobuf
+from hai_flow.primitives import protobuf
 from hai_flow.values import Json
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from cel_expr_python import cel
 
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.instants import instant
+from hai_flow.primitives.instants import instant
 from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps
 
 Kind: TypeAlias = str  # int double string bool timestamp map dyn, or list:<one of them>

@@ -45,7 +45,7 @@ from hai_flow.definition.yaml.keys import (
     shape_of,
 )
 from hai_flow.definition.yaml.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["approve", "approval", "ask"]

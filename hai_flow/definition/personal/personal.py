@@ -18,7 +18,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.paths import is_inside, list_of, plan_path
 from hai_flow.definition.personal import pii_marks
 from hai_flow.definition.personal.pii_marks import EVERY, Mark, join, mark_of_schema, under
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 """Finds the workflow that a `run` step starts; None: it is not known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urljoin
 
 from hai_flow.definition.yaml.document import Path
-from hai_flow.json_pointers import pointer_of, unescape
+from hai_flow.primitives.json_pointers import pointer_of, unescape
 from hai_flow.values import DEPTH_MAX, Json
 
 INSTANCES_MAX: Final = 10_000

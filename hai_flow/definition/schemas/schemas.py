@@ -29,8 +29,8 @@ from hai_flow.definition.schemas.schema_defaults import Defaults
 from hai_flow.definition.schemas.schema_references import resolve, resolve_reference
 from hai_flow.definition.schemas.schema_work import WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
-from hai_flow.file_ids import sha256_of_file
-from hai_flow.json_pointers import pointer_of, unescape
+from hai_flow.primitives.file_ids import sha256_of_file
+from hai_flow.primitives.json_pointers import pointer_of, unescape
 from hai_flow.values import Json
 
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message

@@ -18,7 +18,7 @@ from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import parse
-from hai_flow.json_pointers import escape, unescape
+from hai_flow.primitives.json_pointers import escape, unescape
 from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")

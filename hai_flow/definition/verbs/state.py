@@ -20,7 +20,7 @@ from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.yaml.reference import ENDED_KEYS
-from hai_flow.json_pointers import unescape
+from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (

@@ -16,7 +16,7 @@ from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
 from hai_flow.definition.yaml.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
-from hai_flow.instants import read_rfc3339
+from hai_flow.primitives.instants import read_rfc3339
 from hai_flow.values import Json
 
 WAIT: Final = Shape("wait", "`wait`", (

@@ -21,7 +21,7 @@ from hai_flow.engine.pendings import votes
 from hai_flow.engine.state.patch import PatchError, apply_patch
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.json_pointers import parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
 
 HAPPENED: Final = "happened"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hai_flow import instants
 from hai_flow.definition.plan import Call, FrontendTool
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
@@ -12,6 +11,7 @@ from hai_flow.engine.pendings.deciders import OF_AN_AGENT, ineligible, world_of
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 

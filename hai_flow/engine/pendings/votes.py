@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
 from hai_flow.engine.pendings import quorum
@@ -25,6 +25,7 @@ from hai_flow.engine.pendings.selectors import (
 )
 from hai_flow.engine.state.patch import is_same_json
 from hai_flow.engine.state.state import PendingState
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 APPROVE: Final = "approve"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow import instants
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 

@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow import uuids
 from hai_flow.cells import beside
 from hai_flow.definition.paths import list_of
+from hai_flow.primitives import uuids
 
 if TYPE_CHECKING:
     from hai_flow.engine.state.state import PendingState, RunState

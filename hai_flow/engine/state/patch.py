@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_flow.json_pointers import NotAPointer, parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of
 from hai_flow.values import Json
 
 OPERATIONS_MAX = 256

@@ -19,7 +19,7 @@ from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.patch import OPERATIONS_MAX, is_same_json
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.json_pointers import pointer_of
+from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.values import Json
 
 STATE_BYTES_MAX: Final = 1024 * 1024

@@ -14,7 +14,7 @@ from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.patch import PatchError, apply_patch
 from hai_flow.engine.state.shared_state import STATE_BYTES_MAX
-from hai_flow.json_pointers import parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
 
 _OF_NUMBERS: Final[dict[str, tuple[str, Callable[[Json, Json], Json]]]] = {

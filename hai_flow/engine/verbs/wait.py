@@ -9,7 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.run_size import demand_wait
-from hai_flow.instants import read_rfc3339
+from hai_flow.primitives.instants import read_rfc3339
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from hai_flow import instants
+from hai_flow.primitives import instants
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops.due_work import Due, due_work
 

@@ -27,7 +27,6 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow import instants
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import decide
@@ -35,6 +34,7 @@ from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
+from hai_flow.primitives import instants
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER

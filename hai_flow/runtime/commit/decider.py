@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.definition.paths import list_of
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -27,6 +27,7 @@ from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.freezes import Freezes

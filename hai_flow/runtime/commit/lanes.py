@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hai_flow import instants
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
+from hai_flow.primitives import instants
 from hai_flow.runtime.commit.batches import Batch, BatchEntry
 from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.freezes import Freezes

@@ -20,9 +20,10 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from hai_flow import file_ids, values
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
+from hai_flow.primitives import file_ids
 from hai_flow.runtime.files.blobs import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hide_secrets

@@ -27,7 +27,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from hai_flow import file_ids, instants, values
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Error, Heard
 from hai_flow.engine.handlers.control import FINISHED
@@ -35,6 +35,7 @@ from hai_flow.engine.runs import children
 from hai_flow.engine.state.state import ToolCallState
 from hai_flow.engine.steps.wait_for_event import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
+from hai_flow.primitives import file_ids, instants
 from hai_flow.runtime.base.keyed_queue import Lines
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service

@@ -31,8 +31,8 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from hai_flow import file_ids, instants, values
 from hai_flow import schedule as times
+from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import commands as c
@@ -42,6 +42,7 @@ from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives import file_ids, instants
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep

@@ -14,12 +14,13 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow import file_ids, values
+from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.names.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.state.event_value import event_value
 from hai_flow.errors import Rejected
+from hai_flow.primitives import file_ids
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.files.files import unknown
 from hai_flow.runtime.messaging.triggers import Triggers, dedupe_key, used

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hai_flow.hosts import is_loopback
+from hai_flow.primitives.hosts import is_loopback
 from hai_flow.settings import Settings, variable
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts
 from hai_flow.store.ops.replicas import Standby

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import file_ids, instants, values
+from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine import invariants
@@ -28,6 +28,7 @@ from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
 from hai_flow.errors import Unreadable
+from hai_flow.primitives import file_ids, instants
 from hai_flow.store.commit.entries import MessageRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.commit.projection import list_selectors_asked, read_thread_entry, rows_of
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot

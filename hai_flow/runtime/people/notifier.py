@@ -33,7 +33,7 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.people.inbox import Inbox, Item
-from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, Notice
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging.outbox import OutboxMessage

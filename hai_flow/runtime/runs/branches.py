@@ -17,7 +17,6 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import file_ids
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -25,6 +24,7 @@ from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finished_by, list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer

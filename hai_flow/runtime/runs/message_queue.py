@@ -17,10 +17,11 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most

@@ -20,7 +20,6 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import uuids
 from hai_flow.cells import HOME, place_id
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine import commands as c
@@ -28,6 +27,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.shared_state import has_kept_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import uuids
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.tracing import ASKER, BeginTrace, forward_trace
 from hai_flow.runtime.commit.committer import Committer

@@ -38,7 +38,7 @@ from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_wit
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import logs
-from hai_flow.wire.dialect import Dialect, Encoder, Profile
+from hai_flow.wire.dialects.dialect import Dialect, Encoder, Profile
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from hai_flow.wire.dialect import Dialect, Frame
+from hai_flow.wire.dialects.dialect import Dialect, Frame
 
 
 class Piece(NamedTuple):

@@ -37,7 +37,7 @@ from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_g
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
-from hai_flow.models.text_pieces import TextJoiner
+from hai_flow.models.calls.text_pieces import TextJoiner
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
@@ -46,8 +46,8 @@ from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Writte
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
+from hai_flow.steps.python.trace import trace_of
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
-from hai_flow.steps.trace import trace_of
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import callbacks
 from hai_flow.store.postgres.database import RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database

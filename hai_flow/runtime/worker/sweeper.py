@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from hai_flow import instants
+from hai_flow.primitives import instants
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most

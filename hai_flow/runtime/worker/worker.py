@@ -24,12 +24,12 @@ from uuid import UUID
 import structlog
 
 import hai_flow
-from hai_flow import instants
 from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError
+from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, Served
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.catalog.pins import PinBook

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hai_flow import instants, uuids
+from hai_flow.primitives import instants, uuids
 from hai_flow.store.audit.audit_chain import (
     FORGOTTEN,
     Anchor,

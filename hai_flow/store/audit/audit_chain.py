@@ -28,7 +28,8 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import uuids, values
+from hai_flow import values
+from hai_flow.primitives import uuids
 from hai_flow.store.commit.entries import AuditRow
 
 _RECORD: Final = b"hai.audit.record.v1\x00"

@@ -22,7 +22,7 @@ import msgspec
 from hai_flow.cells import CELLS_MAX
 from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
-from hai_flow.hosts import place_fault
+from hai_flow.primitives.hosts import place_fault
 from hai_flow.settings import variable
 
 if TYPE_CHECKING:

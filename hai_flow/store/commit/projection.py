@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.selectors import World, expand_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import call_prefix
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.primitives import instants
 from hai_flow.store.commit.entries import MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState

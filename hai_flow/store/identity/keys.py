@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.signs import has_invisible
+from hai_flow.primitives.signs import has_invisible
 from hai_flow.store.people import delegations
 
 if TYPE_CHECKING:

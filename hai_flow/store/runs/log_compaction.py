@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import instants
+from hai_flow.primitives import instants
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.errors import Rejected
-from hai_flow.signs import reveal
+from hai_flow.primitives import instants
+from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Dialect, Entry, Frame
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame
+from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.mcp import Question, Shown, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump
-from hai_flow.wire.turns import TurnEncoder
 
 VERSION: Final = "1.0"
 OLD_VERSION: Final = "0.3"

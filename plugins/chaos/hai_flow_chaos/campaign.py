@@ -19,7 +19,7 @@ from hai_flow.settings import Settings
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json, loads
-from hai_flow.wire.log import event_json
+from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.sent_json import dump
 from hai_flow_chaos import oracle
 from hai_flow_chaos.clients import Clients

@@ -29,7 +29,7 @@ PRELOADED: Final = (
     "alembic.command", "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow_chaos.tools",
     "hai_flow.cli.serve.processes",
     "hai_flow.models.chat",
-    "hai_flow.runtime.runtime", "hai_flow.steps.http", "hai_flow.telemetry.watching", "mcp",
+    "hai_flow.runtime.runtime", "hai_flow.steps.http.runner", "hai_flow.telemetry.watching", "mcp",
     "structlog", "uvloop",
 )  # fmt: skip
 _DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG

@@ -19,8 +19,8 @@ from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.values import Json
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import event_json
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.sent_json import dump
 from hai_flow_chaos.clients import TICKS
 from hai_flow_chaos.history import Answered, Broken, Effect, History, Started

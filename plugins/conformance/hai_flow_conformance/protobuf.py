@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hai_flow.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Field, Malformed, fields
+from hai_flow.primitives.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Field, Malformed, fields
 from hai_flow.values import Json
 
 __all__ = ["NESTED_MAX", "Malformed", "decoded"]

@@ -23,8 +23,8 @@ from hai_flow.api.auth.directory.tenants import Tenants
 from hai_flow.api.auth.issuers.jwks import KeySet
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
+from hai_flow.primitives.signs import has_invisible
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.signs import has_invisible
 from hai_flow.store.identity import keys
 from hai_flow.values import Json, NotJson
 from hai_flow.wire.posted_json import build_object

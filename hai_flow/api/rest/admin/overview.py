@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from hai_flow import instants
 from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -17,6 +16,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.runtime.ops.doctor import Check, away
 from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.ops.status_problems import faults_of

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 from fastapi import Request
 from pydantic import Field
 
-from hai_flow import instants
 from hai_flow.api.auth.frontend_tokens import issue, new_claims
 from hai_flow.api.auth.tickets import SECONDS, create
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId
@@ -21,6 +20,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.store.identity import keys
 
 router = Routes(prefix="/v1", tags=["identity"], route_class=CheckedRoute)

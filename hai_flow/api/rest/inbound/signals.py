@@ -8,7 +8,6 @@ from uuid import UUID
 
 from fastapi import Response
 
-from hai_flow import instants
 from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
@@ -20,6 +19,7 @@ from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, r
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.store.messaging import signals
 
 router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)

@@ -17,7 +17,7 @@ import rfc8785
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from hai_flow import addresses, instants, values
+from hai_flow import addresses, values
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.mcp_resource import base_of
@@ -32,10 +32,11 @@ from hai_flow.definition.plan import FrontendTool, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.runtime.catalog import built_in
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/approvals", tags=["approvals"], route_class=CheckedRoute)
 

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.schemas.schema_references import resolve
-from hai_flow.json_pointers import unescape
-from hai_flow.signs import reveal
+from hai_flow.primitives.json_pointers import unescape
+from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
 
 Given: TypeAlias = Mapping[str, Sequence[str]]

@@ -37,7 +37,7 @@ from hai_flow.store.commit.projection import words_of
 from hai_flow.store.people import inbox
 from hai_flow.store.people.inbox import Filters, Place
 from hai_flow.values import Json
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import strip_evidence_of
 

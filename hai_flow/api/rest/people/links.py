@@ -29,9 +29,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
-from hai_flow.markdown import to_text
+from hai_flow.primitives.markdown import to_text
+from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.runtime.people.notifier import LINKS, digest_of
-from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Link
 

@@ -35,7 +35,7 @@ from hai_flow.engine.pendings.selectors import principal_selectors
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.people import pendings
-from hai_flow.wire.log import event_json
+from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.withheld import strip_evidence, strip_evidence_of
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)

@@ -18,8 +18,8 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.shared_lists import Items, SharedList, Shown
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import sse
-from hai_flow.wire.dialect import Frame
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Frame
+from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.sent_json import dump
 
 STREAM: Final[dict[str, Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from hai_flow import instants
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.store.runs.run_lists import RunRow
 
 MOMENTS: Final = "a seq, an RFC 3339 time with its zone, or `step:` and the path of a step, which means its end"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import Query
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -18,6 +18,7 @@ from hai_flow.api.requests.views import render_error
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 from hai_flow.wire.spans import Span, Spans
 

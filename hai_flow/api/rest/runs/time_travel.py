@@ -12,7 +12,7 @@ import msgspec
 from fastapi import Query, Response
 from pydantic import Field
 
-from hai_flow import instants, values
+from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
@@ -35,14 +35,15 @@ from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.runtime.runs.moments import Mark, nearest
 from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Dialect, Profile
-from hai_flow.wire.log import LOG
+from hai_flow.wire.dialects.dialect import Dialect, Profile
+from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 

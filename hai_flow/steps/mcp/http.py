@@ -1,0 +1,230 @@
+"""The way to a server of the Model Context Protocol over HTTP: guarded, bounded, and without surprises for the SDK.
+
+The SDK's transport ends with the first request that fails on the network, and with it everything that is under way
+between. So failures are turned into answers here: errors of JSON-RPC whose `data` says whether the request may have
+arrived (`UNREACHED`: surely not).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import httpx2
+import mcp_types as types
+
+from hai_flow import values
+from hai_flow.errors import StepError
+from hai_flow.primitives.retry_after import retry_after
+from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.transport import HttpConfig, make_transport
+from hai_flow.steps.mcp import messages as mcp_messages
+from hai_flow.steps.mcp.messages import read, to_read, unreadable
+
+UNAUTHORIZED: Final = "mcp.unauthorized"
+SESSION_GONE: Final = "mcp.session_gone"
+"""The code of a fault that no step sees: the call is made in another session."""
+SESSION_ID: Final = "mcp-session-id"
+_NO_SESSION: Final = re.compile(
+    rb"\b(?:no|not a|without|invalid|unknown|expired|missing|bad|unrecogni[sz]ed)\b[^.{}]{0,40}\bsession"
+    rb"|session[^.{}]{0,60}\b(?:not found|not exist|no longer|unknown|invalid|expired|terminated|missing|required)\b"
+    rb"|not initiali[sz]ed",
+    re.IGNORECASE,
+)
+CONNECT_SECONDS: Final = 10.0
+_UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_BUSY: Final = frozenset({429, 503})
+_DENIED: Final = frozenset({401, 403})
+_STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notifications, as a multiple of one message
+
+
+def make_client(
+    guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: httpx2.Auth | None
+) -> httpx2.AsyncClient:
+    """A client that connects to judged addresses only, and takes `config.bytes_max` of an answer."""
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    transport = _Answering(guard, make_transport(guard, config), config, asks_for_tokens=auth is not None)
+    return httpx2.AsyncClient(transport=transport, headers=dict(headers), auth=auth, timeout=timeout, trust_env=False)
+
+
+class _Answering(httpx2.AsyncBaseTransport):
+    def __init__(
+        self, guard: Guard, inner: httpx2.AsyncBaseTransport, config: HttpConfig, *, asks_for_tokens: bool
+    ) -> None:
+        self._asks_for_tokens = asks_for_tokens
+        self._guard = guard
+        self._inner = inner
+        self._config = config
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            if self._config.proxy is not None:  # which resolves the name once more
+                await self._guard.address(request.url.host, request.url.port or 443)
+            response = await self._inner.handle_async_request(request)
+        except StepError as error:
+            return _fault(error.message, code=error.code, reached=False)
+        except _UNREACHED as error:
+            return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
+        except httpx2.TransportError as error:
+            return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
+        return await self._whole(response, await _call_of(request), in_session=SESSION_ID in request.headers)
+
+    async def _whole(
+        self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
+    ) -> httpx2.Response:
+        kind = response.headers.get("content-type", "").lower()
+        if response.headers.get("content-encoding", "identity").lower() != "identity":  # which was not asked for
+            await response.aclose()
+            return _fault("its answer is compressed", code="tool.invalid_result", reached=True, final=True)
+        if response.status_code < 300 and kind.startswith("text/event-stream"):
+            stream = _Events(response, self._config.bytes_max, bounded=call is not None)
+            return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
+        try:
+            content = bytearray()
+            async for piece in response.aiter_raw():
+                content += piece
+                if len(content) > self._config.bytes_max:
+                    message = f"it answers with more than {self._config.bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
+                    return _fault(message, code="tool.invalid_result", reached=True, final=True)
+        except httpx2.TransportError as error:
+            return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
+        finally:
+            await response.aclose()
+        status = response.status_code
+        if in_session and call is not None and _knows_no_session(status, bytes(content)):
+            return _fault("it has forgotten the session", code=SESSION_GONE, reached=False)
+        if status in _DENIED and not self._asks_for_tokens:
+            return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
+        if kind.startswith("application/json"):
+            body = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
+            if body is not None:
+                return httpx2.Response(status, headers=_strip_length(response), content=body)
+        if self._is_for_the_sdk(status):
+            return httpx2.Response(status, headers=response.headers, content=bytes(content))
+        if status in _BUSY:
+            return _fault(f"it is busy ({status})", reached=False, after=retry_after(dict(response.headers)))
+        if status >= 500:
+            return _fault(f"it answers {status}", reached=True)
+        return _fault(f"it answers {status}", code="tool.failed", final=True)
+
+    def _is_for_the_sdk(self, status: int) -> bool:
+        """Whether the SDK treats a response of this status in its own way: an answer, a session that is over (404), a
+        token that is missing."""
+        return status < 400 or status == 404 or status in _DENIED
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _knows_no_session(status: int, content: bytes) -> bool:
+    """Whether a response says that its server does not know the session of the request, as the protocol has it (404) or
+    as servers say it otherwise."""
+    return status in (404, 410) or (status == 400 and _NO_SESSION.search(content) is not None)
+
+
+async def _call_of(request: httpx2.Request) -> types.RequestId | None:
+    """The id of the call that a request makes; None: it makes none, so that no message has to answer it."""
+    if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
+        return None
+    body = values.loads(await request.aread())  # of one that follows a redirect, nothing is read yet
+    return body.get("id") if isinstance(body, dict) and "method" in body else None
+
+
+def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> bytes | None:
+    """The answer to a call, as the SDK can read it; None where a response that is an error has none in it."""
+    message_read = read(content)
+    message = None if message_read is None else message_read.message
+    if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        came = content.decode(errors="replace")
+        return None if is_error else to_read(unreadable(call, text=values.storable(came))).text.encode()
+    if message.id != call:  # an answer of HTTP belongs to its request
+        message.id = call
+        message_read = to_read(message)
+    assert message_read is not None
+    return message_read.text.encode()
+
+
+def _strip_length(response: httpx2.Response) -> httpx2.Headers:
+    headers = response.headers.copy()
+    headers.pop("content-length", None)
+    return headers
+
+
+def _fault(message: str, **more: Any) -> httpx2.Response:
+    """An answer that says why there is none (`mcp_messages.fault`)."""
+    text = to_read(mcp_messages.fault(message, **more)).text
+    return httpx2.Response(502, headers={"content-type": "application/json"}, content=text.encode())
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of events, of which each holds a message that can be read, or none. `bounded`: it answers a call, so it
+    is bounded as a whole."""
+
+    def __init__(self, response: httpx2.Response, bytes_max: int, *, bounded: bool) -> None:
+        self._response = response
+        self._bytes_max = bytes_max
+        self._left = _STREAM_FACTOR * bytes_max if bounded else None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event: list[bytes] = []  # its lines so far
+        size = 0
+        async for line in self._lines():
+            size += len(line)
+            if line is _TOO_LONG or size > self._bytes_max:
+                yield _event(to_read(unreadable(None, self._too_large())).text)
+                return
+            event.append(line)
+            if not line.strip(b"\r\n"):
+                yield _readable(event)
+                event, size = [], 0
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+    def _too_large(self) -> str:
+        return f"it answers with more than {self._bytes_max} bytes at once (HAI_FLOW_HTTP_BYTES_MAX), or without an end"
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
+        partial, cut = bytearray(), False
+        async for piece in self._response.aiter_raw():
+            if self._left is not None:
+                self._left -= len(piece)
+            if len(partial) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
+                yield _TOO_LONG
+                return
+            piece = piece[1:] if cut and piece.startswith(b"\n") else piece  # the other half of the last line's end
+            cut = piece.endswith(b"\r")
+            partial += piece
+            if b"\n" not in piece and b"\r" not in piece:
+                continue
+            lines = bytes(partial).splitlines(keepends=True)
+            partial = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
+            for line in lines:
+                yield line
+
+
+_TOO_LONG: Final = b"too long"
+
+
+def _readable(event: list[bytes]) -> bytes:
+    """An event with a message that can be read."""
+    data = [_value(line) for line in event if line.startswith(b"data")]
+    if not any(data):
+        return b"".join(event)
+    text = b"\n".join(data)
+    message = read(text)
+    if message is not None and message.text.encode() == text:
+        return b"".join(event)
+    rest = b"".join(line for line in event[:-1] if not line.startswith(b"data"))
+    return rest + (b"data:\n\n" if message is None else _event(message.text))
+
+
+def _value(line: bytes) -> bytes:
+    """The value of a line of server-sent events: the text behind its colon."""
+    return line.strip(b"\r\n").partition(b":")[2].removeprefix(b" ")
+
+
+def _event(text: str) -> bytes:
+    return b"".join(b"data: " + line.encode() + b"\n" for line in text.split("\n")) + b"\n"

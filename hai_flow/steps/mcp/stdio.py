@@ -1,0 +1,169 @@
+"""A server of the Model Context Protocol that is a program: messages are lines of its standard input and output.
+
+The SDK has a transport for programs, too. This one bounds a line (a program that writes for ever would take all
+memory), sends the program's standard error to the log instead of to our own standard error, and reports the program's
+end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import structlog
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
+
+from hai_flow.errors import StepError
+from hai_flow.steps.mcp.messages import make_stand_in, read
+
+log = structlog.get_logger(__name__)
+
+INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""The variables that a program inherits from our environment: none of them could be a secret."""
+SAID_LINES_MAX: Final = 20
+_SAID_CHARS_MAX: Final = 500
+_BEGINNING_BYTES: Final = 4096  # of a line that is too long; they hold the id of the call that it answers
+_END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
+
+
+@contextlib.asynccontextmanager
+async def program(
+    command: Sequence[str], env: Mapping[str, str], line_max: int, ended: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of messages from and to a program that runs meanwhile. `ended` is set when it says nothing more.
+
+    Raises StepError `mcp.unavailable` where it can't be started.
+    """
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env={**inherited, **env},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=line_max,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StepError(f"{command[0]} can't be started: {reason}", code="mcp.unavailable", retriable=True) from None
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
+    last_lines: deque[str] = deque(maxlen=SAID_LINES_MAX)
+    tasks = [
+        asyncio.create_task(_read(process, to_session, ended, command[0], line_max)),
+        asyncio.create_task(_write(process, to_server, to_session)),
+        asyncio.create_task(_listen(process, last_lines)),
+    ]
+    try:
+        yield from_server, from_session
+    finally:
+        to_session.close()
+        from_session.close()
+        await asyncio.shield(_end(process, tasks))
+        for stream in (from_server, to_server):
+            stream.close()
+        if last_lines and process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL):
+            log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(last_lines))
+
+
+async def _read(
+    process: asyncio.subprocess.Process, to_session: Any, ended: asyncio.Event, name: str, line_max: int
+) -> None:
+    assert process.stdout is not None
+    try:
+        async for line, is_whole in _lines(process.stdout):
+            message = (
+                _message(line)
+                if is_whole
+                else make_stand_in(line, f"it answers with more than {line_max} bytes at once")
+            )
+            if message is None:  # programs print things
+                log.debug("mcp_line_skipped", command=name, characters=len(line))
+                continue
+            await to_session.send(SessionMessage(message))
+    except ValueError:  # a line that is too long, and the call that it answers is unknown
+        log.warning("mcp_line_too_long", command=name)
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+        pass
+    finally:
+        ended.set()
+        to_session.close()
+
+
+def _message(line: bytes) -> JSONRPCMessage | None:
+    message = read(line)
+    return None if message is None else message.message
+
+
+async def _lines(output: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bool]]:
+    """The lines of a program, and whether they are whole: of one that is longer than the reader's limit only the
+    beginning is kept."""
+    while True:
+        try:
+            yield await output.readuntil(b"\n"), True
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                yield error.partial, True
+            return
+        except asyncio.LimitOverrunError as error:
+            beginning = (await output.readexactly(error.consumed))[:_BEGINNING_BYTES]
+            await _skip_line(output)
+            yield beginning, False
+
+
+async def _skip_line(output: asyncio.StreamReader) -> None:
+    """Read to the end of the line."""
+    while True:
+        try:
+            await output.readuntil(b"\n")
+            return
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError as error:
+            await output.readexactly(error.consumed)
+
+
+async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
+    assert process.stdin is not None
+    try:
+        async for message in to_server:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (ConnectionError, anyio.ClosedResourceError):
+        to_session.close()
+
+
+async def _listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
+    """Read the program's standard error: a program whose pipe is full would block."""
+    assert process.stderr is not None
+    while piece := await process.stderr.read(4096):
+        said.extend(line[:_SAID_CHARS_MAX] for line in piece.decode(errors="replace").splitlines() if line.strip())
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Close its input, then ask its group of processes to end, then kill it."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+            break
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # whatever it has started
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
