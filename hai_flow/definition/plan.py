@@ -810,8 +810,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """Whether an author wrote this step: not the body of a loop, not an `undo`, nothing inside of an agent."""
-        return not isinstance(self.verb, Iteration) and self.body != UNDO and not self.of_agent
+        """Whether an author wrote this step: not the body of a loop, not an `undo`, nothing inside of an agent, not what
+        takes the failure of a step with `continue_on_error`."""
+        return not (isinstance(self.verb, Iteration) or self.body == UNDO or self.of_agent or self.is_filler)
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether it only stands where the language has no step: a `let` without names, which no author can write."""
+        return isinstance(self.verb, Let) and self.verb.values.written == {}
 
 
 # --- the document -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 
 from hai_flow.definition.paths import plan_path, rename_path
 from hai_flow.engine import events as e
+from hai_flow.values import Json
 
 WaitFor: TypeAlias = Literal["people", "time", "signal", "retry", "child"]
 ITERATION: Final = "iteration"
@@ -109,6 +110,12 @@ class Spans:
         self._now = {span.path: span for span in self._now.values()}
 
 
+def is_filler(path: str, output: Json) -> bool:
+    """Whether a step with this output only stands where the language has none: it takes a failure that is data
+    (`continue_on_error`). A `let` that an author writes has names."""
+    return path.endswith("/let#1") and output == {}
+
+
 def _try(span: Span, event: e.Event, n: int) -> None:
     _stop_waiting(span, event.at)
     span.attempts.append(Try(n, event.at))
@@ -160,6 +167,8 @@ def _apply_finish(spans: Spans, seq: int, event: e.StepFinished) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end(span, event, "finished")
         span.notes = event.notes
+        if is_filler(event.path, event.output):
+            spans.all.remove(span)
 
 
 def _apply_failure(spans: Spans, seq: int, event: e.StepFailed) -> None:

@@ -51,6 +51,18 @@ steps:
       form: {type: object, required: [amount], properties: {amount: {type: integer}}}
 output: "${{ steps.ask.output.amount }}"
 """,
+    "file": """\
+hai: flow/v1
+name: forms_file
+version: 1
+steps:
+  - id: ask
+    approve:
+      title: Is it ours?
+      from: anyone
+      form: {type: object, required: [photo], properties: {photo: {type: string, format: file}}}
+output: "${{ steps.ask.output.values.photo }}"
+""",
     "tool": """\
 hai: flow/v1
 name: forms_tool
@@ -315,6 +327,20 @@ async def test_an_approval_response_that_is_not_read_whole_is_refused(
     asked = await ask(http, "gate")
     response = _process(http, asked, "mcp_approval_response", {"approval_request_id": asked["id"], **data})
     refused(http, asked, response)
+
+
+@everywhere
+async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(
+    http: httpx2.Client, protocol: str
+) -> None:
+    asked = await ask(http, "file")
+    values = {"decision": "approve", "values": {"photo": "photo.png"}}
+    assert "does not fit" in refused(http, asked, EVERYWHERE[protocol](http, asked, values))
+    headers = {"Content-Type": "image/png"}
+    file = http.post("/v1/files?name=photo.png", content=protocol.encode(), headers=headers).json()["id"]
+    response = EVERYWHERE[protocol](http, asked, {"decision": "approve", "values": {"photo": file}})
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == file
 
 
 async def test_a_payload_that_contradicts_its_action_is_refused(http: httpx2.Client) -> None:

@@ -86,3 +86,27 @@ def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked,
         paged += [step["path"] for step in page["items"]]
         after = page["next_cursor"]
     assert paged == list(steps)
+
+
+IGNORING = """
+hai: flow/v1
+name: NAME
+version: 1
+steps:
+  - id: pay
+    http: {get: "http://127.0.0.1:9/x"}
+    continue_on_error: true
+  - say: ${{ steps.pay.status }}
+"""
+
+
+def test_what_takes_a_failure_that_is_data_is_no_step_of_anybody(http: Checked, client: Client) -> None:
+    name = unique("steps").replace("-", "_")
+    published = http.post("/v1/workflows", content=IGNORING.replace("NAME", name), headers=YAML)
+    assert published.status_code == 201, published.text
+    run = client.runs.wait(client.runs.start(name))
+    assert run.status == "finished"
+    assert [step["path"] for step in http.get(f"/v1/workflows/{name}").json()["steps"]] == ["pay", "say#1"]
+    assert list(http.get(f"/v1/runs/{run.id}/snapshot").json()["steps"]) == ["pay", "say#1"]
+    assert [step.path for step in client.runs.steps(run)] == ["pay", "say#1"]
+    assert "let#1" not in http.get(f"/v1/workflows/{name}/graph?format=json").text

@@ -40,6 +40,7 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Entry
+from hai_flow.wire.spans import is_filler
 from hai_flow.wire.withheld import strip_evidence_of
 
 
@@ -332,7 +333,7 @@ def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], boo
 def _render_steps(state: RunState) -> dict[str, Json]:
     steps: dict[str, Json] = {}
     for path, step in sorted(state.steps.items()):
-        if not path:
+        if not path or is_filler(path, step.output):
             continue
         view: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
         if step.status == "finished" or step.approval is not None or step.given:

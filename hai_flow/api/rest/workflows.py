@@ -150,7 +150,7 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
         **render_workflow(stored),
         "description": plan.description,
         "input": plan.input.raw,
-        "steps": [{"path": step.path, "verb": step.verb_name} for step in plan.steps.values()],
+        "steps": [{"path": step.path, "verb": step.verb_name} for step in plan.steps.values() if not step.is_filler],
         "source": stored.source.decode(),
         "versions": [render_workflow(each) for each in others],
     }
