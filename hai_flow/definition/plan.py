@@ -810,8 +810,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """Whether an author wrote this step: not the body of a loop, not an `undo`, nothing inside of an agent, not what
-        takes the failure of a step with `continue_on_error`."""
+        """Whether an author wrote this step: not the body of a loop, not an `undo`, nothing inside of an agent, not the
+        one that takes the failure of a step with `continue_on_error`."""
         return not (isinstance(self.verb, Iteration) or self.body == UNDO or self.of_agent or self.is_filler)
 
     @property

@@ -330,9 +330,7 @@ async def test_an_approval_response_that_is_not_read_whole_is_refused(
 
 
 @everywhere
-async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(
-    http: httpx2.Client, protocol: str
-) -> None:
+async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(http: httpx2.Client, protocol: str) -> None:
     asked = await ask(http, "file")
     values = {"decision": "approve", "values": {"photo": "photo.png"}}
     assert "does not fit" in refused(http, asked, EVERYWHERE[protocol](http, asked, values))

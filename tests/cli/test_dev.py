@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -275,3 +276,51 @@ def test_in_a_project_without_workflows_it_is_told_how_to_begin_one(tmp_path: Pa
     assert next(beginnings(folder, set())) == f"There is no workflow in {folder} yet."
     (folder / "first.flow.yaml").write_text("")
     assert list(beginnings(folder, set())) == []
+
+
+ASKING = """
+hai: flow/v1
+name: asking
+version: 1
+roles: {nurse: [group:nurses], boss: [user:bob], board: [user:cleo, user:dan]}
+steps:
+  - id: both
+    parallel:
+      nurse: [{approve: {title: Is it so?, from: role:nurse}}]
+      boss: [{approve: {title: May it be?, from: role:boss}}]
+      board:
+        - approve: {title: And you?, from: role:board, quorum: 2}
+        - approve: {title: The head?, from: role:head}
+"""
+
+
+def test_every_command_that_is_printed_for_a_question_answers_it_as_it_stands(working: Working) -> None:
+    with working({"workflows/asking.flow.yaml": ASKING}) as work:
+        url = {"HAI_FLOW_URL": work.url}
+        began = run("run", "asking", "--server", work.url, folder=work.folder)
+        assert began.returncode == 3
+        begun = httpx2.get(f"{work.url}/v1/runs").json()["items"][0]["id"]
+        printed = [began.stderr, run("pendings", **url).stdout]
+        deadline = time.monotonic() + SECONDS_MAX
+        while httpx2.get(f"{work.url}/v1/runs/{begun}").json()["status"] != "finished":
+            assert time.monotonic() < deadline
+            hints = re.findall(r"decide \S+ approve.*", printed.pop() if printed else run("show", begun, **url).stdout)
+            open_ones = {each["id"] for each in httpx2.get(f"{work.url}/v1/pendings").json()["items"]}
+            for hint in [each for each in hints if each.split()[1] in open_ones][:1]:
+                answered = run(*shlex.split(hint), **url)
+                assert answered.returncode == 0, (hint, answered.stderr)
+
+
+def test_dev_tells_the_warnings_of_a_file_as_validate_does(working: Working) -> None:
+    steps = "steps: [{approve: {title: x, from: role:a, on_deadline: approve}}]"
+    with working({"workflows/zoo.yaml": CHILD}) as work:
+        work.save("workflows/silent.flow.yaml", f"hai: flow/v1\nname: silent\nversion: 1\n{steps}\n")
+        work.hears(r"warning: nobody's answer counts as approval here")
+
+
+def test_publish_to_ones_own_dev_takes_the_tools_of_the_project(working: Working) -> None:
+    files = {"workflows/zoo.yaml": CHILD, "till.py": "def sell():\n    return 7\n", "sale.flow.yaml": CALLER}
+    with working(files) as work:
+        published = run("publish", "sale.flow.yaml", "--server", work.url, folder=work.folder)
+        assert published.returncode == 0, published.stderr
+        work.finds(7)

@@ -369,3 +369,28 @@ def test_where_a_tool_failed_is_shown_with_its_run(database_url: str, tmp_path: 
         url = server.wait_for(r"Serving (http://\S+)").group(1)
         shown = run("show", run_id[1], HAI_FLOW_URL=url)
     assert re.search(r'sale raised:\n.*File "\S+till.py", line 2, in sell', shown.stdout, re.DOTALL), shown.stdout
+
+
+TELLING = """
+hai: flow/v1
+name: telling
+version: 1
+steps:
+  - approve: {title: Go?, from: anyone, notify: [nowhere]}
+"""
+
+
+def test_serve_tells_in_its_log_what_is_doubtful_about_the_workflows_that_there_are(
+    database_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "telling.flow.yaml").write_text(TELLING)
+    settings = {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_PUBLISH": "1"}
+    with started(tmp_path / "first", "serve", "--port", "0", **settings) as first:
+        url = first.wait_for(r"Serving (http://\S+)")[1]
+        published = run("publish", str(tmp_path / "telling.flow.yaml"), "--server", url)
+        assert "this server has no channel `nowhere`" in published.stdout + published.stderr
+        first.end(signal.SIGTERM)
+    with started(tmp_path / "second", "serve", "--port", "0", **settings) as second:
+        second.wait_for(r"workflow_doubtful")
+        second.wait_for(r"this server has no channel `nowhere`")
+        second.end(signal.SIGTERM)

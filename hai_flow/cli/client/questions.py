@@ -7,7 +7,7 @@ import shlex
 from typing import Final
 
 from hai_flow.cli.client.answers import fields_of, list_options
-from hai_flow.cli.client.eligible import as_whom
+from hai_flow.cli.client.eligible import NO_ROLES, Roles, as_whom
 from hai_flow.cli.console import join_lines, json_text
 from hai_flow.cli.terminal import compact, indent, program, say
 from hai_flow.primitives.markdown import to_text
@@ -18,8 +18,9 @@ from hai_flow.values import Json
 _DECIDED: Final = ("approve", "gate", "doubt")  # kinds that are answered by one of their options
 
 
-def show_question(pending: Json, started_by: str | None) -> None:
-    """The question, its evidence, the people that it asks, and how to answer it. `started_by`: the run's starter."""
+def show_question(pending: Json, started_by: str | None, roles: Roles = NO_ROLES) -> None:
+    """The question, its evidence, the people that it asks, and how to answer it. `started_by`: the run's starter;
+    `roles`: those of its workflow."""
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
         say(indent(to_text(pending["message"])))
@@ -35,7 +36,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
     # A server that takes keys does not believe HAI-Act-As.
-    whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
+    whom = as_whom(pending, started_by, roles) if Settings.from_environment().key is None else None
     say(f"  {program()} {answer_example(pending, act_as=whom)}")
     if hint := explain_sample(pending):
         say(f"  {hint}", "dim")

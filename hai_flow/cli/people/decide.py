@@ -9,6 +9,7 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli import completion
+from hai_flow.cli.client.eligible import NO_ROLES, Roles, roles_of_workflow
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
 from hai_flow.cli.client.uploads import upload_file
@@ -23,8 +24,12 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
 
     async def work(api: Server) -> list[Json]:
         listed = await api.items("/v1/pendings", limit)
+        if not as_json:
+            for name in {each["workflow"] for each in listed if _asks_role(each)}:
+                roles[name] = await roles_of_workflow(api, name)
         return [await _with_votes(api, each) for each in listed]
 
+    roles: dict[str, Roles] = {}
     items = ask(server, as_json, work)
     if as_json:
         print_json({"items": items})
@@ -34,11 +39,17 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
     if items:
         say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
     for pending in items:
-        show_question(pending, pending.get("started_by"))
+        show_question(pending, pending.get("started_by"), roles.get(pending.get("workflow") or "", NO_ROLES))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
         workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""
         place = f"{workflow}run {pending['run_id']}, {pending['path']}"
         say(f"  {place}, since {moment(pending['opened_at'])}{deadline}", "dim")
+
+
+def _asks_role(pending: Json) -> bool:
+    return bool(pending.get("workflow")) and any(
+        each.startswith("role:") for each in (pending["policy"] or {}).get("from", ())
+    )
 
 
 async def _with_votes(api: Server, pending: Json) -> Json:

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Final
 
 from hai_flow.cli.client import answers
-from hai_flow.cli.client.eligible import as_whom, may_answer
+from hai_flow.cli.client.eligible import NO_ROLES, Roles, as_whom, may_answer
 from hai_flow.cli.client.questions import (
     answer_example,
     explain_sample,
@@ -46,6 +46,7 @@ class Conversation:
         quiet: bool,
     ) -> None:
         self._caller: Caller | None = None  # known when the run has begun
+        self._roles: Roles = NO_ROLES
         self._wanted = wanted
         self._input = input
         self._thread = thread
@@ -73,6 +74,7 @@ class Conversation:
             note(f"{reference}, run {self._run_id}")
         try:
             self._caller = await backend.caller()
+            self._roles = await backend.roles(reference)
             return await self._follow(backend)
         except asyncio.CancelledError:
             await self._stop_asking()
@@ -129,7 +131,7 @@ class Conversation:
     def _is_ours(self, pending: dict[str, Json]) -> bool:
         assert self._caller is not None
         who = self._caller.who
-        return pending["id"] in self._answered or may_answer(pending, who, who.id)
+        return pending["id"] in self._answered or may_answer(pending, who, who.id, self._roles)
 
     async def _wait_for(self, upcoming: asyncio.Future[Any]) -> None:
         """Until there is an event, or the person has answered."""
@@ -242,10 +244,10 @@ class Conversation:
     def _tell_how(self, pending: dict[str, Json]) -> None:
         caller = self._caller
         assert caller is not None
-        if caller.proven and not may_answer(pending, caller.who, caller.who.id):
+        if caller.proven and not may_answer(pending, caller.who, caller.who.id, self._roles):
             note(f"  {question_of(pending)}: it {format_asked(pending) or 'asks others'}, not you ({caller.who.id})")
             return
-        whom = None if caller.proven else as_whom(pending, caller.who.id)
+        whom = None if caller.proven else as_whom(pending, caller.who.id, self._roles)
         note(f"  {program()} {answer_example(pending, act_as=whom)}")
         if hint := explain_sample(pending):
             note(f"  {hint}")

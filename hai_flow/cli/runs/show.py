@@ -12,6 +12,7 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli import completion
+from hai_flow.cli.client.eligible import NO_ROLES, roles_of_source
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
 from hai_flow.cli.commands import Command, app_of
@@ -152,8 +153,9 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
     waiting = [each for each in (run_facts["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
     if run_facts["ended_at"] is None:
         waiting += list_questions_below(events)
+    roles = roles_of_source(source.encode()) if waiting else NO_ROLES
     for pending in waiting:
-        show_question(pending, run_facts["started_by"])
+        show_question(pending, run_facts["started_by"], roles)
     for each in untold:
         whom = f"{each['channel']} to {each['person']}" if each["person"] else each["channel"]
         say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")

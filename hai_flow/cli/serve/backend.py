@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from hai_flow.cli.client.eligible import principal
+from hai_flow.cli.client.eligible import Roles, principal, roles_of_workflow
 from hai_flow.cli.client.rest import Server
 from hai_flow.cli.errors import Problem, Unreachable
 from hai_flow.cli.terminal import format_version, program
@@ -65,6 +65,10 @@ class Backend(Protocol):
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         """Start a run. Returns its workflow's reference and its id. Raises DefinitionError or Problem."""
+        ...
+
+    async def roles(self, reference: str) -> Roles:
+        """The roles that a workflow gives itself, as far as they are known."""
         ...
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
@@ -195,6 +199,9 @@ class Remote:
                 )
             raise Problem({**problem.body, "findings": named}, problem.page, advice) from None
 
+    async def roles(self, reference: str) -> Roles:
+        return await roles_of_workflow(self._server, reference)
+
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         return (await self._start(workflow, input, thread_id))["id"]
 
@@ -236,6 +243,11 @@ class Local:
             await self.publish(source, name)
         reference, _ = await self.publish(wanted.source, wanted.name)
         return reference, await self.start(reference, input, thread_id)
+
+    async def roles(self, reference: str) -> Roles:
+        from hai_flow.runtime.runtime import LOCAL_TENANT
+
+        return (await self._runtime.catalog.resolve(LOCAL_TENANT, reference))[1].roles
 
     async def check(self, source: bytes, file: str) -> None:
         """Raises DefinitionError if this published workflow could not be published again now."""

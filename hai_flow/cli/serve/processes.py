@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,13 +18,14 @@ from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.cli.serve.runtimes import run_cells
+from hai_flow.cli.serve.runtimes import alongside, run_cells
 from hai_flow.cli.terminal import note, program, say
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
     from hai_flow.runtime.base.queue_selection import Served
+    from hai_flow.runtime.runtime import Runtime
 
 ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
@@ -55,9 +56,24 @@ async def _serve(database: Database, settings: Settings) -> int:
         app = create_app(settings, runtime, cells=cells)
         tell_identity(settings)
         pages = app.state.console.is_served
-        ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
+        async with alongside(_log_doubts(runtime)):
+            ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
         tell_stopping(settings.shutdown_seconds)
     return exit_code_for(ended_by)
+
+
+_DOUBTED_MAX: Final = 200  # workflows whose doubts a server tells again when it starts
+
+
+async def _log_doubts(runtime: Runtime) -> None:
+    """Write in the log what is doubtful about workflows of the tenant `default`: channels that the file of channels no
+    longer has, tools and models that this server can't reach."""
+    import structlog
+
+    log = structlog.get_logger(__name__)
+    async for reference, finding in runtime.catalog.list_doubts(_DOUBTED_MAX):
+        place = f"{reference}:{finding.line}"
+        log.warning("workflow_doubtful", workflow=place, code=finding.code, meaning=finding.message)
 
 
 def tell_identity(settings: Settings) -> None:

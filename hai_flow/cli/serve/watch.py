@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.25
 FILES_MAX: Final = 2000  # of the project that a document is compared with
-DEPLOYMENT: Final = ("notify.unknown",)
-"""Codes of warnings that `validate` can't find, because they depend on the deployment."""
 AGAIN_SECONDS: Final = 2.0
 
 
@@ -222,8 +220,8 @@ class Shelf:
             self._print_fault(file, heading, error)
             return None
         file.stands = True
-        if doubts := [each for each in warnings if each.code in DEPLOYMENT]:
-            print_findings(doubts, read_texts(file.source, str(file.path)), err())
+        if warnings:  # as `validate` says them, and what depends on the deployment
+            print_findings(list(warnings), read_texts(file.source, str(file.path)), err())
         assert file.plan is not None, "it was compiled"
         self._note(file.plan, reference)
         return reference

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,6 +39,7 @@ from hai_flow.steps.runner import Registry
 from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import NamedVersion, Workflow, WorkflowSummary
+from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import triggers
 from hai_flow.store.postgres.database import Database
 
@@ -298,11 +299,34 @@ class Catalog:
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
             for step, doubt in all_doubts
         ]
-        doubts = _place_findings(doubts, source)
-        if self.channels is not None:
-            channels = self.channels(await self._tenants.name(tenant))
-            doubts += await compiling.make(list_unknown_channels, source, channels, file)
+        doubts = [*_place_findings(doubts, source), *await self._list_unknown_channels(tenant, source, file)]
         return replace(plan, warnings=(*plan.warnings, *doubts)) if doubts else plan, looked
+
+    async def _list_unknown_channels(self, tenant: UUID, source: bytes, file: str) -> list[Finding]:
+        if self.channels is None:
+            return []
+        channels = self.channels(await self._tenants.name(tenant))
+        return await compiling.make(list_unknown_channels, source, channels, file)
+
+    async def list_doubts(self, limit: int) -> AsyncIterator[tuple[str, Finding]]:
+        """What is doubtful about the latest versions of up to `limit` workflows of the tenant `default`, as their
+        publication said it: the reference of each, and a warning. What they name of the deployment may be gone."""
+        tenant = await tenants.find_tenant(self.reads, tenants.DEFAULT)
+        if tenant is None:
+            return
+        for summary in await workflows.list_workflows(self.reads, tenant.id, limit=limit):
+            reference = f"{summary.name}@{summary.version}"
+            try:
+                plan = await self.plan(tenant.id, summary.sha256)
+            except HaiFlowError:
+                continue  # of another release: who starts it is told
+            steps = [
+                Finding(reference, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
+                for step, doubt in self.registry.doubts(plan)
+            ]
+            channels = await self._list_unknown_channels(tenant.id, plan.source, reference)
+            for finding in (*plan.warnings, *steps, *channels):
+                yield reference, finding
 
     def _find_obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
         """The steps for which this server has no runner, and those that its runners can't perform."""
