@@ -28,6 +28,7 @@ from hai_flow.graph import draw
 from hai_flow.lsp import features
 from hai_flow.lsp.analysis import Analysis, Analyst
 from hai_flow.lsp.features import NotRenamed, Offer, Symbol, Target
+from hai_flow.lsp.renaming import edits_in_test, workflow_of
 
 T = TypeVar("T")
 
@@ -157,6 +158,19 @@ class FlowServer(LanguageServer):
     def edit(self, text: str, edit: Edit) -> t.TextEdit:
         return t.TextEdit(self.range_of(text, edit.line, edit.column, edit.end_line, edit.end_column), edit.text)
 
+    def renames_in_tests(self, file: str, old: str | None, new: str) -> dict[str, list[t.TextEdit]]:
+        """The edits of a renaming in the tests of a workflow that lie beside it, by their URIs."""
+        changes: dict[str, list[t.TextEdit]] = {}
+        for path in sorted(Path(file).parent.glob("*.test.y*ml"))[:BESIDE_MAX] if old else ():
+            uri = uri_of(str(path))
+            document = self.workspace.text_documents.get(uri)
+            text = _read(str(path)) if document is None else document.source
+            with suppress(DefinitionError, UnicodeError):
+                if (path.parent / workflow_of(text)).resolve() == Path(file).resolve():
+                    edits = [self.edit(text, each) for each in edits_in_test(text, str(old), new)]
+                    changes |= {uri: edits} if edits else {}
+        return changes
+
     def workflows_beside(self, file: str) -> dict[str, str]:
         """The names of the workflows in the folder of a file, each with its file."""
         files: dict[str, str] = {}
@@ -273,8 +287,12 @@ def make_server(*, imports: bool = False) -> FlowServer:
             raise JsonRpcInvalidParams(str(error)) from None
         if answer is None:
             return None
-        edits = [server.edit(answer[0].text, each) for each in answer[1]]
-        return t.WorkspaceEdit(changes={params.text_document.uri: edits})
+        analysis, own = answer
+        changes = {params.text_document.uri: [server.edit(analysis.text, each) for each in own]}
+        old = features.step_at(analysis, *server.place_in(analysis.text, params.position))
+        loop = asyncio.get_running_loop()
+        of_tests = await loop.run_in_executor(server.pool, server.renames_in_tests, analysis.file, old, params.new_name)
+        return t.WorkspaceEdit(changes=changes | of_tests)
 
     @server.feature(t.TEXT_DOCUMENT_FORMATTING)
     async def formatting(params: t.DocumentFormattingParams) -> list[t.TextEdit] | None:

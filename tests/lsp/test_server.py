@@ -149,6 +149,42 @@ async def test_a_step_is_renamed_in_its_id_and_in_all_holes_and_expressions(proj
         await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="ask"))
 
 
+TESTED: Final = """hai: test/v1
+workflow: order.flow.yaml
+mock:
+  shop.pay: {output: 1}
+  pay: {output: 2}
+cases:
+  - name: pay
+    mock: {"pay": {output: 3}}
+    script:
+      - {answer: {pending: pay, value: {}}}
+      - {answer: {pending: 'all[1]/pay[0]/pay', value: {pay: pay}}}
+    expect: {pending: [ask, pay], steps: {pay: {status: finished}}, calls: {shop.pay: 1}}
+"""
+
+
+async def test_a_step_is_renamed_in_the_tests_beside_it_too(project: Path, editor: Editor) -> None:
+    (project / "order.test.yaml").write_text(TESTED)
+    (project / "other.test.yaml").write_text(TESTED.replace("order.flow", "kid.flow"))
+    await editor.write("order.flow.yaml", TEXT)
+    place = editor.at("order.flow.yaml", TEXT, "if: steps.pa")
+    edit = await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
+    assert edit is not None
+    assert edit.changes is not None
+    assert edit.changes.keys() == {editor.uri("order.flow.yaml"), editor.uri("order.test.yaml")}
+    lines = TESTED.split("\n")
+    for each in sorted(edit.changes[editor.uri("order.test.yaml")], key=lambda each: -each.range.start.character):
+        line, start, end = each.range.start.line, each.range.start.character, each.range.end.character
+        lines[line] = lines[line][:start] + each.new_text + lines[line][end:]
+    expected = TESTED.replace("  pay: {output: 2}", "  book: {output: 2}").replace('{"pay": {', '{"book": {')
+    expected = expected.replace("pending: pay,", "pending: book,").replace(
+        "'all[1]/pay[0]/pay'", "'all[1]/book[0]/book'"
+    )
+    expected = expected.replace("[ask, pay], steps: {pay:", "[ask, book], steps: {book:")
+    assert "\n".join(lines) == expected
+
+
 async def test_formatting_quotes_holes_that_yaml_alone_can_not_read(project: Path, editor: Editor) -> None:
     text = 'hai: flow/v1\nname: a\nversion: 1\nsteps:\n  - say: ${{ true ? "a" : "b" }}\n'
     await editor.write("a.flow.yaml", text)

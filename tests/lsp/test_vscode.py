@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+import pytest
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
 from tests.clients import rig
+from tests.lsp.test_server import broken_files
 
 HERE: Final = Path(__file__).resolve().parent / "vscode"
 EXTENSION: Final = Path(__file__).resolve().parents[2] / "plugins" / "vscode"
@@ -32,6 +37,23 @@ def test_the_libraries_of_visual_studio_code_get_findings_and_completion_and_end
     assert "expression.unknown_input" in {each["code"] for each in found["diagnostics"]} or found["diagnostics"]
     assert found["labels"] == ["pay"]
     assert found["code"] == 0
+
+
+def test_two_hundred_broken_files_have_the_findings_of_validate_in_visual_studio_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = rig.project_beside(rig.npm_packages(HERE), HERE, tmp_path) / "client.mjs"
+    texts = broken_files(200)
+    asked = {"uri": (tmp_path / "a.flow.yaml").as_uri(), "text": TEXT, "line": 6, "character": 14, "texts": texts}
+    asked |= {"root": tmp_path.as_uri(), "cwd": str(tmp_path)}
+    command = [rig.node(), str(program), sys.executable, "-m", "hai_flow.cli", "lsp"]
+    answer = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=300)
+    assert answer.returncode == 0, answer.stderr
+    for text, told in zip(texts, json.loads(answer.stdout)["texts"], strict=True):
+        Path("a.flow.yaml").write_text(text)
+        printed = json.loads(CliRunner().invoke(app, ["validate", "--json", "a.flow.yaml"]).stdout)["findings"]
+        assert told == printed
 
 
 def test_the_extension_is_packaged_with_its_manifest_and_its_program_is_javascript(tmp_path: Path) -> None:

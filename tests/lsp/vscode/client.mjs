@@ -15,9 +15,9 @@ const line = rpc.createMessageConnection(
   new rpc.StreamMessageReader(server.stdout),
   new rpc.StreamMessageWriter(server.stdin),
 );
-const findings = new Promise((resolve) =>
-  line.onNotification(lsp.PublishDiagnosticsNotification.type, ({ diagnostics }) => resolve(diagnostics)),
-);
+let told = () => {};
+const findings = () => new Promise((resolve) => (told = resolve));
+line.onNotification(lsp.PublishDiagnosticsNotification.type, ({ diagnostics }) => told(diagnostics));
 line.listen();
 const { capabilities } = await line.sendRequest(lsp.InitializeRequest.type, {
   processId: process.pid,
@@ -25,15 +25,25 @@ const { capabilities } = await line.sendRequest(lsp.InitializeRequest.type, {
   capabilities: { general: { positionEncodings: ["utf-16"] } },
 });
 await line.sendNotification(lsp.InitializedNotification.type, {});
+const opened = findings();
 await line.sendNotification(lsp.DidOpenTextDocumentNotification.type, {
   textDocument: { uri: asked.uri, languageId: "yaml", version: 1, text: asked.text },
 });
-const diagnostics = await findings;
+const diagnostics = await opened;
 const { items } = await line.sendRequest(lsp.CompletionRequest.type, {
   textDocument: { uri: asked.uri },
   position: { line: asked.line, character: asked.character },
 });
+const texts = [];
+for (const [index, text] of (asked.texts ?? []).entries()) {
+  const changed = findings();
+  await line.sendNotification(lsp.DidChangeTextDocumentNotification.type, {
+    textDocument: { uri: asked.uri, version: index + 2 },
+    contentChanges: [{ text }],
+  });
+  texts.push((await changed).map((each) => each.data));
+}
 await line.sendRequest(lsp.ShutdownRequest.type);
 await line.sendNotification(lsp.ExitNotification.type);
 const code = await new Promise((resolve) => server.on("exit", resolve));
-console.log(JSON.stringify({ capabilities: Object.keys(capabilities), diagnostics, labels: items.map((each) => each.label), code }));
+console.log(JSON.stringify({ capabilities: Object.keys(capabilities), diagnostics, labels: items.map((each) => each.label), texts, code }));
