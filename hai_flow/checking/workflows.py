@@ -18,7 +18,7 @@ from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import read_workflow
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, Run, WebhookTrigger
-from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse
+from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse_once
 from hai_flow.definition.yaml.document import Path as Place
 from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import first_of
@@ -197,7 +197,7 @@ class Workflows:
     def _check_folder(self, file: str, plan: Plan | None) -> Iterator[Finding]:
         if plan is None or file == STDIN:
             return
-        document = parse(first_of(self._sources[file]), file)
+        document = parse_once(first_of(self._sources[file]), file)
         findings = [*self._doubles(file, plan, document), *self._strangers(file, plan, document)]
         yield from complete_findings(document, findings)
 

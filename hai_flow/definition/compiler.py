@@ -37,7 +37,7 @@ from hai_flow.definition.raw_steps import Outline, is_end_certain
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.steps import collect_types, compile_catch, compile_list
-from hai_flow.definition.yaml.document import Document, parse
+from hai_flow.definition.yaml.document import Document, parse, parse_once
 from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import KIND, Part, list_service_names, split_source
 from hai_flow.definition.yaml.includes import read_used
@@ -105,7 +105,7 @@ def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
     """The workflow, and the documents behind it that it uses. If it names none there must be none, which reading
     says."""
     first, parts = split_source(source)
-    document = parse(first, file)
+    document = parse_once(first, file)
     if parts and not (
         isinstance(document.value, Mapping) and ("use" in document.value or list_service_names(document.value))
     ):

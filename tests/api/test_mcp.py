@@ -293,6 +293,17 @@ def test_tools_are_listed_in_one_order_with_schemas_hints_and_the_version(http: 
     assert {"get_run", "wait_run", "answer", "cancel_run", "list_pending"} <= tools.keys()
 
 
+def test_a_misspelt_argument_is_answered_with_the_one_that_is_meant_here_and_over_rest(http: httpx2.Client) -> None:
+    given = {"ordr": "A-1", "amount": 5}
+    result = Caller(http).call("refund_order", given)
+    assert result["isError"]
+    messages = [each["message"] for each in result["_meta"]["hai-flow/problem"]["findings"]]
+    assert any("did you mean `order`?" in each for each in messages), messages
+    refused = http.post("/v1/runs", json={"workflow": "refund_order", "input": given})
+    assert refused.status_code == 422
+    assert [each["message"] for each in refused.json()["findings"]] == messages
+
+
 def test_wrong_arguments_are_findings_at_their_places(http: httpx2.Client) -> None:
     result = Caller(http).call("refund_order", {"order": 7})
     assert result["isError"]

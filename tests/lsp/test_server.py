@@ -173,7 +173,7 @@ async def test_a_step_is_renamed_in_the_tests_beside_it_too(project: Path, edito
     assert edit is not None
     assert edit.changes is not None
     assert edit.changes.keys() == {editor.uri("order.flow.yaml"), editor.uri("order.test.yaml")}
-    lines = TESTED.split("\n")
+    lines = [str(line) for line in TESTED.split("\n")]
     for each in sorted(edit.changes[editor.uri("order.test.yaml")], key=lambda each: -each.range.start.character):
         line, start, end = each.range.start.line, each.range.start.character, each.range.end.character
         lines[line] = lines[line][:start] + each.new_text + lines[line][end:]

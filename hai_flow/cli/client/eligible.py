@@ -59,8 +59,8 @@ def as_whom(pending: Json, started_by: str | None, roles: Roles = NO_ROLES) -> s
         if person not in out:
             return None if person == LOCAL else person
     somebody = next((name for name in _NAMES if name not in out and name != started_by), _NAMES[0])
-    asked = _without_roles(_sort_lacking_first(pending, selectors), roles)
-    groups = [each for each in asked if each.startswith(("role:", "group:"))]
+    wanted_first = _without_roles(_sort_lacking_first(pending, selectors), roles)
+    groups = [each for each in wanted_first if each.startswith(("role:", "group:"))]
     return ",".join([somebody, *groups[:1]])
 
 

@@ -375,14 +375,14 @@ def _check_messages(context: Context, messages: Json, at: Path) -> None:
         if isinstance(message, str) and is_hole(message):
             continue
         if not isinstance(message, Mapping):
-            found = f"expected a message `{{role: user, content: ...}}`, found {kind_of(message)}"
-            context.reader.refuse((*at, index), "llm.messages", found)
+            fault = f"expected a message `{{role: user, content: ...}}`, found {kind_of(message)}"
+            context.reader.refuse((*at, index), "llm.messages", fault)
             continue
         role = message.get("role", "")
         if role not in ROLES and "${{" not in str(role):
             hint = _ROLES_ELSEWHERE.get(str(role)) or suggestion(str(role), ROLES)
-            found = f"expected one of the roles {', '.join(ROLES)}, found {kind_of(role)}{hint}"
-            context.reader.refuse((*at, index, *(("role",) if "role" in message else ())), "llm.messages", found)
+            fault = f"expected one of the roles {', '.join(ROLES)}, found {kind_of(role)}{hint}"
+            context.reader.refuse((*at, index, *(("role",) if "role" in message else ())), "llm.messages", fault)
 
 
 ROLES: Final = ("system", "developer", "user", "assistant")

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, TypeAlias
 
@@ -178,6 +179,13 @@ def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> D
                 return mended
     findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
     return Document(file, text or "", root.value if root else None, findings, root, builder.lines)
+
+
+@lru_cache(maxsize=2)
+def parse_once(source: bytes, file: str) -> Document:
+    """As `parse`, for several readers of one file at a time: its findings, its names, the files beside it. Nobody
+    changes a document."""
+    return parse(source, file)
 
 
 _MENDS_MAX: Final = 8
