@@ -38,6 +38,7 @@ from hai_flow.runtime.commit.hints import Carrier, Letter, Notify
 from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.callbacks import Callbacks
+from hai_flow.runtime.messaging.deposits import Deposits
 from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig
@@ -318,8 +319,9 @@ class Runtime(Service):
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
             sealer = Sealer(self.database)
             thaws = Thaws(self.database, self.freezes, self.committer)
-            pulse.looks += [self._sweeper.look, sealer.look, thaws.look]
-            self._services += [self.worker, self._sweeper, sealer, thaws]
+            self._deposits = Deposits(self.database, self.catalog, self.starts, self.delivery, self.triggers)
+            pulse.looks += [self._sweeper.look, sealer.look, thaws.look, self._deposits.look]
+            self._services += [self.worker, self._sweeper, sealer, thaws, self._deposits]
             if self._channels is not None:
                 self._services.append(self._build_notifier(self._channels))
         elif self._beside is None and not self._restoring:
@@ -400,6 +402,7 @@ class Runtime(Service):
         self.inbox.hint(payload)
         if self.performs:
             self._sweeper.hint(payload)
+            self._deposits.hint(payload)
 
 
 async def _stop_all(services: Sequence[Service]) -> None:

@@ -196,6 +196,12 @@ approvals.bug(
     by=f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once",
 )
 
+_DEPOSITS: Final = "tests/runtime/test_deposits.py"
+
+deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
+deposits.bug("deposits are all the same run", ("place_id(deposit.id,", "place_id(UUID(int=1),"))
+deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if False:"))
+
 ROOMS: Final = (
     catalog,
     starts,
@@ -220,4 +226,5 @@ ROOMS: Final = (
     making,
     tickets,
     approvals,
+    deposits,
 )

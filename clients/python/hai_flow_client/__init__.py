@@ -58,6 +58,7 @@ from hai_flow_client.models import (
     Workflow,
     WorkflowVersion,
 )
+from hai_flow_client.transactions import send_in, start_in
 
 __all__ = [
     "AnyEvent",
@@ -109,4 +110,6 @@ __all__ = [
     "Workflow",
     "WorkflowVersion",
     "events",
+    "send_in",
+    "start_in",
 ]

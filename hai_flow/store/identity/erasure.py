@@ -103,6 +103,7 @@ SELECT count(*) FROM changed
 # All that lets them act, or others for them, and the links that were sent to them: none of it is left.
 _OF_INBOXES: Final = (
     "DELETE FROM queued_messages WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM deposits WHERE tenant = $1 AND principal = $2",
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
     "DELETE FROM tickets WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 class Due(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
-    seal, `promises` of slots that are over, and runs of a dead worker; when the next free run and the next schedule are
-    to be looked at, None: there is none. `watched`: the workflows of whose ends others are told, each behind its
-    tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over still holds steps.
+    seal, `promises` of slots that are over, runs of a dead worker, and `deposits` of other programs; when the next free
+    run and the next schedule are to be looked at, None: there is none. `watched`: the workflows of whose ends others
+    are told, each behind its tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over
+    still holds steps.
 
     A process that performs nothing asks for these alone up to here."""
 
@@ -34,6 +35,7 @@ class Due(NamedTuple):
     lost: bool = False
     runs: datetime | None = None
     schedules: datetime | None = None
+    deposits: bool = False
 
 
 _OF_ALL: Final = f"""
@@ -48,7 +50,8 @@ _OF_PERFORMERS: Final = f"""{_OF_ALL},
   EXISTS (SELECT FROM slots WHERE promised_until <= now()),
   EXISTS ({LOST_RUN}),
   ({EARLIEST_WAKE}),
-  (SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+  (SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1),
+  EXISTS (SELECT FROM deposits WHERE due_at <= now())
 """
 _NAMED: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) SELECT {_OF_PERFORMERS}"
 _EVERY: Final = f"""

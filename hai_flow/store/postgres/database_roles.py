@@ -45,6 +45,8 @@ OF_TENANTS: Final[Mapping[str, str]] = {
     ),
     "keys": "SELECT, INSERT, UPDATE (revoked_at), UPDATE (used_at)",  # to give a key other roles is for nobody
     "tenants": "SELECT, INSERT, UPDATE",
+    "deposits": "SELECT, UPDATE, DELETE",  # to write them is for the function alone
+    "depositors": "SELECT",  # to let others deposit is for the owner
     "erased_people": "SELECT",  # to forget and to restore is for the owner
     "retired_runs": "SELECT",  # to remove runs is for the owner, too: hai-flow prune
     "audit": _KEPT,

@@ -591,6 +591,31 @@ relays: Final = sa.Table(
 )
 sa.Index("relays_due", relays.c.due_at)
 
+deposits: Final = sa.Table(
+    "deposits",
+    metadata,
+    _make_uuid_column("tenant"),
+    _make_uuid_column("id"),
+    _text("kind"),
+    _text("body"),
+    _text("principal"),
+    _time("deposited_at", now=True),
+    sa.Column("due_at", TIMESTAMP(timezone=True), server_default=_NOW),  # null: it was refused
+    sa.Column("tries", sa.Integer, nullable=False, server_default=sa.text("0")),
+    _text("refused", null=True),  # why
+    _key("deposits", "tenant", "id"),
+)
+sa.Index("deposits_due", deposits.c.due_at)
+
+depositors: Final = sa.Table(
+    "depositors",
+    metadata,
+    _text("role"),  # of PostgreSQL
+    _make_uuid_column("tenant"),
+    _text("principal"),  # in whose name it deposits
+    _key("depositors", "role", "tenant"),
+)
+
 subscriptions: Final = sa.Table(
     "subscriptions",
     metadata,

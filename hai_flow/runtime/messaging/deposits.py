@@ -1,0 +1,148 @@
+"""Takes deposits: the starts and events that other programs have committed with transactions of their own.
+
+A deposit's run has the deposit's id, and its event an id made of it, so what is done twice because a process died
+between the effect and the removal of the row happens once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import values
+from hai_flow.cells import place_id
+from hai_flow.engine import commands as c
+from hai_flow.errors import HaiFlowError, Rejected
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.messaging.outbox import Delivery
+from hai_flow.runtime.messaging.triggers import Triggers
+from hai_flow.runtime.runs.starts import Starts
+from hai_flow.store.messaging import deposits
+from hai_flow.store.messaging.deposits import Deposit
+from hai_flow.store.ops.due_work import Due
+from hai_flow.store.postgres.database import Database
+
+log = structlog.get_logger(__name__)
+
+BATCH_MAX: Final = 64
+LEASE: Final = timedelta(seconds=5)
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class _Start(msgspec.Struct, forbid_unknown_fields=True):
+    workflow: _Text
+    input: dict[str, Any] = {}
+    thread_id: _Text | None = None
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    type: _Text
+    data: Any = None
+    run_id: UUID | None = None
+
+
+class Deposits(Service):
+    """Takes them, in every process that performs."""
+
+    def __init__(
+        self, database: Database, catalog: Catalog, starts: Starts, delivery: Delivery, triggers: Triggers
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._catalog = catalog
+        self._starts = starts
+        self._delivery = delivery
+        self._triggers = triggers
+        self._due = asyncio.Event()
+
+    async def _start(self) -> None:
+        self._due.set()
+        self._keep(self._run, "deposits")
+
+    async def _stop(self) -> None:
+        await self._end_tasks()
+
+    def look(self, due: Due | None, asked_at: float) -> None:
+        """Take those that are due (`pulse`)."""
+        if due is None or due.deposits:
+            self._due.set()
+
+    def hint(self, payload: str) -> None:
+        """A transaction with a deposit was committed."""
+        if payload == deposits.HINT:
+            self._due.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                while taken := await deposits.take(self._database.api, BATCH_MAX, LEASE):
+                    await asyncio.gather(*map(self._deal_with, taken))
+                await deposits.forget(self._database.api)
+            except Exception as error:
+                log.warning("deposits_not_taken", error=str(error) or repr(error))
+
+    async def _deal_with(self, deposit: Deposit) -> None:
+        """Let the deposit take effect; one that can't, now or ever, keeps no other from it."""
+        try:
+            await self._perform(deposit)
+        except HaiFlowError as error:
+            status = getattr(error, "status", 500)
+            reason = f"{getattr(error, 'code', type(error).__name__)}: {error}"
+            passing = status in (408, 429, 503) or status >= 500
+            log.warning("deposit_not_taken", id=str(deposit.id), reason=reason, again=passing)
+            if not passing:
+                await deposits.refuse(self._database.api, deposit, reason[:2000])
+            return
+        except Exception as error:
+            log.warning("deposit_not_taken", id=str(deposit.id), reason=str(error) or repr(error), again=True)
+            return
+        await deposits.remove(self._database.api, deposit)
+
+    async def _perform(self, deposit: Deposit) -> None:
+        if deposit.kind == "start":
+            await self._begin(deposit, _read(deposit, _Start))
+            return
+        event = _read(deposit, _Event)
+        id = f"deposit:{deposit.id}"
+        if event.run_id is None:
+            await self._triggers.receive_event(deposit.tenant, id, event.type, event.data, sender=deposit.principal)
+        else:
+            await self._delivery.send(
+                deposit.tenant, id, event.type, event.data, event.run_id, sender=deposit.principal
+            )
+
+    async def _begin(self, deposit: Deposit, start: _Start) -> None:
+        _, plan = await self._catalog.resolve_startable(deposit.tenant, start.workflow)
+        run_id = place_id(deposit.id, self._starts.cell)
+        command = c.Start(
+            run_id=run_id,
+            thread_id=start.thread_id or str(run_id),
+            requester=deposit.principal,
+            input=start.input,
+        )
+        await self._starts.start(
+            deposit.tenant,
+            plan,
+            command,
+            command_id=f"deposit:{deposit.id}",
+            body_sha=sha256(deposit.body.encode()).digest(),
+        )
+
+
+def _read(deposit: Deposit, shape: type[Any]) -> Any:
+    """The body in this shape, by the one strict reader of JSON. Raises Rejected 422."""
+    try:
+        return msgspec.convert(values.loads(deposit.body), shape)
+    except (values.NotJson, msgspec.ValidationError) as error:
+        raise Rejected(
+            422, "request.invalid", f"the body of the deposit is not what a {deposit.kind} has: {error}."
+        ) from None

@@ -1,0 +1,269 @@
+"""Starts and events in a transaction of another program: committed with it, exactly once, for its own tenant alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import asyncpg
+import httpx2
+import pytest
+import sqlalchemy as sa
+from hai_flow_client import send_in, start_in
+
+from tests.store.conftest import as_role, role
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, serving
+from tests.support.waiting import until
+
+FLOW = """
+hai: flow/v1
+name: shipping
+version: 1
+input: {type: object, required: [order], properties: {order: {type: integer}}}
+steps:
+  - let: {n: "${{ input.order }}"}
+output: {order: "${{ input.order }}"}
+"""
+WAITING = """
+hai: flow/v1
+name: waiting
+version: 1
+steps:
+  - id: paid
+    wait_for: {event: order.paid, deadline: 1h}
+output: {sum: "${{ steps.paid.output.sum }}"}
+"""
+
+
+class Shop(NamedTuple):
+    """The database, the DSN of a program's role, and that role, which may deposit for the tenant `acme`."""
+
+    dsn: str
+    own: str
+    role: str
+
+    async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
+        return await asyncpg.connect(self.own)
+
+
+@pytest.fixture
+async def shop(postgres_server: Server) -> AsyncIterator[Shop]:
+    with postgres_server.database() as dsn:
+        People(dsn).tenant("acme")
+        People(dsn).tenant("globex")
+        async with role(dsn) as name:
+            await ask(dsn, "SELECT hai_allow_deposits($1, 'acme', 'service:shop')", name)
+            yield Shop(dsn, as_role(dsn, name), name)
+
+
+async def ask(dsn: str, query: str, *given: Any) -> Any:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetchval(query, *given)
+    finally:
+        await connection.close()
+
+
+def publish(url: str, dsn: str, *sources: str) -> dict[str, str]:
+    """Publish for `acme`; returns the headers of somebody who sees its runs."""
+    people = People(dsn)
+    publisher = people.person("user:pat", roles=["publisher"], tenant="acme")
+    for source in sources:
+        answer = httpx2.post(f"{url}/v1/workflows", content=source, headers={**publisher, **YAML})
+        assert answer.status_code == 201, answer.text
+    return people.person("user:vic", roles=["viewer"], tenant="acme")
+
+
+async def test_runs_begin_with_the_commit_and_never_without_it(shop: Shop) -> None:
+    with serving(shop.dsn, environment=KEYS) as server:
+        viewer = publish(server.url, shop.dsn, FLOW)
+        connection = await shop.connect()
+        async with connection.transaction():
+            id = await start_in(connection, "shipping", {"order": 1}, tenant="acme")
+            assert httpx2.get(f"{server.url}/v1/runs/{id}", headers=viewer).status_code == 404
+        transaction = connection.transaction()
+        await transaction.start()
+        never = await start_in(connection, "shipping", {"order": 2}, tenant="acme")
+        await transaction.rollback()
+        await connection.close()
+
+        def ended() -> dict[str, Any] | None:
+            run = httpx2.get(f"{server.url}/v1/runs/{id}", headers=viewer).json()
+            return run if run.get("ended_at") else None
+
+        run = await until(ended)
+        assert run is not None
+        assert (run["output"], run["started_by"]) == ({"order": 1}, "service:shop")
+        assert httpx2.get(f"{server.url}/v1/runs/{never}", headers=viewer).status_code == 404
+        assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 0
+
+
+@pytest.mark.timeout(300)
+async def test_a_thousand_transactions_of_which_half_roll_back_give_exactly_half_though_all_are_killed(
+    shop: Shop,
+) -> None:
+    async def deposit(numbers: range) -> None:
+        connection = await shop.connect()
+        for number in numbers:
+            transaction = connection.transaction()
+            await transaction.start()
+            await start_in(connection, "shipping", {"order": number}, tenant="acme")
+            await (transaction.rollback() if number % 2 else transaction.commit())
+        await connection.close()
+
+    with serving(shop.dsn, environment=KEYS) as server:
+        publish(server.url, shop.dsn, FLOW)
+        await deposit(range(200))
+        server.kill()  # in the middle of taking them
+    await asyncio.gather(*(deposit(range(first, first + 200)) for first in range(200, 1000, 200)))
+    with serving(shop.dsn, environment=KEYS):
+        count = "SELECT count(*) FROM runs WHERE status = 'finished'"
+        await until(lambda: _is(shop.dsn, count, 500), 120)
+        orders = "SELECT count(DISTINCT result) FROM runs"
+        assert await ask(shop.dsn, "SELECT count(*) FROM runs") == 500
+        assert await ask(shop.dsn, orders) == 500
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits", 0))
+
+
+async def _is(dsn: str, query: str, expected: int) -> bool:
+    return bool(await ask(dsn, query) == expected)
+
+
+async def test_same_key_is_one_run_and_with_another_body_an_error(shop: Shop) -> None:
+    connection = await shop.connect()
+    first, again = [
+        await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1") for _ in range(2)
+    ]
+    assert first == again
+    with pytest.raises(asyncpg.UniqueViolationError, match="order-1"):
+        await start_in(connection, "shipping", {"order": 2}, tenant="acme", key="order-1")
+    await connection.close()
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
+    with serving(shop.dsn, environment=KEYS) as server:
+        publish(server.url, shop.dsn, FLOW)
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1), 60)
+        connection = await shop.connect()
+        assert await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1") == first
+        await connection.close()
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits", 0))
+        assert await ask(shop.dsn, "SELECT count(*) FROM runs") == 1
+
+
+async def test_events_reach_runs_with_the_commit(shop: Shop) -> None:
+    with serving(shop.dsn, environment=KEYS) as server:
+        viewer = publish(server.url, shop.dsn, WAITING)
+        connection = await shop.connect()
+        one, other = [await start_in(connection, "waiting", tenant="acme") for _ in range(2)]
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM subscriptions", 2))
+        await send_in(connection, "order.paid", {"sum": 7}, run=one, tenant="acme")
+
+        def output(id: str) -> Any:
+            return httpx2.get(f"{server.url}/v1/runs/{id}", headers=viewer).json()["output"]
+
+        await until(lambda: output(one) == {"sum": 7})
+        await send_in(connection, "order.paid", {"sum": 8}, tenant="acme")
+        await until(lambda: output(other) == {"sum": 8})
+        await connection.close()
+
+
+async def test_what_the_server_refuses_stays_with_its_reason_and_keeps_no_other_back(shop: Shop) -> None:
+    with serving(shop.dsn, environment=KEYS) as server:
+        publish(server.url, shop.dsn, FLOW)
+        connection = await shop.connect()
+        await start_in(connection, "nothing", tenant="acme")
+        await start_in(connection, "shipping", {"order": "one"}, tenant="acme")
+        await connection.fetchval("SELECT hai_deposit('start', $1, 'acme')", json.dumps({"flow": "shipping"}))
+        await start_in(connection, "shipping", {"order": 1}, tenant="acme")
+        await connection.close()
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE due_at IS NULL", 3))
+    reasons = await ask(shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits")
+    assert reasons == ["input.invalid", "request.invalid", "workflow_unknown"]
+
+
+async def test_the_role_reads_nothing_and_deposits_for_no_other_tenant(shop: Shop) -> None:
+    connection = await shop.connect()
+    for tenant in ("globex", "default", "nobody", "acme' OR true --"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not deposit for the tenant"):
+            await start_in(connection, "shipping", {"order": 1}, tenant=tenant)
+    for statement in (
+        "SELECT * FROM deposits", "SELECT * FROM depositors", "SELECT * FROM runs", "SELECT * FROM tenants",
+        "INSERT INTO deposits (tenant, id, kind, body, principal) SELECT NULL, NULL, 'start', '{}', 'x'",
+        "INSERT INTO depositors VALUES (session_user, gen_random_uuid(), 'user:boss')", "DELETE FROM deposits",
+        "SELECT hai_allow_deposits(session_user::text, 'globex', 'user:boss')",
+        "ALTER FUNCTION hai_deposit(text, text, text, text) RESET search_path", "SET ROLE hai_engine",
+    ):  # fmt: skip
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement)
+    # Objects of its own on the search path are never taken for those of the function.
+    await connection.execute("CREATE TEMP TABLE depositors (role text, tenant uuid, principal text)")
+    await connection.execute("CREATE TEMP TABLE tenants (id uuid, name text)")
+    await connection.execute("INSERT INTO tenants SELECT gen_random_uuid(), 'globex'")
+    await connection.execute("INSERT INTO depositors SELECT session_user, id, 'user:boss' FROM tenants")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not deposit"):
+        await start_in(connection, "shipping", {"order": 1}, tenant="globex")
+    for wrong in (("stop", "{}"), ("start", "[]"), ("start", "{"), ("start", '"' + "x" * 1_100_000 + '"')):
+        with pytest.raises(asyncpg.DataError):
+            await connection.fetchval("SELECT hai_deposit($1, $2, 'acme')", *wrong)
+    await connection.close()
+    async with role(shop.dsn) as stranger:
+        connection = await asyncpg.connect(as_role(shop.dsn, stranger))
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
+            await start_in(connection, "shipping", {"order": 1}, tenant="acme")
+        await connection.close()
+
+
+async def test_a_session_that_sets_another_role_deposits_as_the_one_that_it_logged_in_as(shop: Shop) -> None:
+    async with role(shop.dsn) as other:
+        await ask(shop.dsn, "SELECT hai_allow_deposits($1, 'globex', 'service:other')", other)
+        await ask(shop.dsn, f"GRANT {other} TO {shop.role}")
+        connection = await shop.connect()
+        await connection.execute(f"SET ROLE {other}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not deposit for the tenant"):
+            await start_in(connection, "shipping", {"order": 1}, tenant="globex")
+        await connection.close()
+
+
+async def test_connections_of_sqlalchemy_deposit_too(shop: Shop) -> None:
+    pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    engine = create_async_engine(sa.make_url(shop.own).set(drivername="postgresql+asyncpg"))
+    async with engine.begin() as connection:
+        id = await start_in(connection, "shipping", {"order": 1}, tenant="acme")
+    async with engine.connect() as connection:
+        await start_in(connection, "shipping", {"order": 2}, tenant="acme")
+        await connection.rollback()
+    await engine.dispose()
+    assert UUID(id) == await ask(shop.dsn, "SELECT id FROM deposits")
+
+
+async def test_connections_of_psycopg_deposit_too(shop: Shop) -> None:
+    pytest.importorskip("psycopg")
+    program = """
+import asyncio, sys
+import psycopg
+from hai_flow_client import start_in
+with psycopg.connect(sys.argv[1]) as connection:
+    print(start_in(connection, "shipping", {"order": 1}, tenant="acme"))
+async def main():
+    async with await psycopg.AsyncConnection.connect(sys.argv[1]) as connection:
+        print(await start_in(connection, "shipping", {"order": 2}, tenant="acme"))
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", program, shop.own]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 2
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 2
+
+
+def test_a_connection_of_another_library_is_refused_in_words() -> None:
+    with pytest.raises(TypeError, match=r"asyncpg, psycopg or SQLAlchemy, found dict"):
+        start_in({}, "shipping")
