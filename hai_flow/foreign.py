@@ -56,6 +56,20 @@ def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = 
         return _read_slowly(text, big, None)
 
 
+def demand_one_value_each(members: list[tuple[str, Json]]) -> dict[str, Json]:
+    """An object of its members, for `pairs`: one that is to be acted upon. A name that comes again has to have the same
+    value, or one of the two is null, empty or blank. Raises ValueError."""
+    made: dict[str, Json] = {}
+    for name, value in members:
+        if name in made and made[name] not in (None, "", [], {}):
+            if value in (None, "", [], {}):
+                continue
+            if value != made[name] or type(value) is not type(made[name]):
+                raise ValueError(f"the name {name[:100]!r} stands in one object twice, with two values")
+        made[name] = value
+    return made
+
+
 def take(value: Any, big: BigIntegers = "text") -> Foreign:
     """A value of Python as one that a run can hold. Raises NotJson for what JSON has no type for, and as `read`
     does."""

@@ -12,19 +12,23 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from hai_flow import foreign
 from hai_flow.models import faults
 from hai_flow.models.answer import Answer
+from hai_flow.models.ends import Stand
 from hai_flow.models.failures.reports import is_report
 from hai_flow.models.vocabulary import Piece
 from hai_flow.values import Json
 
 DONE: Final = "[DONE]"
+FIRST_CHARS_MAX: Final = 1000  # of an event that an error repeats
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024  # of an event or a document: they may hold pictures and sound
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _BLANK: Final = b" \t\r\n"
 _PREFIX: Final = re.compile(r"\A(?:data:\s*)+")  # of gateways that wrap an event as it came
+_CALLS: Final = re.compile("tool_calls|tool_use|function_call")
 _ALIVE: Final = frozenset({"ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive"})
 """The names of events that say nothing, and their texts."""
 _FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
@@ -135,6 +139,10 @@ class Body:
         elif field == b"error":
             yield from self._dispatch()
             self._name, self._data = "error", [value]
+        elif line.lstrip(_BLANK).startswith(b"<"):  # a proxy's page behind what came before
+            yield from self._dispatch()
+            self._data = [line]
+            yield from self._dispatch()
         elif line.startswith(b"{") and _is_complete(line):  # a document between events: most often of a fault
             yield from self._dispatch()
             self._data = [line]
@@ -172,11 +180,14 @@ def _is_complete(data: bytes) -> bool:
 
 
 def _parse(text: str) -> Json:
-    """A JSON value; an integer with more digits than Python converts is their text. Raises ValueError."""
+    """A JSON value; an integer with more digits than Python converts is their text. Raises ValueError, also where a
+    call may stand in an object with two values of one name."""
+    pairs = foreign.demand_one_value_each if _CALLS.search(text) else None
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=pairs)
     except ValueError:
-        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _DIGITS_MAX else digits)
+        few = lambda digits: int(digits) if len(digits) <= _DIGITS_MAX else digits  # noqa: E731
+        return json.loads(text, parse_int=few, object_pairs_hook=pairs)
 
 
 def _documents(text: str) -> Iterator[Event]:
@@ -215,6 +226,7 @@ class StreamReader:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._body = Body()
+        self._first = ""  # the first event, where it is a piece of nothing
 
     @property
     def is_over(self) -> bool:
@@ -230,6 +242,8 @@ class StreamReader:
         """The last pieces, when the body has ended in order."""
         for event in self._body.end():
             yield from self._read(event)
+        if self._first and self._reader.answer.stand is Stand.SILENT:
+            raise faults.unreadable(self._first)
         yield from self._reader.end()
 
     def _read(self, event: Event) -> Iterator[Piece]:
@@ -246,6 +260,8 @@ class StreamReader:
         except (ValueError, RecursionError):
             if event.name == "error":
                 raise faults.fault_of_body(text) from None
+            if text.startswith("<"):
+                raise faults.page_within(text) from None
             raise faults.unreadable(text) from None
         for each in value if isinstance(value, list) else (value,):
             yield from self._value(event.name, each)
@@ -259,6 +275,8 @@ class StreamReader:
             value = {"type": name, **value}
         if is_report(value, is_answer=self._reader.is_answer(value)):
             raise faults.fault_of_body(value)
+        if not self._first and self._reader.answer.stand is Stand.SILENT:
+            self._first = text_of(value)[:FIRST_CHARS_MAX]
         try:
             yield from self._reader.read(value)
         except (

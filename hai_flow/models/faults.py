@@ -95,6 +95,12 @@ def web_page(status: int | None, page: str) -> StepError:
     )
 
 
+def page_within(page: str) -> StepError:
+    """The error for an answer that breaks off with a page in HTML, as of a proxy whose server has gone."""
+    text = " ".join(whole_text(re.sub(r"<[^>]*>", " ", page)).split())[:200]
+    return _error("llm.unavailable", f"The model's server broke off its answer with a web page ({text}).")
+
+
 def redirect_error(status: int, target: str) -> StepError:
     """The error for a server that sends us elsewhere: no key goes to an address that nobody has declared."""
     return _error(

@@ -40,7 +40,7 @@ def repair_prompt(faults: str) -> str:
 def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
     """The value that an answer holds, and its fault as a sentence ("" if there is none)."""
     try:
-        value = foreign.read(_inside(text)).value
+        value = foreign.read(_inside(text), pairs=foreign.demand_one_value_each).value
     except values.NotJson as error:
         return None, f"{error}" if text.strip() else "the answer is empty"
     findings = schema.fit(value)[1]

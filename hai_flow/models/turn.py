@@ -143,7 +143,7 @@ def _call_fault(call: Call, schemas: Mapping[str, Schema]) -> str:
     if schema is None:
         return f"there is no tool {call.name!r}"
     try:
-        args = foreign.read(call.args).value
+        args = foreign.read(call.args, pairs=foreign.demand_one_value_each).value
     except values.NotJson as error:
         return f"the arguments are not JSON: {error}"
     if not isinstance(args, dict):

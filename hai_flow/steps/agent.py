@@ -330,7 +330,7 @@ def answer_record(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any
     if calls and turn.thinking and endpoint.quirks.send_back != "never":
         answer["thinking"] = storable(turn.thinking)
     if calls and turn.finish is not None and turn.finish.opaque is not None:
-        answer["opaque"] = turn.finish.opaque
+        answer["opaque"] = foreign.take(turn.finish.opaque).value
     if endpoint.context is not None and turn.usage is not None and turn.usage.input:
         answer["read"] = turn.usage.input
     if "thinking" in answer or "opaque" in answer or "read" in answer:
@@ -353,5 +353,6 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
 
 def _make_storable(args: str) -> str:
     """Arguments without what a run can't hold: an integer beyond 2^53 is its digits there (`foreign`)."""
-    value, notes = foreign.read(args)
-    return values.dumps(value).decode() if notes or args.startswith("\ufeff") else args
+    value, notes = foreign.read(args, pairs=foreign.demand_one_value_each)
+    is_odd = notes or args.startswith("\ufeff") or value != values.loads(args)
+    return values.dumps(value).decode() if is_odd else args

@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from hai_flow.definition.plan import Schema
+from hai_flow.models.calls.ids import CallIds
+from hai_flow.models.structured import read_answer
 from tests.foreign import chats, clouds, gateways, typed, typed_gateways
 from tests.foreign.reading import differences, read
-from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, end, stream
+from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, end, stream, text
 
 CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
@@ -98,3 +102,84 @@ def test_bytes_that_are_no_answer_are_an_error_of_ours_and_nothing_else() -> Non
             at = chance.randrange(len(body))
             body[at : at + chance.choice((0, 1, 9))] = chance.choice(odd)
         assert read(replace(transcript, body=bytes(body)), [bytes(body)]).said
+
+
+# --- shapes that no protocol has ------------------------------------------------------------------------------------
+
+WHOLE = '{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}'
+ODD = [
+    Transcript(
+        "a proxy's page behind the first words",
+        stream(*text("Hel")) + b"<html>\n<body>502 Bad Gateway</body>\n</html>\n",
+        Failed("llm.unavailable", "broke off its answer with a web page", True),
+    ),
+    Transcript(
+        "a page as an event",
+        b"data: <html><h1>504 Gateway Time-out</h1></html>\n\n",
+        Failed("llm.unavailable", "504 Gateway Time-out", True),
+    ),
+    Transcript(
+        "an answer of Chat Completions to Responses",
+        WHOLE.encode(),
+        Failed("llm.truncated", "finish_reason", True),
+        "responses",
+    ),
+    Transcript(
+        "an answer of Chat Completions to Messages",
+        WHOLE.encode(),
+        Failed("llm.truncated", "finish_reason", True),
+        "messages",
+    ),
+    Transcript("a document of no protocol", b'{"output_text": "hi"}', Failed("llm.truncated", "output_text", True)),
+    Transcript(
+        "two values of one name in arguments as an object",
+        b'data: {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": '
+        b'{"name": "delete", "arguments": {"id": 1, "id": 2}}}]}, "finish_reason": "tool_calls"}]}\n\n' + DONE.encode(),
+        Failed("llm.truncated", "can't be read", True),
+    ),
+    Transcript(
+        "a name twice in a chunk, once as null",
+        b'data: {"choices": [{"index": 0, "delta": {"content": "hi", "tool_calls": null}, "finish_reason": "stop", '
+        b'"finish_reason": null}]}\n\n' + DONE.encode(),
+        Said("hi"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("transcript", ODD, ids=str)
+def test_what_no_protocol_has_reaches_the_person_and_performs_nothing(transcript: Transcript) -> None:
+    body = transcript.body
+    for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
+        assert differences(read(transcript, pieces), transcript.meaning) == []
+
+
+class Anything:
+    """A schema that takes every value."""
+
+    def fit(self, value: object) -> tuple[object, list[dict[str, str]]]:
+        return value, []
+
+
+@pytest.mark.parametrize(
+    ("args", "is_fault"),
+    [
+        ('{"id": "draft-7", "id": "draft-8"}', True),
+        ('{"a": [{"only": true, "only": 1}]}', True),
+        ('{"id": 1234567890123456789, "id": 1234567890123456788}', True),
+        ('{"id": "draft-7", "id": "draft-7"}', False),
+        ('{"id": null, "id": "draft-7"}', False),
+        ('{"id": "draft-7", "id": ""}', False),
+    ],
+)
+def test_a_call_that_names_two_values_of_one_argument_is_not_made(args: str, is_fault: bool) -> None:
+    transcript = Transcript("two", stream(call(0, "a", "delete", args), end("tool_calls"), DONE), Said())
+    turn = read(transcript, [transcript.body]).turn
+    assert turn is not None
+    (fault,) = turn.call_faults({"delete": cast(Schema, Anything())}).values() or ("",)
+    assert ("stands in one object twice, with two values" in fault) is is_fault
+    assert bool(read_answer(args, cast(Schema, Anything()))[1]) is is_fault
+
+
+def test_an_id_that_is_longer_than_an_id_is_none() -> None:
+    ids = CallIds()
+    assert [ids.own("x" * 256), ids.own("x" * 257)] == ["x" * 256, "call_2"]

@@ -255,7 +255,13 @@ transcript.bug(
     by="tests/wire/test_aborted.py",
 )
 
+turns = Room("hai_flow/models/turn.py")
+turns.bug(
+    "of two values of one argument the last one is taken",
+    ("foreign.read(call.args, pairs=foreign.demand_one_value_each)", "foreign.read(call.args)"),
+    by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
+)
 ROOMS: Final = (
     calls, arguments, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections,
-    conversation, tokens, agent, agents, transcript,
+    conversation, tokens, agent, agents, transcript, turns,
 )  # fmt: skip

@@ -21,6 +21,12 @@ _EXAMPLES: Final = {
     3: "Europe/Istanbul", 4: "Asia/Dubai", 5: "Asia/Karachi", 7: "Asia/Bangkok", 8: "Asia/Shanghai", 9: "Asia/Tokyo",
     10: "Australia/Sydney", 12: "Pacific/Auckland",
 }  # fmt: skip
+_UTC: Final = frozenset(("Z", "ZULU", "UT"))
+_AMBIGUOUS: Final = {
+    "ist": "Asia/Kolkata, Europe/Dublin or Asia/Jerusalem", "cst": "America/Chicago or Asia/Shanghai",
+    "ast": "America/Halifax or Asia/Riyadh", "gst": "Asia/Dubai or Atlantic/South_Georgia",
+    "amt": "America/Manaus or Asia/Yerevan", "est": "America/New_York or Australia/Brisbane",
+}  # fmt: skip
 _MEANT: Final = {
     **dict.fromkeys(("beijing", "peking", "shenzhen", "guangzhou", "hangzhou", "chengdu"), "Asia/Shanghai"),
     **dict.fromkeys(("mumbai", "delhi", "new_delhi", "bangalore", "bengaluru", "chennai", "hyderabad"), "Asia/Kolkata"),
@@ -70,7 +76,15 @@ def _guess_zone(name: str) -> str:
         return _find_zone(offset)
     city = name.rpartition("/")[2].lower().replace(" ", "_").replace("-", "_")
     meant = _list_cities().get(city) or _MEANT.get(city)
-    return f"; did you mean `{meant}`?" if meant else suggestion(name, _list_zones() - NO_PLACES)
+    if meant:
+        return f"; did you mean `{meant}`?"
+    if name.upper() in _UTC:
+        return "; write `UTC`"
+    if city in _AMBIGUOUS:
+        return f", which is the time of several places; write one of them, such as {_AMBIGUOUS[city]}"
+    if name.isupper() and len(name) <= 5:  # what is near to an abbreviation is hours away from it
+        return "; write the name of a place, for an abbreviation is none"
+    return suggestion(name, _list_zones() - NO_PLACES)
 
 
 def _find_zone(offset: re.Match[str]) -> str:

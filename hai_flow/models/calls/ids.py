@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+ID_CHARS_MAX: Final = 256  # some servers keep their state in it; a longer one is none
+
 
 class CallIds:
     """The ids of one answer so far."""
@@ -11,7 +15,7 @@ class CallIds:
 
     def own(self, given: str) -> str:
         """The id of one more call: that which it was given, or a new one where none or a repeated one was given."""
-        id, number = given, len(self._taken)
+        id, number = given if len(given) <= ID_CHARS_MAX else "", len(self._taken)
         while not id or id in self._taken:
             number += 1
             id = f"call_{number}"
