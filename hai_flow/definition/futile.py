@@ -18,6 +18,7 @@ _BOUNDS: Final = (
     ("minimum", "maximum"), ("exclusiveMinimum", "maximum"), ("minimum", "exclusiveMaximum"),
     ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"),
 )  # fmt: skip
+_ASKING: Final = frozenset(("ask", "approve", "approval"))
 _UNCHANGING: Final = frozenset(("input", "run", "thread"))
 _DEPTH_MAX: Final = 50
 
@@ -88,9 +89,9 @@ def _check_keywords(context: Context, schema: Mapping[str, Json], at: Path) -> N
 
 def check_step(context: Context, step: StepDraft) -> None:
     """Report what can't happen, or can't differ, in one step."""
-    for verb in ("ask", "approve"):
-        fields = step.fields.get(verb)
-        if isinstance(fields, dict):
+    for verb in _ASKING & step.fields.keys():
+        fields = step.fields[verb]
+        if isinstance(fields, dict) and verb != "approval":
             check_schema(context, fields.get("form"), (*step.at, verb, "form"))
     if step.verb == "switch":
         _report_same_cases(context, step)
@@ -103,8 +104,10 @@ def check_step(context: Context, step: StepDraft) -> None:
     for word, check in _CHECKS_BY_KEY:
         if word in step.fields:
             check(context, step)
-    _report_same_people(context, step)
-    check_codes(context, step)
+    if not _ASKING.isdisjoint(step.fields):
+        _report_same_people(context, step)
+    if step.catch or "retry" in step.fields:
+        check_codes(context, step)
 
 
 def _report_same_cases(context: Context, step: StepDraft) -> None:

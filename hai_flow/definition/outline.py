@@ -58,10 +58,10 @@ class _Outliner:
         if verb:
             shape = self.reader.around[at] = STEP_SHAPES[verb]
             inside = {verb: VERB_KEYS[verb]}
-            if isinstance(raw, Mapping) and "approval" in raw:
+            if isinstance(raw, dict) and "approval" in raw:
                 inside["approval"] = frozenset(SHAPES["approval"].words)
             fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
-        raw_id = raw.get("id") if isinstance(raw, Mapping) else None
+        raw_id = raw.get("id") if isinstance(raw, dict) else None
         usable = isinstance(raw_id, str) and check_name(raw_id) is None
         own = raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}"
         draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
@@ -69,7 +69,7 @@ class _Outliner:
             self._declare(draft, at)
         elif isinstance(raw_id, str):
             self.found.tolerated.update((raw_id, suggest_name(raw_id)))
-        if raw_id is None and isinstance(raw, Mapping) and isinstance(name := raw.get("name"), str):
+        if raw_id is None and isinstance(raw, dict) and isinstance(name := raw.get("name"), str):
             self.found.tolerated.update((name, suggest_name(name)))  # which other languages call the id
         if verb:
             self._inside(draft)
@@ -93,7 +93,7 @@ class _Outliner:
 
     def _verb(self, raw: Json, at: Path) -> str:
         """The step's verb; "" after a finding."""
-        if not isinstance(raw, Mapping):
+        if not isinstance(raw, dict):
             message = f"expected a step (a mapping with one verb), found {kind_of(raw)}{_suggest_step(raw)}"
             self.reader.error(at, "step.type", message)
             return ""
@@ -177,9 +177,9 @@ class _Outliner:
         for number, raw in enumerate(fields.get("catch", ())):
             place = (*at, "catch", number)
             clause_fields = raw
-            if isinstance(raw, Mapping) and isinstance(raw.get("errors"), str):
+            if isinstance(raw, dict) and isinstance(raw.get("errors"), str):
                 clause_fields = {**raw, "errors": [raw["errors"]]}
-            if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
+            if isinstance(raw, dict) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
                 message = "expected `errors` and `steps` in a `catch` clause, found a step; put it under `steps`"
                 self.reader.error(place, "catch.step", message)
                 self.found.tolerated.update(_collect_ids(raw))

@@ -224,7 +224,7 @@ cron.bug(
 queues = Room("hai_flow/definition/checks/asking.py")
 queues.bug(
     "instants pile up behind a question without a word",
-    ('trigger.overlap == "queue":', 'trigger.overlap == "queue_one":'),
+    ('trigger.overlap != "queue":', 'trigger.overlap != "queue_one":'),
     by="tests/definition/test_schedules.py::test_instants_that_wait_behind_a_question_are_doubted",
 )
 

@@ -45,11 +45,10 @@ def _read_policy_asks(policy: Policy) -> Asks:
 
 def report_queues(plan: Plan, reader: Reader) -> None:
     """A warning for each schedule whose instants wait behind a question to people: they may be many."""
-    asking = next((step for step in plan.steps.values() if asks(step)), None)
-    if asking is None:
-        return
     for number, trigger in enumerate(plan.triggers):
-        if isinstance(trigger, ScheduleTrigger) and trigger.overlap == "queue":
+        if not isinstance(trigger, ScheduleTrigger) or trigger.overlap != "queue":
+            continue
+        if (asking := next((step for step in plan.steps.values() if asks(step)), None)) is not None:
             message = (
                 f"its runs ask people (`{asking.path}`), and each instant that comes meanwhile waits, up to 100: as "
                 "many questions follow one another; write `overlap: queue_one`, or leave it out, so that they are "

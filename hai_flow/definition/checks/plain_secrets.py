@@ -20,12 +20,17 @@ _IN_ADDRESS: Final = re.compile(
 _SCHEME: Final = re.compile(r"(?i)^(bearer|basic|token|apikey|key)\s+")
 _CHARS_MIN: Final = 8
 _METHODS: Final = ("get", "post", "put", "patch", "delete", "head")
+_KEY: Final = re.compile(r"\b(?:headers|env|auth|get|post|put|patch|delete|head|include)\b")
+"""A word without which no place has a secret, where no escape hides a word, and no other file has it."""
 _TELLING: Final = frozenset(("auth", *_METHODS))
 """Keys of which a text may be a secret."""
 
 
 def check_secrets(reader: Reader, fields: Mapping[str, Json]) -> None:
     """Report literal texts where a secret goes: headers, `auth`, variables of servers, addresses."""
+    text = reader.document.text
+    if "\\" not in text and _KEY.search(text) is None:
+        return
     for at in _places(fields, ()):
         message = (
             "a secret is written out here, for everybody who reads the workflow; keep it in the deployment, as "
@@ -37,12 +42,12 @@ def check_secrets(reader: Reader, fields: Mapping[str, Json]) -> None:
 def _places(value: Any, at: Path) -> Iterator[Path]:
     if isinstance(value, list):
         for index, each in enumerate(value):
-            if isinstance(each, (dict, list)):
+            if type(each) is dict or type(each) is list:
                 yield from _places(each, (*at, index))
     if not isinstance(value, dict):
         return
     for key, each in value.items():
-        if key not in _TELLING and not isinstance(each, (dict, list)):
+        if type(each) is not dict and type(each) is not list and key not in _TELLING:
             continue
         here = (*at, key)
         match key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
@@ -52,10 +53,13 @@ class WrittenHole:
 
 def find_only_hole(value: Json) -> WrittenHole | None:
     """The hole that `value` consists of, or None."""
-    if not isinstance(value, str) or "${{" not in value:
-        return None
+    return _find_only_hole(value) if isinstance(value, str) and "${{" in value else None
+
+
+@lru_cache(1024)  # several checks ask it of each text
+def _find_only_hole(text: str) -> WrittenHole | None:
     try:
-        pieces = split_holes(value)
+        pieces = split_holes(text)
     except Faults:
         return None
     return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], WrittenHole) else None

@@ -62,21 +62,21 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
             f"`if: {nullable} != null`, or set a value in its place"
         )
         context.reader.warning(at, "set.nullable", message)
-    schema = variable.schema
+    raw = variable.schema.raw
     if variable.reduce == "append":
-        items = schema.raw.get("items")
-        if not isinstance(items, Mapping) or "$ref" in str(items):
+        raw = raw.get("items")
+        if not isinstance(raw, Mapping) or "$ref" in str(raw):
             return
-        schema = JsonSchema(items)
     elif variable.reduce == "add":
-        schema = JsonSchema({"type": "number"})
+        raw = {"type": "number"}
     elif variable.reduce == "merge" or (value is None and "default" not in variable.schema.raw):
         return
     if not is_literal(value):
-        for path, fault in misfits(value, template, schema.raw, schema.raw, names):
+        for path, fault in misfits(value, template, raw, raw, names):
             message = f"the value never fits the state `{name}`: {fault}"
             context.reader.refuse((*at, *path), "set.type", message)
         return
+    schema = variable.schema if raw is variable.schema.raw else JsonSchema(raw)
     for fault in schema.findings(value)[:1]:
         what = "an element of " if variable.reduce == "append" else ""
         several = variable.reduce == "append" and isinstance(value, list)

@@ -306,6 +306,7 @@ class _Builder:
         self.text = ""
         self.lines = Lines("")
         self.hidden = Masked("")
+        self.is_plain = False  # no scalar can have a character that has to be looked at
         self.findings: list[Finding] = []
         self.root: Node | None = None
         self.anchors: dict[str, Node] = {}
@@ -373,6 +374,7 @@ class _Builder:
 
     def _read(self) -> None:
         """Take the events one by one from the parser itself: `yaml.parse` would ask it twice for each."""
+        self.is_plain = self.hidden.text.isascii() and "\\" not in self.hidden.text
         parser = yaml.CLoader(self.hidden.text)
         try:
             while (event := parser.get_event()) is not None:
@@ -437,23 +439,31 @@ class _Builder:
             if top.key is None and top.node.kind == "mapping":
                 if event.tag is not None:
                     self._check_tag(start, event.tag)
-                if not event.value.isprintable():
-                    event.value = self._check_scalar(event, start)
-                if not event.style and not event.value.isascii() and (spoilt := _SPOILT.search(event.value)):
-                    event.value = _SPOILT.sub(lambda each: _find_replacement(each[0]), event.value)
-                    self._spoilt(event, start, spoilt[0], f"the key `{event.value.strip()}`")
-                    event.value = event.value.strip().removeprefix("- ")
+                if not self.is_plain:
+                    self._mend_key(event, start)
                 top.key = (event.value, start)
                 return
-        if not event.value.isprintable():
-            event.value = self._check_scalar(event, start)
-        if not event.style and not event.value.isascii() and (spoilt := _SPOILT_TEXT.search(event.value)):
-            self._spoilt(event, start, spoilt[1], "an unquoted text")
+        if not self.is_plain:
+            self._mend_text(event, start)
         value = self._resolve(event, start) if event.tag is not None or not event.style else event.value
         node = Node("scalar", value, start, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
+
+    def _mend_key(self, event: yaml.ScalarEvent, start: int) -> None:
+        if not event.value.isprintable():
+            event.value = self._check_scalar(event, start)
+        if not event.style and not event.value.isascii() and (spoilt := _SPOILT.search(event.value)):
+            event.value = _SPOILT.sub(lambda each: _find_replacement(each[0]), event.value)
+            self._spoilt(event, start, spoilt[0], f"the key `{event.value.strip()}`")
+            event.value = event.value.strip().removeprefix("- ")
+
+    def _mend_text(self, event: yaml.ScalarEvent, start: int) -> None:
+        if not event.value.isprintable():
+            event.value = self._check_scalar(event, start)
+        if not event.style and not event.value.isascii() and (spoilt := _SPOILT_TEXT.search(event.value)):
+            self._spoilt(event, start, spoilt[1], "an unquoted text")
 
     def _check_scalar(self, event: yaml.ScalarEvent, start: int) -> str:
         """The text of a scalar. A finding where it has a character, written by an escape, that nothing can store."""
