@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 
 from bench import (
+    agents,
     auditing,
     dev_start,
     fanout,
@@ -48,6 +49,9 @@ KEYS = {
     "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
     "start_in_commits": "from handing in the start of a plain run until it is committed, in raw commits; aim 1.6",
+    "mcp_start_vs_rest": "a start as a task of MCP, from its request to its answer, to one by REST; aim 1.3",
+    "a2a_start_vs_rest": "the same over A2A; aim 1.3",
+    "waiting_tasks_cpu": "of a core, for 1,000 waiting tasks of MCP that are polled as they say; aim 0.02",
     "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
     "token_delay_in_commits": "from a piece of a streamed text to a follower that has it, in raw commits of one run",
     "chunk_rows_at_50_streams": "rows of the log for each piece, where 50 texts are streamed at once",
@@ -104,6 +108,7 @@ def main() -> None:
             "starts": _run(
                 starts.measure(database("starts"), database("starts_reference"), 50 if arguments.quick else 200)
             ),
+            "agents": _run(agents.measure(database("agents"), 50 if arguments.quick else 200)),
             "streams": _run(
                 streams.measure(database("streams"), database("streams_reference"), 1.0 if arguments.quick else 4.0)
             ),

@@ -31,8 +31,10 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CONTENT: Final = {
     "text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource": ("resource",),
 }  # fmt: skip
-_POLLS: Final = ((10_000, 1_000), (60_000, 5_000), (600_000, 30_000))  # until that age (ms): so often (ms)
-_POLL_MAX: Final = 60_000
+_POLLS: Final = (  # until that age (ms): so often (ms)
+    (10_000, 1_000), (60_000, 5_000), (600_000, 30_000), (3_600_000, 60_000),
+)  # fmt: skip
+_POLL_MAX: Final = 300_000
 
 RESULT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

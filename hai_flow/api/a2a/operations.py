@@ -15,7 +15,7 @@ from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by
-from hai_flow.api.rest.runs.runs import StartBody, begin_run, list_runs
+from hai_flow.api.rest.runs.runs import StartBody, begin_row, list_runs
 from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
@@ -46,19 +46,20 @@ class Agent:
         if message.task_id is not None:
             return await self._answer(message, message.task_id)
         workflow = await self._workflow(message)
-        input = a2a.input_of(message)
+        _, plan = await self._access.somewhere.startable(workflow)
+        input = a2a.fill_input(plan.input.raw, message, a2a.input_of(message))
         words = None
         if message.text:
             words = UserMessage(id=message.id, role="user", content=message.text)
         with anyio.CancelScope(shield=True):
-            run = await begin_run(
+            access, row = await begin_row(
                 StartBody(workflow=workflow, input=input, thread_id=message.context_id),
                 self._access,
                 f"a2a:{self._access.principal.id}:{message.id}",
                 Response(),
                 words,
             )
-        return await self.look(run["id"])
+        return access, await mcp_runs.show(access, self._base, row)
 
     async def _workflow(self, message: a2a.Message) -> str:
         """The workflow that the message starts: the agent's own, the one that it names, or the only one."""

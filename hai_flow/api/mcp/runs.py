@@ -18,12 +18,13 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
-from hai_flow.api.rest.runs.runs import StartBody, start_run
+from hai_flow.api.rest.runs.runs import StartBody, begin_row
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
-from hai_flow.engine.state.state import PendingState
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.mcp import Question, Shown
@@ -33,13 +34,15 @@ Progress = Callable[[Shown], Awaitable[None]]
 FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
 
 
-async def start(access: Access, workflow: str, input: Mapping[str, Any], key: str | None) -> UUID:
+async def start(
+    access: Access, base: str, workflow: str, input: Mapping[str, Any], key: str | None
+) -> tuple[Access, Shown]:
     """Start a run of the workflow, once for each `key`. It is stored whole, whether or not the call is cut. Raises
     Rejected."""
-    response = Response()
     body = StartBody(workflow=workflow, input=dict(input))
-    run = await start_run(body, access, None if key is None else f"mcp:{access.principal.id}:{key}", response)
-    return UUID(run["id"])
+    key = None if key is None else f"mcp:{access.principal.id}:{key}"
+    access, row = await begin_row(body, access, key, Response())
+    return access, await show(access, base, row)
 
 
 async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, Shown]:
@@ -49,21 +52,29 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, S
     except ValueError:
         raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
     row = await access.run(run_id, Sight.QUESTIONS)
+    return access, await show(access, base, row)
+
+
+async def show(access: Access, base: str, row: RunRow) -> Shown:
+    """The run of the row, which the caller sees, as it is now."""
     state = await access.current(await access.state_of(row))
     visible = access.seen(state)
-    questions = [await _question(access, base, each) for each in visible.open_questions]
+    questions = [await _question(access, base, each, state) for each in visible.open_questions]
     created = int(row.created_at.timestamp() * 1000)
     url = base + addresses.run(str(row.id))
-    view = Shown(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
-    return access, view
+    return Shown(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
 
 
-async def _question(access: Access, base: str, pending: PendingState) -> Question | None:
-    """The open question, and whether the caller may answer it; None: it is not open any more."""
+async def _question(access: Access, base: str, pending: PendingState, run: RunState) -> Question | None:
+    """The open question of the run or of one below it, and whether the caller may answer it; None: it is not open any
+    more."""
     id = pending.opened.id
     try:
-        at = access if (of := run_of_pending(id)) is None else await access.find_at_run(of)
-        run, current = await find_pending(at, id)
+        at, of = access, run_of_pending(id)
+        current = run.pendings.get(id) if of == UUID(run.run_id) else None
+        if current is None:
+            at = access if of is None else await access.find_at_run(of)
+            run, current = await find_pending(at, id)
     except Rejected:  # of a run below that the caller does not see: the question is others'
         return Question(pending, False, base + addresses.pending(id))
     if current.status != "open":
@@ -76,11 +87,11 @@ async def _question(access: Access, base: str, pending: PendingState) -> Questio
 
 async def settle(
     access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None,
-    is_enough: Callable[[Shown], bool] = lambda run: run.is_at_rest,
+    is_enough: Callable[[Shown], bool] = lambda run: run.is_at_rest, known: Shown | None = None,
 ) -> tuple[Access, Shown]:  # fmt: skip
     """The run as soon as nothing more happens of its own accord (or `is_enough`), at most so many seconds later. Where
-    the server has no place for one more follower, the run as it is now."""
-    access, run = await look(access, base, run_id)
+    the server has no place for one more follower, the run as it is now. `known`: the run as it was read just now."""
+    access, run = await look(access, base, run_id) if known is None else (access, known)
     if is_enough(run) or seconds <= 0:
         return access, run
     try:

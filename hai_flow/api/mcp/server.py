@@ -238,10 +238,11 @@ class McpServer:
         pinned = _meta(ctx).get(WORKFLOW)
         workflow = pinned if isinstance(pinned, str) and pinned.split("@")[0] == tool.workflow else tool.workflow
         with _Traced(ctx), anyio.CancelScope(shield=True):
-            run_id = await mcp_runs.start(access, workflow, params.arguments or {}, _key(ctx))
+            access, run = await mcp_runs.start(access, base, workflow, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         told = _Told(ctx, self._sessions)
-        _, run = await mcp_runs.settle(access, base, run_id, seconds, told.progress)
+        run_id = run.state.run_id
+        _, run = await mcp_runs.settle(access, base, run_id, seconds, told.progress, known=run)
         if client.legacy and (client.forms or client.urls):
             run = await self._ask_on_stream(ctx, access, base, run, client, told)
         await told.say(run)

@@ -91,6 +91,14 @@ async def begin_run(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
 ) -> dict[str, Any]:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
+    access, row = await begin_row(body, access, key, response, message)
+    return await _view(access, row)
+
+
+async def begin_row(
+    body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
+) -> tuple[Access, RunRow]:
+    """As `begin_run`; the run's row, and the access to its cell."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await _startable(access, body.workflow, parts)
@@ -126,7 +134,7 @@ async def begin_run(
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return await _view(access, await access.run(run_id))
+    return access, await access.run(run_id)
 
 
 async def _startable(access: Access, reference: str, parts: tuple[str, ...] | None) -> tuple[WorkflowSummary, Plan]:
