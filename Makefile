@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos conformance-mcp docs generate console test-console site release lock
+.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos conformance-mcp conformance-a2a docs generate console test-console site release lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -70,6 +70,10 @@ chaos: ## Break a deployment for twelve minutes, see whether it keeps its promis
 
 conformance-mcp: ## The official conformance kit of MCP over a server with workflows for it (Node comes with the environment)
 	python3 cli.py test tests/clients/test_mcp_conformance.py -n0
+
+conformance-a2a: ## The official kit of A2A at its must level: TCK=path of a checkout of it, TCK_PYTHON=a Python for it
+	python3 cli.py install
+	TCK=$(TCK) TCK_PYTHON=$(or $(TCK_PYTHON),python3) .venv/bin/python -m tests.clients.a2a_tck
 
 docs: ## Write the pages that are generated
 	python3 cli.py install

@@ -3,6 +3,7 @@
 The pages are staged as the repository has them, README in front, so that every link works as it stands; a link to
 source code becomes text. Then zensical builds, in an environment of its own (docs/requirements.lock), and its pages are
 checked: every link must lead somewhere, and nothing may be loaded from elsewhere. Each page forbids that itself, too.
+`llms.txt` lists the pages for models, which read their text beside the HTML.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -43,6 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hai-flow-site-") as directory:
         stage(Path(directory))
         html = build(Path(directory))
+        write_for_models(Path(directory), html)
         faults = list(faults_of(html))
         if faults:
             sys.exit("\n".join([*faults, f"{len(faults)} faults in the site; see docs/site.py."]))
@@ -66,6 +69,24 @@ def stage(directory: Path) -> None:
             _unsearched(page, pages) + _LINK.sub(lambda link, page=page: _staged(link, page, pages), page.read_text())
         )
     shutil.copy(DOCS / "site.toml", directory / "zensical.toml")
+
+
+def write_for_models(staged: Path, html: Path) -> None:
+    """Write `llms.txt` (llmstxt.org) into the built site, and each page as text beside its HTML."""
+    project = tomllib.loads((DOCS / "site.toml").read_text())["project"]
+    pages = staged / "pages"
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}", ""]
+    for entry in project["nav"]:
+        for section, value in entry.items():
+            listed = value if isinstance(value, list) else [{section: value}]
+            lines += [f"## {section}", ""]
+            lines += [f"- [{title}]({page})" for each in listed for title, page in each.items()]
+            lines.append("")
+    for page in pages.rglob("*.md"):
+        there = html / page.relative_to(pages)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text(page.read_text().removeprefix(UNSEARCHED))
+    (html / "llms.txt").write_text("\n".join(lines))
 
 
 UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from docs.site import DOCS, POLICY, faults_of, guarded, stage
+from docs.site import DOCS, POLICY, faults_of, guarded, stage, write_for_models
 from tests.support.pages import anchors, links
 
 
@@ -50,6 +50,16 @@ def test_every_page_is_in_the_menu_but_single_decisions(staged: Path) -> None:
     pages = staged / "pages"
     there = (path.relative_to(pages).as_posix() for path in pages.rglob("*.md"))
     assert listed == sorted(name for name in there if not name.startswith("docs/decisions/0"))
+
+
+def test_the_list_for_models_names_every_page_of_the_menu_and_each_is_there_as_text(
+    staged: Path, tmp_path: Path
+) -> None:
+    write_for_models(staged, tmp_path)
+    text = (tmp_path / "llms.txt").read_text()
+    nav = tomllib.loads((DOCS / "site.toml").read_text())["project"]["nav"]
+    assert links(text) == list(leaves(nav))
+    assert all((tmp_path / page).read_text().startswith(("#", "<", "[", "!")) for page in links(text))
 
 
 def built(directory: Path, body: str, **others: str) -> list[str]:

@@ -303,3 +303,38 @@ def test_a_task_of_somebody_else_is_unknown_and_an_agent_does_not_decide(postgre
             shown = rpc(http, "GetTask", {"id": task["id"]}, **ann)["result"]
             assert shown["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
         assert not strict.faults
+
+
+FILES = """
+hai: flow/v1
+name: {name}
+version: 1
+input: {{type: object, properties: {{text: {{type: string, x-a2a: text}}, id: {{type: string, x-a2a: message_id}}}}}}
+output: [{{url: "https://example.com/a.txt", filename: "${{{{ input.text }}}}", mediaType: "${{{{ input.id }}}}"}}]
+steps: [{{say: Done.}}]
+"""
+
+
+def test_fields_of_an_input_take_the_text_and_the_id_of_a_message_and_files_are_parts(http: httpx2.Client) -> None:
+    name = unique("files").replace("-", "_").lower()
+    assert http.post("/v1/workflows", content=FILES.format(name=name), headers=YAML).status_code == 201
+    id = unique("m")
+    task = send(http, name, {"text": "a.txt"}, messageId=id)
+    part = {"url": "https://example.com/a.txt", "filename": "a.txt", "mediaType": id}
+    assert [each["parts"] for each in task["artifacts"] if each["artifactId"] == "output"] == [[part]]
+    old = rpc(http, "message/send", message({"text": "b.txt"}), f"/workflows/{name}/a2a", **{"A2A-Version": ""})
+    files = [each["file"] for artifact in old["result"]["artifacts"] for each in artifact["parts"] if "file" in each]
+    assert [(each["uri"], each["name"]) for each in files] == [("https://example.com/a.txt", "b.txt")]
+
+
+def test_messages_of_one_id_with_other_texts_are_other_tasks(http: httpx2.Client) -> None:
+    id, data = unique("m"), {"data": {"name": "Ann"}}
+    first = send(http, "greet", data, {"text": "one"}, messageId=id)
+    assert send(http, "greet", data, {"text": "one"}, messageId=id)["id"] == first["id"]
+    assert send(http, "greet", data, {"text": "two"}, messageId=id)["id"] != first["id"]
+
+
+@pytest.mark.parametrize("accepts", ["application/json", "application/a2a+json"])
+def test_answers_of_rest_have_the_type_that_the_client_accepts(http: httpx2.Client, accepts: str) -> None:
+    for path in ("/a2a/tasks", "/a2a/tasks/unknown"):
+        assert http.get(path, headers={"Accept": accepts}).headers["content-type"] == accepts

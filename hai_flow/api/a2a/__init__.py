@@ -72,24 +72,27 @@ async def get_workflow_card(name: str, request: Request, access: CurrentAccess) 
 
 
 async def _build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
+    for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
     plans = await list_startable_plans(access)
     base = base_of(access.settings.public_url, request)
     secured = access.settings.identity is not None
     if name is None:
-        return _build_card_of_server(base + PATH, list_skills(plans), secured=secured)
+        return _build_card_of_server(base + PATH, list_skills(plans), secured=secured, for_old=for_old)
     plan = next((each for each in plans if each.name == name), None)
     if plan is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
     skill = a2a.build_skill(plan)
     return a2a.build_card(
         skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
-        secured=secured,
+        secured=secured, for_old=for_old,
     )  # fmt: skip
 
 
-def _build_card_of_server(address: str, skills: list[dict[str, Any]], *, secured: bool) -> dict[str, Any]:
+def _build_card_of_server(
+    address: str, skills: list[dict[str, Any]], *, secured: bool, for_old: bool = True
+) -> dict[str, Any]:
     text = "Workflows that wait for people, and survive everything but their database."
-    return a2a.build_card("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured)
+    return a2a.build_card("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured, for_old=for_old)
 
 
 # --- JSON-RPC ---------------------------------------------------------------------------------------------------------
@@ -208,12 +211,12 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
         method, more = _operation(request.method, operation)
         return await _Exchange(request, access, name, None).perform(method, {**params, **more})
     except a2a.Fault as fault:
-        return _build_rest_error(fault)
+        return _build_rest_error(fault, _media_type_of(request))
     except Rejected as rejected:
         if rejected.status == 413:
             raise
         fault = a2a.unsupported_content(rejected.detail) if rejected.status == 415 else a2a.of_rejected(rejected)
-        return _build_rest_error(fault)
+        return _build_rest_error(fault, _media_type_of(request))
 
 
 def _operation(verb: str, operation: str) -> tuple[str, dict[str, Any]]:
@@ -241,14 +244,19 @@ _STATUS: Final = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_F
                   415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}  # fmt: skip
 
 
-def _build_rest_error(fault: a2a.Fault) -> Response:
+def _media_type_of(request: Request) -> str:
+    """Of an answer of REST: A2A's own for clients that name it, else that of JSON."""
+    return a2a.MEDIA_TYPE if a2a.MEDIA_TYPE in request.headers.get("accept", "") else "application/json"
+
+
+def _build_rest_error(fault: a2a.Fault, media_type: str) -> Response:
     error = {
         "code": fault.http,
         "status": _STATUS.get(fault.http, "INTERNAL"),
         "message": fault.message,
         "details": a2a.build_error_details(fault),
     }
-    return JSONResponse({"error": error}, fault.http, media_type=a2a.MEDIA_TYPE)
+    return JSONResponse({"error": error}, fault.http, media_type=media_type)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
@@ -315,7 +323,7 @@ class _Exchange:
 
     def _result(self, result: Mapping[str, Any]) -> Response:
         if self._id is None:
-            return JSONResponse(result, media_type=a2a.MEDIA_TYPE)
+            return JSONResponse(result, media_type=_media_type_of(self._request))
         return JSONResponse(self._message(result, last=True))
 
     def _message(self, result: Mapping[str, Any], *, last: bool) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Agent:
             access, row = await begin_row(
                 StartBody(workflow=workflow, input=input, thread_id=message.context_id),
                 self._access,
-                f"a2a:{self._access.principal.id}:{message.id}",
+                f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",
                 Response(),
                 words,
             )

@@ -7,6 +7,7 @@ messages as it comes. How a run stands, and whom it waits for, depends on who as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from hai_flow import values
@@ -31,6 +32,8 @@ WORKFLOW: Final = "hai-flow/workflow"
 """The member of `metadata` that names a workflow, or a version of one."""
 PENDING: Final = "hai.pending"
 """The member of a data part that names questions, and of an answer's that names its question."""
+FIELD: Final = "x-a2a"
+"""The keyword of a field of an input that is filled with a part of the message."""
 OUTPUT: Final = "output"
 TEXT_CHARS_MAX: Final = 100_000
 
@@ -150,6 +153,11 @@ class Message(NamedTuple):
     def text(self) -> str:
         return "\n".join(self.texts)
 
+    @property
+    def digest(self) -> str:
+        """Of what tells messages of one id apart: text and context. Of arguments there is one set for each."""
+        return sha256(values.dumps([self.text, self.context_id])).hexdigest()[:16]
+
 
 def read_message(params: Json) -> Message:
     """The message in the parameters of a send. Raises Fault with the place of what is wrong."""
@@ -206,6 +214,18 @@ def input_of(message: Message) -> dict[str, Json]:
             raise invalid("/message/parts: expected data that is an object, the input of the workflow.")
         input |= each
     return input
+
+
+def fill_input(schema: Json, message: Message, input: Mapping[str, Json]) -> dict[str, Json]:
+    """The input with what its fields want of the message itself: `x-a2a: text`, its text; `x-a2a: message_id`."""
+    fields = schema.get("properties") if isinstance(schema, Mapping) else None
+    parts = {"text": message.text, "message_id": message.id}
+    wanted = {
+        name: parts.get(str(field.get(FIELD)), "")
+        for name, field in (fields.items() if isinstance(fields, Mapping) else ())
+        if isinstance(field, Mapping) and FIELD in field and name not in input
+    }
+    return {**input, **{name: text for name, text in wanted.items() if text}}
 
 
 def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
@@ -320,8 +340,24 @@ def build_artifacts(state: RunState) -> list[dict[str, Any]]:
 def output_of(state: RunState) -> dict[str, Any]:
     """The output of a finished run as an artifact."""
     output = state.output
-    part: dict[str, Any] = {"text": output} if isinstance(output, str) else {"data": output}
-    return {"artifactId": OUTPUT, "name": OUTPUT, "parts": [part]}
+    parts = file_parts_of(output)
+    if parts is None:
+        parts = [{"text": output} if isinstance(output, str) else {"data": output}]
+    return {"artifactId": OUTPUT, "name": OUTPUT, "parts": parts}
+
+
+def file_parts_of(output: Json) -> list[dict[str, Any]] | None:
+    """The output of a workflow as parts of A2A, where it is a list of such parts with a file (`url` or `raw`) among
+    them. None: it is something else."""
+    if not isinstance(output, Sequence) or isinstance(output, str) or not output:
+        return None
+    for part in output:
+        kinds = part.keys() & {"text", "data", "url", "raw"} if isinstance(part, Mapping) else set()
+        if len(kinds) != 1 or part.keys() - kinds - {"filename", "mediaType"}:
+            return None
+        if not all(isinstance(value, str) for name, value in part.items() if name != "data"):
+            return None
+    return values.loads(values.dumps(output)) if any(part.keys() & {"url", "raw"} for part in output) else None
 
 
 def _is_shown(message: MessageState) -> bool:
@@ -460,9 +496,11 @@ GENERAL_SKILL: Final[dict[str, Any]] = {
 
 
 def build_card(
-    name: str, description: str, address: str, version: str, skills: Sequence[Mapping[str, Any]], *, secured: bool
-) -> dict[str, Any]:
-    """The card of an agent at `address`, for clients of 1.0 and of 0.3. `secured`: it asks for a credential."""
+    name: str, description: str, address: str, version: str, skills: Sequence[Mapping[str, Any]], *, secured: bool,
+    for_old: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """The card of an agent at `address`, for clients of 1.0 and, with `for_old`, of 0.3. `secured`: it asks for a
+    credential."""
     bindings = ("JSONRPC", "HTTP+JSON")
     card: dict[str, Any] = {
         "name": name,
@@ -478,12 +516,12 @@ def build_card(
         "defaultInputModes": ["application/json", "text/plain"],
         "defaultOutputModes": ["application/json", "text/plain"],
         "skills": list(skills),
-        # as clients of 0.3 read it
-        "protocolVersion": "0.3.0",
-        "url": address,
-        "preferredTransport": "JSONRPC",
-        "supportsAuthenticatedExtendedCard": True,
     }
+    if for_old:
+        card |= {
+            "protocolVersion": "0.3.0", "url": address, "preferredTransport": "JSONRPC",
+            "supportsAuthenticatedExtendedCard": True,
+        }  # fmt: skip
     if secured:
         card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
         card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]

@@ -62,8 +62,13 @@ def _convert_artifact(artifact: Mapping[str, Any]) -> dict[str, Any]:
 
 def _convert_parts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Parts with their kind. Data of 0.3 is an object."""
-    return [
-        {"kind": "text", **part} if "text" in part
-        else {"kind": "data", "data": part["data"] if isinstance(part["data"], Mapping) else {"value": part["data"]}}
-        for part in parts
-    ]  # fmt: skip
+    return [_convert_part(part) for part in parts]
+
+
+def _convert_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if "text" in part:
+        return {"kind": "text", **part}
+    if "data" in part:
+        return {"kind": "data", "data": part["data"] if isinstance(part["data"], Mapping) else {"value": part["data"]}}
+    names = {"url": "uri", "raw": "bytes", "filename": "name", "mediaType": "mimeType"}
+    return {"kind": "file", "file": {names[name]: value for name, value in part.items()}}
