@@ -135,7 +135,10 @@ unused.bug(
 fitting = Room("hai_flow/definition/checks/fitting.py", _MISTAKES)
 fitting.bug(
     "a text in place of a number is found only when the step begins",
-    ("        if taken is not None and given is not None and taken.isdisjoint(given):", "        if False:"),
+    (
+        "        if accepted is not None and produced is not None and accepted.isdisjoint(produced):",
+        "        if False:",
+    ),
     by=_MISTAKES,
 )
 annotations = Room("hai_flow/definition/schemas/python_annotations.py", _MISTAKES)

@@ -36,13 +36,13 @@ def misfits(
     if not isinstance(schema, Mapping):
         return
     if isinstance(value, str):
-        taken, given = types_taken(schema, root), _types_given(value, template, names, at)
-        if taken is not None and given is not None and taken.isdisjoint(given):
-            yield at, f"expected {_in_words(taken)}, found {_in_words(given)}"
+        accepted, produced = types_taken(schema, root), _types_given(value, template, names, at)
+        if accepted is not None and produced is not None and accepted.isdisjoint(produced):
+            yield at, f"expected {_in_words(accepted)}, found {_in_words(produced)}"
         return
-    taken = types_taken(schema, root)
-    if taken is not None and _OF_VALUES[type(value)] not in taken:
-        yield at, f"expected {_in_words(taken)}, found {_in_words(frozenset((_OF_VALUES[type(value)],)))}"
+    accepted = types_taken(schema, root)
+    if accepted is not None and _OF_VALUES[type(value)] not in accepted:
+        yield at, f"expected {_in_words(accepted)}, found {_in_words(frozenset((_OF_VALUES[type(value)],)))}"
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from misfits(item, template, schema.get("items", {}), root, names, (*at, index))
@@ -82,8 +82,8 @@ def types_taken(schema: Json, root: Json, depth: int = 0) -> frozenset[str] | No
     for several in ("anyOf", "oneOf"):
         if isinstance(schema.get(several), list):
             parts = [types_taken(each, root, depth + 1) for each in schema[several]]
-            known = [each for each in parts if each is not None]
-            return frozenset().union(*known) if len(known) == len(parts) else None
+            schemas = [each for each in parts if each is not None]
+            return frozenset().union(*schemas) if len(schemas) == len(parts) else None
     return None
 
 
@@ -92,8 +92,8 @@ def _types_given(text: str, template: CompiledTemplate | None, names: Names, at:
         return frozenset(("string",))
     look = names.known_type(text)
     if look is not None:
-        given = types_taken(look.schema, look.root)
-        return given | {"null"} if given is not None and look.optional else given
+        produced = types_taken(look.schema, look.root)
+        return produced | {"null"} if produced is not None and look.optional else produced
     word = template.type_at(at) if template is not None else None
     return None if word is None else frozenset((word,))
 

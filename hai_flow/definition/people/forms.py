@@ -95,12 +95,14 @@ def collect_literal_form(form: Mapping[str, Json]) -> dict[str, Json]:
 def _without_holes(value: Json, *, names: bool = False) -> Json:
     """`names`: the keys are not keywords but names of properties or definitions."""
     if isinstance(value, Mapping):
-        kept = {
+        literals = {
             key: _without_holes(item, names=not names and key in ("properties", "patternProperties", "$defs"))
             for key, item in value.items()
             if names or key not in _HOLED or not any("${{" in text for _, text in texts(item, ()))
         }
-        return {**kept, FILLED: True} if not names and "default" in value and "default" not in kept else kept
+        return (
+            {**literals, FILLED: True} if not names and "default" in value and "default" not in literals else literals
+        )
     if isinstance(value, list):
         return [_without_holes(item) for item in value]
     return value

@@ -254,8 +254,8 @@ def _check_null(
 ) -> None:
     """Doubt a hole that may be null where its argument takes no null."""
     nullable = names.find_null_path(value)
-    taken = types_taken(schema, root) if nullable is not None else None
-    if nullable is None or taken is None or "null" in taken:
+    types = types_taken(schema, root) if nullable is not None else None
+    if nullable is None or types is None or "null" in types:
         return
     message = (
         f"`{nullable}` may be null, which the argument `{name}` of {who} does not take; {names.remedy_for_null(value)}"
