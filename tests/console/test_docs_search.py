@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,34 +15,39 @@ from docs import site
 from tests.clients import rig
 from tests.console.browser import Page
 
-# What was typed, and the pages of which one answers it.
+ROOT = Path(__file__).resolve().parents[2]
+
+# What was typed, and the sections that answer it: a page alone stands for any section of it.
 SEARCHES = {
-    "secrets": ("questions", "security"),
-    "docker": ("questions", "deploy"),
-    "kubernetes": ("questions", "deploy"),
-    "backup": ("questions", "backups"),
-    "tenants": ("questions", "security"),
-    "undo": ("questions", "language"),
-    "upgrade": ("questions", "upgrades"),
-    "first admin key": ("questions", "cli"),
-    "prometheus": ("questions", "operations"),
-    "slack": ("questions", "notifications"),
-    "two approvers": ("questions", "language"),
-    "webhook": ("questions", "language", "security"),
-    "test a deadline": ("questions", "testing"),
-    "publish a workflow": ("questions", "cli"),
-    "send an email": ("questions", "notifications"),
-    "single sign-on": ("questions", "security"),
-    "why is a run stuck": ("questions", "operations"),
-    "loop over a list": ("questions", "language"),
-    "call a REST API": ("questions", "language"),
-    "retry a failed run": ("questions", "cli"),
-    "delete old runs": ("questions", "retention"),
-    "upload a file in a form": ("questions", "language"),
-    "change arguments before approving": ("questions", "language"),
-    "sign-in link": ("questions", "cli"),
-    "deadline passes": ("questions", "language"),
-    "cron": ("questions", "language"),
+    "secrets": ("questions#store-secrets-and-api-keys", "security#secrets"),
+    "docker": ("questions#run-it-in-docker", "deploy"),
+    "kubernetes": ("questions#run-it-in-kubernetes-helm", "deploy"),
+    "backup": ("questions#back-up-and-restore", "backups"),
+    "tenants": ("questions#serve-several-tenants", "security#tenants"),
+    "undo": ("questions#undo-what-was-done-compensation-saga", "language#retry-catch-undo"),
+    "upgrade": ("questions#upgrade-to-a-new-release", "upgrades"),
+    "first admin key": ("questions#get-the-first-admin-key", "cli#keys"),
+    "prometheus": ("questions#monitor-it-with-prometheus-and-grafana", "operations"),
+    "slack": ("questions#send-a-message-to-slack", "notifications"),
+    "two approvers": ("questions#require-two-approvers-four-eyes-quorum", "language#approve"),
+    "webhook": ("questions#start-a-run-by-a-webhook", "language#triggers", "security#webhooks"),
+    "test a deadline": ("questions#test-a-deadline-or-any-workflow", "testing"),
+    "publish a workflow": ("questions#publish-a-workflow", "cli#publish-versions-diff-migrate-retire"),
+    "send an email": ("questions#send-an-email", "notifications"),
+    "single sign-on": (
+        "questions#use-single-sign-on-sso-oidc-openid-connect-entra-okta-keycloak",
+        "security#who-calls",
+    ),
+    "why is a run stuck": ("questions#find-out-why-a-run-is-stuck",),
+    "loop over a list": ("questions#loop-over-a-list", "language#for_each-and-repeat"),
+    "call a REST API": ("questions#call-a-rest-api-http-request", "language#http"),
+    "retry a failed run": ("questions#retry-a-failed-run", "cli#looking-and-controlling"),
+    "delete old runs": ("questions#delete-old-runs-retention", "retention"),
+    "upload a file in a form": ("questions#upload-a-file-in-a-form-photo-scan-attachment",),
+    "change arguments before approving": ("questions#change-arguments-before-approving", "language#approval"),
+    "sign-in link": ("questions#get-a-sign-in-link-for-the-console", "cli#sign-in"),
+    "deadline passes": ("questions#set-what-happens-when-the-deadline-passes", "language#on_deadline"),
+    "cron": ("questions#run-on-a-schedule-cron", "language#triggers"),
 }
 
 
@@ -67,6 +73,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.timeout(600)  # the site is built first
 def test_the_answer_to_what_people_type_is_among_the_first_three(driver: rig.Driver, address: str) -> None:
     page = Page(driver, address, None, {"viewport": {"width": 1280, "height": 900}})
     try:
@@ -76,8 +83,28 @@ def test_the_answer_to_what_people_type_is_among_the_first_three(driver: rig.Dri
     assert {typed: found[typed][:3] for typed, wanted in SEARCHES.items() if not _is_among(found[typed], wanted)} == {}
 
 
+@pytest.mark.timeout(600)
+def test_each_question_of_the_questions_page_is_found_by_its_own_words(driver: rig.Driver, address: str) -> None:
+    text = (ROOT / "docs" / "questions.md").read_text()
+    questions = re.findall(r"^## ([^(\n]+?) *(?:\(.*\))?$", text, re.MULTILINE)
+    assert len(questions) >= 40
+    page = Page(driver, address, None, {"viewport": {"width": 1280, "height": 900}})
+    try:
+        found = {typed: _search(page, typed) for typed in questions}
+    finally:
+        page.close()
+    missing = [typed for typed in questions if not any("/questions.html#" in each for each in found[typed][:3])]
+    assert missing == []
+
+
 def _is_among(found: list[str], wanted: tuple[str, ...]) -> bool:
-    return any(Path(each.partition("#")[0]).stem in wanted for each in found[:3])
+    places = {place for each in found[:3] for place in _places(each)}
+    return not places.isdisjoint(wanted)
+
+
+def _places(address: str) -> tuple[str, str]:
+    page, _, section = address.partition("#")
+    return Path(page).stem, f"{Path(page).stem}#{section}"
 
 
 RESULTS = """[...document.querySelectorAll('*')].filter((each) => each.shadowRoot)
