@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
+import hashlib
 from pathlib import Path
 
 import httpx2
@@ -113,6 +115,13 @@ async def test_a_development_server_builds_the_pages_when_somebody_looks(folder:
         assert waiting.status_code == 200
         assert int(waiting.headers["refresh"]) >= 1
         assert "being built" in waiting.text
+        style = waiting.text.partition("<style>")[2].partition("</style>")[0]
+        allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert f"style-src 'sha256-{allowed}'" in waiting.headers["content-security-policy"], "its look is applied"
+        assert "unsafe" not in waiting.headers["content-security-policy"]
+        chinese = await http.get("/", headers={"Accept-Language": "zh-CN,zh;q=0.9"})
+        assert '<html lang="zh-CN">' in chinese.text
+        assert "正在构建控制台" in chinese.text
         (tmp_path / "go").touch()
         async with asyncio.timeout(60):
             while "<title>index</title>" not in (await http.get("/")).text:

@@ -8,10 +8,12 @@ get them.
 from __future__ import annotations
 
 import asyncio
+import base64
 import html
 import mimetypes
 import sys
 from contextlib import suppress
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -34,7 +36,23 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
-_PLAIN: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# The colours and the letters of console/src/look/base.css, for pages that stand in for those that are not built.
+_STYLE: Final = (
+    ":root{color-scheme:light;--ground:#f6f7f9;--surface:#fff;--line:#d5dae3;--text:#171b24;--accent:#2450c8}"
+    "@media(prefers-color-scheme:dark){:root{color-scheme:dark;--ground:#10131a;--surface:#181c25;--line:#343c4d;"
+    "--text:#e8ebf2;--accent:#8fb0ff}}"
+    'html{font:16px/1.5 system-ui,-apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;'
+    "background:var(--ground);color:var(--text)}"
+    "body{margin:0;min-height:100dvh;display:grid;place-items:center;padding:1rem;box-sizing:border-box}"
+    "main{background:var(--surface);border:1px solid var(--line);border-radius:10px;padding:1.2rem 1.5rem;"
+    "max-width:34rem;overflow-wrap:anywhere;box-sizing:border-box}"
+    "b{color:var(--accent)}h1{font-size:1.4rem;line-height:1.25;margin:.3rem 0}"
+    "pre{white-space:pre-wrap;font-size:.86em}"
+)
+_STYLE_HASH: Final = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
+_PLAIN: Final = (
+    f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-{_STYLE_HASH}'"
+)
 _FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of an asset has the hash of its content
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _CHECKOUT: Final = _PACKAGE.parent / "console"
@@ -73,7 +91,7 @@ class Console:
             if file is None or path.endswith((".html", *_ENCODINGS.values())):
                 return problem(404, "not_found", HTTPStatus.NOT_FOUND.phrase)
             return _send_file(file, accepted, {"Cache-Control": _FOR_EVER} if path.startswith("assets/") else {})
-        if (waiting := await self._wait_for_build()) is not None:
+        if (waiting := await self._wait_for_build(request)) is not None:
             return waiting
         # Any other path is a place within the pages, which find it by themselves.
         page = self._file("decide.html" if path.startswith("decide/") else "index.html")
@@ -86,7 +104,7 @@ class Console:
         file = folder / path
         return file if file.is_file() else None
 
-    async def _wait_for_build(self) -> Response | None:
+    async def _wait_for_build(self, request: Request) -> Response | None:
         """Wait a moment for the build. Returns a page about it while it runs, or after it failed; None: the pages are
         there, or this server builds none."""
         if self._sources is None:
@@ -100,7 +118,7 @@ class Console:
                     self._building = None  # the next look tries again
                     return _render_failure_page(fault)
                 return None
-        return _being_built()
+        return _being_built(request)
 
 
 def install(app: FastAPI, *, build: bool) -> None:
@@ -160,9 +178,13 @@ def _missing() -> Response:
     )
 
 
-def _being_built() -> Response:
-    body = "<p>This happens once, in a quarter of a minute. This page looks again by itself.</p>"
-    page = _page("The console is being built", body)
+def _being_built(request: Request) -> Response:
+    if request.headers.get("accept-language", "").lower().startswith("zh"):
+        body = "<p>只需构建一次，大约十五秒。此页会自动刷新。</p>"
+        page = _page("正在构建控制台", body, lang="zh-CN")
+    else:
+        body = "<p>This happens once and takes about fifteen seconds. The page refreshes by itself.</p>"
+        page = _page("The console is being built", body)
     page.headers["Refresh"] = str(_AGAIN_SECONDS)
     return page
 
@@ -176,9 +198,10 @@ def _render_failure_page(fault: str) -> Response:
     )
 
 
-def _page(title: str, body: str, status: int = 200) -> Response:
+def _page(title: str, body: str, status: int = 200, lang: str = "en") -> Response:
     page = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"></head><body><h1>{title}</h1>{body}</body></html>'
+        f'<!doctype html><html lang="{lang}"><head><meta charset="utf-8"><title>{title} · HAI Flow</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
+        f"<body><main><b>HAI Flow</b><h1>{title}</h1>{body}</main></body></html>"
     )
     return HTMLResponse(page, status, {"Content-Security-Policy": _PLAIN})
