@@ -42,11 +42,14 @@ test("a form begins with the defaults of its schema, and what it can't draw is J
 
 test("a form of arguments is the function's, and goes by the values where it has none", () => {
   const parameters = { properties: { n: { type: "integer", minimum: 1 }, kind: { $ref: "#/$defs/kind" } }, required: ["n", "kind"], $defs: { kind: { enum: ["a"] } } };
-  assert.deepEqual(schemaOfArgs({ n: 3, other: "x" }, ["n", "kind", "other"], parameters), {
+  const schema = schemaOfArgs({ n: 3, other: "x" }, ["n", "kind", "other"], parameters);
+  assert.deepEqual(schema, {
     type: "object",
-    properties: { n: { type: "integer", minimum: 1 }, kind: { enum: ["a"] }, other: { type: "string" } },
+    properties: { n: { type: "integer", minimum: 1 }, kind: { $ref: "#/$defs/kind" }, other: { type: "string" } },
     required: ["n", "kind"],
+    $defs: { kind: { enum: ["a"] } },
   });
+  assert.equal(fieldOf(joined({ $ref: "#/$defs/kind" }, schema).schema).kind, "choice");
   assert.deepEqual(schemaOfArgs({ n: 3 }, ["n"], null), { type: "object", properties: { n: { type: "number" } }, required: [] });
 });
 

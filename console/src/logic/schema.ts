@@ -89,11 +89,13 @@ export function joined(schema: Json | undefined, root: Json | undefined, within:
     whole = join(target.schema, whole);
     within = target.within;
   }
+  let before: Schema = {};
   for (const each of Array.isArray(parts) ? parts : []) {
     const part = joined(each, root, within);
-    whole = join(part.schema, whole);
+    before = join(before, part.schema);
     within = part.within;
   }
+  whole = join(before, whole);
   for (const name of ["oneOf", "anyOf"]) {
     const given = whole[name];
     if (!Array.isArray(given)) continue;

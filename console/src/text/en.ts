@@ -146,8 +146,8 @@ export const en = {
     reasonRequired: (option: string) => `A reason is required to ${option.toLowerCase()}.`,
     responds: "Respond sends the comment to the agent, and approves nothing.",
     required: "required",
-    undoable: (seconds: number) => `You can undo a decision for ${seconds} seconds. After that it is final.`,
-    final: "A decision is final once it is sent.",
+    undoable: (seconds: number) => `You have ${seconds} seconds to undo a decision. After that it can't be changed.`,
+    final: "Once sent, a decision can't be undone.",
     options: {
       approve: "Approve",
       reject: "Reject",
