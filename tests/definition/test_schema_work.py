@@ -218,6 +218,34 @@ def test_ordinary_rows_are_taken_by_the_ten_thousand() -> None:
     assert schema.findings([dict.fromkeys(columns, 1)] * 10_000) == []
 
 
+NUMBERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "bounds with a fraction": ({"items": {"allOf": [{"minimum": 0.5}] * 300}}, [1.5] * 1_700),
+    "a list of numbers to choose from": ({"items": {"enum": [n + 0.5 for n in range(300)]}}, [299.5] * 5_000),
+    "integers to choose from, for numbers": ({"items": {"enum": list(range(1_000))}}, [999.0] * 5_000),
+    "short lists of different numbers": ({"items": {"uniqueItems": True}}, [[n + 0.5 for n in range(15)]] * 5_000),
+    "bounds that meet at each level": (
+        {"$defs": {"t": {"minimum": 0.5, "items": {"$ref": "#/$defs/t"}}}, "items": {"$ref": "#/$defs/t"}},
+        [[1.5] * 8] * 5_000,
+    ),
+    "names that are looked for again": (
+        {"items": {"anyOf": [{"properties": {f"p{n}": {}}} for n in range(50)], "unevaluatedProperties": False}},
+        [{f"p{n}": 1 for n in range(50)}] * 1_700,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_comparisons_that_the_library_makes_by_digits_count_for_many(name: str) -> None:
+    raw, value = NUMBERS[name]
+    (fault,) = JsonSchema(raw).findings(value)
+    assert (fault["path"], fault["code"]) == ("", "value.too_large")
+    assert JsonSchema(raw).findings(value[:10]) == []
+
+
+def test_integers_are_looked_up_in_a_list_of_integers() -> None:
+    assert JsonSchema({"items": {"enum": list(range(1_000))}}).findings([999] * 1_500) == []
+
+
 EXPLAINED: dict[str, tuple[dict[str, Any], Any]] = {
     "many rows with many required names": ({"items": {"required": [f"s{n}" for n in range(5_000)]}}, [{}] * 2_000),
     "many rows that are wrong": ({"items": {"allOf": [{"type": "string"}] * 100}}, [1] * 1_000),

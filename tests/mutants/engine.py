@@ -42,6 +42,17 @@ schema_work.bug(
     "a value that is too much work is held against its schema",
     ("        if units + texts <= WORK_MAX:\n            return None\n", "        return None\n"),
 )
+schema_work.bug(
+    "comparisons with a number that has a fraction count as any other",
+    ("            node.numbers += _BOUND_WORK if", "            node.numbers += 0 if"),
+)
+schema_work.bug(
+    "names that are looked for again count once",
+    (
+        "                elif isinstance(part, Mapping):\n                    if state.again:\n",
+        "                elif isinstance(part, Mapping):\n                    if False:\n",
+    ),
+)
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
     "integers of many digits are compared without end",

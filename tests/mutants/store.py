@@ -455,7 +455,7 @@ logs.bug(
 )
 slots_read.bug(
     "slots of runs that go on are freed by who asks for them",
-    ("  WHERE r.status IN {_ENDED} AND f.left_by IS NULL\n", "  WHERE f.left_by IS NULL\n"),
+    ("  WHERE r.status IN {_ENDED} AND f.left_by IS NULL AND (", "  WHERE f.left_by IS NULL AND ("),
     by=f"{_COMMIT}::test_whoever_asks_for_the_slot_of_an_ended_run_frees_it",
 )
 statement.bug(

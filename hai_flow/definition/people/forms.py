@@ -12,6 +12,8 @@ from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import FILLED
 from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.schemas.schema_work import TOO_LARGE
+from hai_flow.definition.schemas.schemas import fault_of_size
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import SCHEMA, Key, enum, map_of
 from hai_flow.values import Json
@@ -51,6 +53,9 @@ def form_of(
             message = f"a form's holes can stand in {', '.join(_HOLED)} only; write this out"
             context.reader.error((*place, *path), "schema.hole", message)
     if not clean or context.compile_schema(literal, place) is None:
+        return None, None
+    if (fault := fault_of_size(literal)) is not None:
+        context.reader.error(place, TOO_LARGE, fault)
         return None, None
     return context.template({"type": "object", **form}, place, names), literal
 

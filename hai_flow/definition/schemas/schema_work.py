@@ -28,19 +28,25 @@ PLACE_WORK_MAX: Final = 200_000
 """Units of work at one part of a value."""
 PATTERN_STATES_MAX: Final = 10_000
 """States of all patterns of a schema: `[a-z]{1,64}` has 64."""
-WORK_MAX: Final = 3_000_000
+WORK_MAX: Final = 1_000_000
 """Units of work for one value."""
 TOO_LARGE: Final = "schema.too_large"
 
-_GUIDED_NODES_MAX: Final = 50_000
+_GUIDED_NODES_MAX: Final = 30_000
 _STEPS_MAX: Final = 50_000  # of looking which schemas meet at one part of a value
 _MANY: Final = 10**9
 _BASE: Final = "http://schema.invalid/"
 _META: Final = ("https://json-schema.org/draft/", "http://json-schema.org/draft")
 _META_WORK: Final = 200
 _LOOK_AGAIN: Final = 4  # times that what stands beside `unevaluated...` is looked at
-_UNIQUE_WORK: Final = 15
-_MULTIPLE_WORK: Final = 70
+_TEXTS_OF_A_UNIT: Final = 3  # steps with a character take less
+_PART_WORK: Final = 5  # to look at a part of a value at all
+_UNIQUE_WORK: Final = 40
+_MULTIPLE_WORK: Final = 130
+_DIGITS_WORK: Final = 130  # to compare a number with one that has a fraction, which the library does by their digits
+_BOUND_WORK: Final = 80
+_MIXED_WORK: Final = 24  # to compare an integer with a number that has a fraction, or that stands among other things
+_UNIQUE_DIGITS_WORK: Final = 800  # items of a short list are compared each with each
 _EXTREME_WORK: Final = 2_000  # of `multipleOf` with numbers of many digits
 _TANGLED_WORK: Final = 30  # of a text's character, for an automaton that is made anew at each
 
@@ -75,6 +81,8 @@ class _Node:
     own: int = 1  # units for a part of a value
     per_character: int = 0  # units for a character of a text
     per_key: int = 0  # units for a character of a key
+    numbers: int = 0  # further units for a number
+    floats: int = 0  # and for one that is no integer
     again: int = 1
     here: list[tuple[int, str]] = field(default_factory=list)
     """Schemas that the same part of the value is held against."""
@@ -186,19 +194,30 @@ class _Graph:
     def _add_cost(self, node: _Node, keyword: str, value: Json) -> None:
         """Add what a keyword without schemas costs."""
         if keyword == "enum" and isinstance(value, list):
-            node.own += sum(5 * _size(each) for each in value if isinstance(each, list | Mapping)) + len(value) // 16
+            node.own += sum(15 * _size(each) for each in value if isinstance(each, list | Mapping))
+            is_plain = all(isinstance(each, str) for each in value) or all(type(each) is int for each in value)
+            node.own += len(value) // (64 if is_plain else 2)  # texts alone, and integers alone, are looked up
+            numbers = [each for each in value if isinstance(each, int | float)]
+            fractions = sum(isinstance(each, float) for each in numbers)
+            node.numbers += fractions * _DIGITS_WORK
+            if not is_plain:
+                node.numbers += (len(numbers) - fractions) * _MIXED_WORK
+            node.floats += (len(numbers) - fractions) * _MIXED_WORK
         elif keyword == "const":
-            node.own += _size(value)
-        elif keyword == "required" and isinstance(value, list):
-            node.own += len(value) // 4
-        elif keyword == "dependentRequired" and isinstance(value, Mapping):
-            node.own += sum(1 + len(each) for each in value.values() if isinstance(each, list))
+            node.own += 10 * _size(value)
+            node.numbers += _DIGITS_WORK if isinstance(value, float) else _MIXED_WORK if isinstance(value, int) else 0
+        elif keyword in ("required", "dependentRequired"):
+            lists = value.values() if isinstance(value, Mapping) else (value,)
+            node.own += sum(1 + 2 * len(each) for each in lists if isinstance(each, list))
         elif keyword == "multipleOf" and isinstance(value, int | float):
             node.own += _EXTREME_WORK if _is_extreme(value) else _MULTIPLE_WORK
+        elif keyword in _BOUNDS and isinstance(value, int | float):
+            node.numbers += _BOUND_WORK if isinstance(value, float) or abs(value) >= 2**63 else 0
+            node.floats += 2
         elif keyword == "pattern" and isinstance(value, str):
             node.per_character += self._cost(value)
         elif keyword == "format":
-            node.per_character += 1
+            node.per_character += 20 if isinstance(value, str) and value.startswith("idn-") else 1
 
     def _cost(self, pattern: str) -> int:
         states, cost = measure_pattern(pattern)
@@ -269,6 +288,9 @@ def _follow_pointer(resource: tuple[Json, str, Path], fragment: str) -> list[tup
         if isinstance(value, Mapping) and value is not resource[0]:
             base = _resolve_base(value, base)
     return [(value, base, path)]
+
+
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 def _size(value: Json) -> int:
@@ -377,28 +399,36 @@ def measure(root: Json) -> Work:
     instances: list[int] = [0] * len(nodes)
     work: list[int] = [0] * len(nodes)
     characters: list[int] = [0] * len(nodes)
+    numbers: list[int] = [0] * len(nodes)
+    floats: list[int] = [0] * len(nodes)
     is_recursive = False
     too_many: Path | None = None
     too_much: Path | None = None
     for component in _iter_components(nodes):
         inside = set(component)
-        count = units = texts = 0
+        count = units = texts = of_numbers = of_floats = 0
         for number in component:
             node = nodes[number]
             count += 1 + node.constant
             units += node.own
             texts += node.per_character + node.per_key
+            of_numbers += node.numbers
+            of_floats += node.floats
             for target, times in _iter_targets(node):
                 if target not in inside:
                     count += instances[target]
                     units += times * work[target]
                     texts += times * characters[target]
+                    of_numbers += times * numbers[target]
+                    of_floats += times * floats[target]
                 else:
                     is_recursive = True
         # Big numbers are cut: what is too large by so much is told as "over a billion".
         count, units, texts = min(count, 2 * _MANY), min(units, 2 * _MANY), min(texts, 2 * _MANY)
+        of_numbers, of_floats = min(of_numbers, 2 * _MANY), min(of_floats, 2 * _MANY)
         for number in component:
             instances[number], work[number], characters[number] = count, units, texts
+            numbers[number], floats[number] = of_numbers, of_floats
         if count > INSTANCES_MAX and too_many is None:
             too_many = nodes[min(component)].path
         if units > PLACE_WORK_MAX and too_much is None:
@@ -420,10 +450,17 @@ def measure(root: Json) -> Work:
     whole_texts = characters[0] if nodes else 0
     if is_recursive:
         whole_work, whole_texts = states.explore(whole_work)
+    of_number = max(numbers[0], states.numbers) if nodes else 0
+    of_float = (max(floats[0], states.floats) if nodes else 0) + of_number
     unique = sum(node.schema.get("uniqueItems") is True for node in nodes)
     every = _UNIQUE_WORK * min(unique * (DEPTH_MAX if is_recursive else 1), DEPTH_MAX)
     multiples = any("multipleOf" in node.schema for node in nodes)
-    return Work(whole_work, every, whole_texts, multiples, states, graph.unresolved, circles)
+    again = any(node.again > 1 for node in nodes)
+    unique_floats = _UNIQUE_DIGITS_WORK if unique else 0
+    of_all = (of_number, of_float + unique_floats, unique_floats)
+    return Work(
+        whole_work, every + _PART_WORK, whole_texts, multiples, again, of_all, states, graph.unresolved, circles
+    )
 
 
 def _number(count: int) -> str:
@@ -527,8 +564,11 @@ class _State:
     """What a part of a value is held against, and what that costs."""
 
     work: int
+    numbers: int
+    floats: int
     per_character: int
     per_key: int
+    again: bool  # each name or item of it is looked for again
     named: dict[str, dict[int, int]]
     indexed: dict[int, dict[int, int]]
     any_name: dict[int, int]
@@ -551,6 +591,7 @@ class _States:
         self._order = order
         self._known: dict[_Entries, _State] = {}
         self._steps = 0
+        self.numbers = self.floats = 0  # the most further units of numbers at a part that was explored
 
     @property
     def first(self) -> _State | None:
@@ -564,7 +605,7 @@ class _States:
         return state
 
     def _make_state(self, times: dict[int, int]) -> _State:
-        state = _State(0, 0, 0, {}, {}, {}, {}, {}, min(times))
+        state = _State(0, 0, 0, 0, 0, False, {}, {}, {}, {}, {}, min(times))
         once = dict(times)  # as `times`, but for what is looked at again
         waiting = sorted(times, key=self._order.__getitem__, reverse=True)
         visited = set(waiting)
@@ -575,6 +616,9 @@ class _States:
             if self._steps > _STEPS_MAX:
                 raise _TooMany
             state.work += count * node.own
+            state.numbers += count * node.numbers
+            state.floats += count * node.floats
+            state.again = state.again or node.again > 1
             state.per_character += count * node.per_character
             state.per_key += count * node.per_key
             if count > times[state.most]:
@@ -619,6 +663,7 @@ class _States:
         try:
             for last in self._walk_states():
                 most, texts = max(most, last.work), max(texts, last.per_character + last.per_key)
+                self.numbers, self.floats = max(self.numbers, last.numbers), max(self.floats, last.floats)
                 if last.work > PLACE_WORK_MAX:
                     self._refuse(last, f"{_number(last.work)} steps")
         except _TooMany:
@@ -681,7 +726,10 @@ def _insert(waiting: list[int], number: int, order: list[int]) -> None:
 class Work:
     """What a schema costs: at most `most` units at any one part of a value, and `per_character` of a text there."""
 
-    __slots__ = ("_at_one_place", "_every", "_multiples", "_states", "circles", "most", "per_character", "unresolved")
+    __slots__ = (
+        "_again", "_at_one_place", "_every", "_multiples", "_numbers", "_states", "circles", "most",
+        "per_character", "unresolved",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -689,6 +737,8 @@ class Work:
         every: int,
         per_character: int,
         multiples: bool,
+        again: bool,
+        numbers: tuple[int, int, int],
         states: _States,
         unresolved: list[tuple[Path, str]],
         circles: list[TooLarge],
@@ -700,17 +750,22 @@ class Work:
         self.unresolved = unresolved
         self.circles = circles
         self._multiples = multiples
+        self._again = 2 if again else 1
+        self._numbers = numbers  # the most further units of an integer, of another number, and of this wherever it is
         self._states = states
 
     def fault(self, value: Json) -> dict[str, Any] | None:
         """The fault of a value that is too much work for this schema; None: it is not."""
         nodes, characters = self.size(value)
-        if nodes * self.most + characters * self.per_character <= WORK_MAX:
+        texts = characters * self.per_character // _TEXTS_OF_A_UNIT
+        of_numbers = self._measure_numbers(value) if self._numbers[1] else 0
+        if nodes * self.most * self._again + texts + of_numbers <= WORK_MAX:
             return None
         if self._at_one_place is None:
             self._at_one_place = self._states.measure_most_at_one_place()
         most, most_text = self._at_one_place
-        if most and nodes * (most + self._every) + characters * most_text <= WORK_MAX:
+        texts = characters * most_text // _TEXTS_OF_A_UNIT
+        if most and nodes * (most * self._again + self._every) + texts + of_numbers <= WORK_MAX:
             return None
         units, texts = self._measure_along(value) if nodes <= _GUIDED_NODES_MAX else (WORK_MAX + 1, 0)
         if units + texts <= WORK_MAX:
@@ -726,6 +781,22 @@ class Work:
                 "send fewer values, or describe them by a smaller schema"
             )
         return {"path": "", "message": message, "code": "value.too_large", "params": []}
+
+    def _measure_numbers(self, value: Json) -> int:
+        """The most that numbers are further work, whatever they are held against."""
+        integers = floats = 0
+        stack: list[Any] = [[value]]
+        while stack:
+            part = stack.pop()
+            for each in part.values() if type(part) is dict else part:
+                kind = type(each)
+                if kind is dict or kind is list:
+                    stack.append(each)
+                elif kind is int:
+                    integers += 1
+                elif kind is float:
+                    floats += 1
+        return integers * self._numbers[0] + floats * self._numbers[1]
 
     def measure_work(self, value: Json) -> int:
         """The units of work that the value is, texts aside; more than `WORK_MAX`: at least so many."""
@@ -757,7 +828,7 @@ class Work:
         states = self._states
         try:
             stack = [(states.first, value)]
-            while stack and units + texts <= WORK_MAX:
+            while stack and units + texts // _TEXTS_OF_A_UNIT <= WORK_MAX:
                 state, part = stack.pop()
                 if state is None:
                     units += self._every
@@ -765,19 +836,27 @@ class Work:
                 units += state.work + self._every
                 if isinstance(part, str):
                     texts += len(part) * state.per_character
+                elif isinstance(part, int | float):
+                    units += state.numbers
+                    if isinstance(part, float):
+                        units += state.floats + self._numbers[2]
+                        if self._multiples and _is_extreme(part):
+                            units += state.work * (_EXTREME_WORK // _MULTIPLE_WORK)
                 elif isinstance(part, Mapping):
+                    if state.again:
+                        units += state.work * len(part)
                     of_names = states.child(state, A_NAME)
                     for name, each in part.items():
                         texts += len(name) * state.per_key
                         stack.append((of_names, name))
                         stack.append((states.child(state, ("name", name)), each))
                 elif isinstance(part, list):
+                    if state.again:
+                        units += state.work * len(part)
                     stack.extend((states.child(state, ("index", index)), each) for index, each in enumerate(part))
-                elif self._multiples and isinstance(part, float) and _is_extreme(part):
-                    units += state.work * (_EXTREME_WORK // _MULTIPLE_WORK)
         except _TooMany:
             return WORK_MAX + 1, 0
-        return units, texts
+        return units, texts // _TEXTS_OF_A_UNIT
 
 
 def count_parts(value: Json, most: int, *, texts: bool = True, multiples: bool = False) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
 from hai_flow.definition.schemas.schema_references import resolve, resolve_reference
-from hai_flow.definition.schemas.schema_work import WORK_MAX, TooLarge, Work, count_parts, measure
+from hai_flow.definition.schemas.schema_work import INSTANCES_MAX, WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
 from hai_flow.primitives.file_ids import sha256_of_file
 from hai_flow.primitives.json_pointers import pointer_of, unescape
@@ -60,7 +60,7 @@ _EXPLAINED_CHARS_MAX: Final = 2_000_000
 """What is wrong is told at once of values for which that makes at most so many sentences, of so many characters: the
 library makes all of them, each with the value in it, before it gives the first. Of others it is told part by part."""
 _EXPLAINED_PARTS_MAX: Final = 5_000
-_EXPLAINED_SCHEMA_MAX: Final = 3_000
+_EXPLAINED_SCHEMA_MAX: Final = 1_000
 """Parts of schemas that are compiled once more, to say what is wrong of parts of one value."""
 _CHECKED_DEFAULTS_MAX: Final = 5_000
 _WORD_BITS: Final = 63
@@ -446,6 +446,18 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
             fault(circle.path, circle.code, circle.message)
         _check_defaults(raw, fault)
     return None if faulty else compiled
+
+
+FORM_SCHEMAS_MAX: Final = 1_000
+"""Schemas in a form: it is compiled on the loop when it is answered."""
+
+
+def fault_of_size(form: Json) -> str | None:
+    """Why a schema is too large for a form, or None."""
+    count = sum(1 for _ in islice(_walk_subschemas(form), INSTANCES_MAX))
+    if count <= FORM_SCHEMAS_MAX:
+        return None
+    return f"a form has at most {FORM_SCHEMAS_MAX:,} schemas, and this one has {count:,}; ask in several steps"
 
 
 def close_schema(raw: Mapping[str, Json]) -> dict[str, Json]:

@@ -6,6 +6,7 @@ secrets for the host of the service alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,7 +35,7 @@ class HttpToolRunner:
         assert isinstance(call, Call)
         assert isinstance(call.tool, HttpTool)
         tool, arguments = call.tool, values.loads(attempt.args)
-        operation = _operation(tool, call.function)
+        operation = await asyncio.to_thread(_operation, tool, call.function)  # it may be compiled
         if call.callback is not None:
             arguments = await with_address(arguments, attempt)
         arguments, faults = operation.parameters.fit(arguments)
@@ -53,6 +54,9 @@ class HttpToolRunner:
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The operations that may be called. Raises StepError."""
         assert isinstance(tool, HttpTool)
+        return await asyncio.to_thread(self._offers, name, tool)
+
+    def _offers(self, name: str, tool: HttpTool) -> Sequence[Offered]:
         offers = []
         for id in _service(tool).ids:
             if tool.allow is not None and id not in tool.allow:

@@ -18,7 +18,7 @@ import mcp_types as types
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.schemas.schemas import compile_schema
+from hai_flow.definition.schemas.schemas import compile_schema, fault_of_size
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.runner import Answer
 from hai_flow.values import Json, storable
@@ -177,6 +177,8 @@ def _read_question(request: types.InputRequest, form_bytes_max: int) -> tuple[st
     compile_schema(form, lambda path, code, fault: faults.append(fault))
     if faults:
         raise _refusal(f"its form is wrong: {faults[0]}")
+    if (fault := fault_of_size(form)) is not None:
+        raise _refusal(fault)
     return message, form
 
 
