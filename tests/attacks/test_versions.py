@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import httpx2
@@ -315,3 +316,71 @@ def test_a_publication_that_runs_a_retired_version_is_refused(place: Place, reti
     answer = place.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **place.publisher})
     assert answer.status_code == 422
     assert [each["code"] for each in answer.json()["findings"]] == ["run.retired"]
+
+
+TRIGGERS: Final = {
+    "an event": "event: {{type: {type}}}",
+    "a schedule": "schedule: {{cron: '0 0 1 1 *', timezone: UTC}}",
+    "a webhook": "webhook: {{path: {type}, secret: '${{{{ secrets.LOGGED }}}}'}}",
+    "the end of a run": "run: {{workflow: tightened}}",
+}
+TRIGGERED: Final = """
+SELECT (SELECT count(*) FROM event_triggers WHERE workflow_name = $1)
+  + (SELECT count(*) FROM schedules WHERE workflow_name = $1)
+"""
+
+
+@pytest.mark.parametrize("what", TRIGGERS)
+def test_nothing_is_waited_for_that_would_begin_a_run_of_a_retired_version(place: Place, what: str) -> None:
+    name, type = unique("flow").replace("-", "_"), unique("type")
+    trigger = TRIGGERS[what].format(type=type)
+    place.publish_text(FLOW.format(name=name, version=1, gate="") + f"triggers:\n  - {trigger}\n")
+    triggered = partial(place.people.do, lambda connection: connection.fetchval(TRIGGERED, name))
+    assert triggered() == 1
+    place.retire(f"{name}@1")
+    assert triggered() == 0
+    place.retire(f"{name}@1", "unretire")
+    assert triggered() == 1
+
+
+@pytest.mark.parametrize("who", ["operator", "requester", "publisher"])
+def test_nobody_lets_the_schedule_of_a_retired_version_run(place: Place, who: str) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish_text(
+        FLOW.format(name=name, version=1, gate="") + "triggers:\n  - schedule: {cron: '0 0 1 1 *', timezone: UTC}\n"
+    )
+    schedules = place.api.get("/v1/schedules", headers=place.operator).json()["items"]
+    (schedule,) = [each["id"] for each in schedules if each["workflow"] == name]
+    place.retire(f"{name}@1")
+    answer = place.api.post(f"/v1/schedules/{schedule}/run", headers=getattr(place, who))
+    assert answer.status_code in (403, 404), answer.text
+    assert name not in [each for each, _ in place.runs()]
+
+
+@pytest.mark.parametrize("body", [{"step": "ok"}, {"step": "ok", "dry_run": True}, {"at": 2}])
+def test_a_run_that_has_ended_is_not_repeated_with_a_retired_version(place: Place, body: dict[str, Any]) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.requester).json()
+    pending = wait_for(lambda: place.question(run["id"]))
+    place.api.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "reject"}, headers=place.decider)
+    wait_for(lambda: place.run(run["id"])["status"] == "failed")
+    place.retire(f"{name}@1")
+    before = place.runs()
+    answer = place.api.post(f"/v1/runs/{run['id']}/fork", json=body, headers=place.operator)
+    assert answer.status_code in (403, 409), answer.text
+    assert place.runs() == before
+
+
+def test_a_fork_that_was_sent_before_the_version_was_retired_is_the_same_fork_again(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.operator).json()
+    wait_for(lambda: place.run(run["id"])["status"] == "waiting")
+    key = {**place.operator, "Idempotency-Key": unique("k")}
+    first = place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key)
+    assert first.status_code == 201, first.text
+    place.retire(f"{name}@1")
+    again = place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key)
+    assert again.status_code in (200, 201), again.text
+    assert again.json()["id"] == first.json()["id"]
