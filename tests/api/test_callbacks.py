@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.api.test_rest import Checked, wait_for_end
+from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -168,6 +169,8 @@ def test_a_body_that_is_not_what_is_waited_for_uses_nothing_up(server: ServerPro
         assert http.post(path, content=b"{", headers={"Content-Type": "application/json"}).status_code in (400, 422)
         large = json.dumps({"paid": 1, "note": "x" * 2_000_000}).encode()
         assert http.post(path, content=large, headers={"Content-Type": "application/json"}).status_code == 413
+        status, problem = sent_whole(server.url, path, "application/json", SIZE, chunked=False)
+        assert (status, problem["code"]) == (413, "body.too_large")
         assert http.post(path, json={"paid": 3}).status_code == 202
         assert wait_for_end(http, run)["output"] == {"paid": 3}
 

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.api.test_rest import Checked, wait_for_end
+from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -161,6 +162,8 @@ def test_pages_of_other_names_and_bodies_beyond_the_limit_are_refused_as_everywh
     assert call(http, path, {"order": "A1"}, Host="evil.example").status_code == 421
     assert call(http, path, {"order": "A1"}, Origin="https://evil.example").status_code == 403
     assert call(http, path, {"order": "A" * 2_000_000}).status_code == 413
+    status, problem = sent_whole(shop.url, f"/v1/hooks/{path}", "application/json", SIZE, chunked=False)
+    assert (status, problem["code"]) == (413, "body.too_large")
     assert httpx2.post(f"{shop.url}/v1/hooks/nobody", content=b"A" * 2_000_000).status_code == 404
 
 
