@@ -81,7 +81,7 @@ async def _running(tree: Path, directory: Path) -> AsyncIterator[asyncio.subproc
     environment = {name: value for name, value in os.environ.items() if name not in unset} | {"PYTHONPATH": str(tree)}
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, cwd=directory.parent, env=environment, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:
         yield process
@@ -97,11 +97,11 @@ async def _readiness(process: asyncio.subprocess.Process) -> None:
     """Return when the server that the process tells of is ready."""
     assert process.stdout is not None
     async with asyncio.timeout(READY_SECONDS_MAX):
-        served = None
+        served, lines = None, []
         while served is None:
-            line = await process.stdout.readline()
-            assert line, "`dev` has ended before it was ready"
-            served = _URL.search(line.decode())
+            lines.append((await process.stdout.readline()).decode())
+            assert lines[-1], f"`dev` has ended before it was ready:\n{''.join(lines)}"
+            served = _URL.search(lines[-1])
         while not await asyncio.to_thread(_is_ready, f"{served[1]}/readyz"):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.01)
 
