@@ -309,7 +309,7 @@ statement.bug(
 )
 commits.bug(
     "big batches leave their births out",
-    ("return (_ALL_WITH_BIRTHS if births else _ALL) | seldom", "return _ALL | seldom"),
+    ("return _ALL if not parts else _ALL | parts", 'return _ALL if not parts else _ALL | parts - {"births"}'),
     by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
 )
 arrays.bug(

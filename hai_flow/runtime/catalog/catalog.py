@@ -30,6 +30,7 @@ from hai_flow.engine.runs.children import reference_of
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.cycles import endless
 from hai_flow.runtime.catalog.pins import PinBook
@@ -76,6 +77,8 @@ class Catalog:
         self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
         self._compiling: dict[tuple[UUID, bytes], asyncio.Future[Plan]] = {}
         self._runs: dict[bytes, tuple[Run, ...]] = {}
+        # Each start asks, and many start at once: a connection for each would be the most of what a start costs.
+        self._retirements: Together[tuple[Pool, UUID, bytes], bool] = Together(lambda key: workflows.is_retired(*key))
         self.checks = compiling.Checks()
         self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
@@ -161,7 +164,8 @@ class Catalog:
 
     async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
         """The refusal of a run that would begin with the plan; None: its version is in use."""
-        return _refuse_retirement(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
+        is_retired = await self._retirements.get((self.reads, tenant, plan.sha256))
+        return _refuse_retirement(plan) if is_retired else None
 
     async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again

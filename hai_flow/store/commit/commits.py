@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 ENTRIES_MAX: Final = 256
 _LONE_ENTRIES_MAX: Final = 8
 _ALL: Final = frozenset(CHILDREN)
-_ALL_WITH_BIRTHS: Final = _ALL | {"births"}
-_NONE: Final[frozenset[str]] = frozenset()
 
 
 async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> Committed:
@@ -77,28 +75,39 @@ async def _execute_commit(connection: Connection, query: str, *given: Any) -> tu
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
-    again = any(entry.take_slot is not None for entry in entries)
-    births = again or any(entry.born is not None for entry in entries)
-    seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
-    if again:
-        seldom = seldom | {"again"}
-    if any(entry.seat is not None or (entry.born is not None and entry.born.left) for entry in entries):
-        seldom = seldom | {"seats"}
-    if any(entry.heir is not None for entry in entries):
-        seldom = seldom | {"heirs"}
-    if any(entry.elsewhere for entry in entries):
-        seldom = seldom | {"elsewhere"}
-    if any(entry.instigators is not None for entry in entries):
-        seldom = seldom | {"instigators"}
-    if any(entry.summary is not None for entry in entries):
-        seldom = seldom | {"summaries"}
-    if any(entry.held is not None for entry in entries):
-        seldom = seldom | {"holds"}
-    if any(entry.audit for entry in entries):
-        seldom = seldom | {"audit"}
-    if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
-        seldom = seldom | {"branches"}
+    """The parts of the statement that these entries need. One pass: most entries have none of them."""
+    parts: set[str] = set()
+    for entry in entries:
+        born = entry.born
+        if born is not None:
+            parts.add("births")
+            if born.left:
+                parts.add("seats")
+            if born.branch is not None:
+                parts.add("branches")
+        if entry.take_slot is not None:
+            parts.update(("births", "again"))
+        if entry.moved is not None:
+            parts.add("moves")
+        if entry.seat is not None:
+            parts.add("seats")
+        if entry.heir is not None:
+            parts.add("heirs")
+        if entry.elsewhere:
+            parts.add("elsewhere")
+        if entry.instigators is not None:
+            parts.add("instigators")
+        if entry.summary is not None:
+            parts.add("summaries")
+        if entry.held is not None:
+            parts.add("holds")
+        if entry.audit:
+            parts.add("audit")
     if len(entries) > _LONE_ENTRIES_MAX:
-        return (_ALL_WITH_BIRTHS if births else _ALL) | seldom
-    children = (part for part in CHILDREN if any(getattr(entry, part) for entry in entries))
-    return frozenset((*children, "births") if births else children) | seldom
+        return _ALL if not parts else _ALL | parts
+    for part in CHILDREN:
+        for entry in entries:
+            if getattr(entry, part):
+                parts.add(part)
+                break
+    return frozenset(parts)
