@@ -1038,8 +1038,19 @@ due_work.bug("promises of slots that are over are not told", ("WHERE promised_un
 watched = Room("hai_flow/runtime/messaging/end_subscriptions.py", "tests/runtime/test_pulse.py")
 watched.bug("an older answer counts as the newest", ("if asked_at >= self._read_at:", "if True:"))
 
+together = Room("hai_flow/runtime/base/single_flight.py", "tests/runtime/test_single_flight.py")
+together.bug(
+    "an answer is that of a look which began before it was asked for",
+    ("        await running\n        del self._next[key]\n", "        del self._next[key]\n"),
+)
+together.bug(
+    "whoever goes away takes the look of the others along",
+    ("return await asyncio.shield(upcoming)", "return await upcoming"),
+)
+
 ROOMS: Final = (
     pulse,
+    together,
     due_work,
     watched,
     callbacks,
