@@ -105,8 +105,7 @@ class Agent:
 
     async def settle(self, access: Access, shown: Shown) -> Shown:
         """The task as soon as it has ended or asks somebody."""
-        _, shown = await mcp_runs.settle(access, self._base, shown.state.run_id, BLOCKING_SECONDS)
-        return shown
+        return (await mcp_runs.settle(access, self._base, shown.state.run_id, BLOCKING_SECONDS))[1]
 
     async def cancel(self, params: Mapping[str, Json]) -> Shown:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""

@@ -150,10 +150,10 @@ class McpServer:
                 await (await self._take_response(access, message))(scope, receive, send)
                 return
             params = message.get("params")
-            begun = None
+            session_id = None
             if method == "initialize" and isinstance(params, dict):
-                begun = self._sessions.begin(principal, params.get("capabilities"))
-            stream = Stream(send, begun)
+                session_id = self._sessions.begin(principal, params.get("capabilities"))
+            stream = Stream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
         limit = access.settings.request_bytes_max
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=limit)
@@ -240,14 +240,14 @@ class McpServer:
         with _Traced(ctx), anyio.CancelScope(shield=True):
             access, run = await mcp_runs.start(access, base, workflow, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        told = _Told(ctx, self._sessions)
+        teller = _Teller(ctx, self._sessions)
         run_id = run.state.run_id
-        _, run = await mcp_runs.settle(access, base, run_id, seconds, told.progress, known=run)
+        _, run = await mcp_runs.settle(access, base, run_id, seconds, teller.progress, known=run)
         if client.legacy and (client.forms or client.urls):
-            run = await self._ask_on_stream(ctx, access, base, run, client, told)
-        await told.say(run)
-        if tool.needs_tasks and (asked := self._build_input_required(run, client)):
-            return asked  # what it asks before its first call comes before the task
+            run = await self._ask_on_stream(ctx, access, base, run, client, teller)
+        await teller.say(run)
+        if tool.needs_tasks and (question := self._build_input_required(run, client)):
+            return question  # what it asks before its first call comes before the task
         if not client.tasks and (responses := _responses(ctx.params)):  # answers that come with the question's call
             names = make_short_names([each.pending.opened for each in run.questions if each.mine])
             early = {id: responses[name] for id, name in names.items() if name in responses}
@@ -256,34 +256,36 @@ class McpServer:
         return self._build_result_for(run, client)
 
     async def _ask_on_stream(
-        self, ctx: Context, access: Access, base: str, run: Shown, client: Client, told: _Told
+        self, ctx: Context, access: Access, base: str, run: Shown, client: Client, teller: _Teller
     ) -> Shown:
         """Ask the caller, who waits, what the run asks; the run as soon as nothing is left to ask."""
         stream: Stream = request_of(ctx).scope[STREAM]
         until = anyio.current_time() + ASKING_SECONDS
-        asked: set[str] = set()
+        sent: set[str] = set()
         try:
-            while left := until - anyio.current_time():
+            while seconds := until - anyio.current_time():
                 requests = build_requests(run, forms=client.forms, urls=client.urls)
-                fresh = {id: each for id, each in requests.items() if id not in asked}
+                fresh = {id: each for id, each in requests.items() if id not in sent}
                 watched = [self._sessions.watch(id) for id in requests]
                 for id, request in fresh.items():
-                    asked.add(id)
+                    sent.add(id)
                     params = request["params"]
                     if ctx.protocol_version < "2025-11-25":  # which had one mode
                         params = {name: value for name, value in params.items() if name != "mode"}
                     await stream.ask(id, request["method"], params)
-                if left < 0 or not requests or any(each.is_set() for each in watched):
+                if seconds < 0 or not requests or any(each.is_set() for each in watched):
                     return run
 
                 def is_news(shown: Shown, waits: frozenset[str] = frozenset(requests)) -> bool:
                     return build_requests(shown, forms=client.forms, urls=client.urls).keys() != waits
 
-                run = await mcp_runs.settle_or(access, base, run.state.run_id, left, is_news, watched, told.progress)
+                run = await mcp_runs.settle_or(
+                    access, base, run.state.run_id, seconds, is_news, watched, teller.progress
+                )
                 if not run.is_at_rest:
-                    _, run = await mcp_runs.settle(access, base, run.state.run_id, WAIT_SECONDS, told.progress)
+                    _, run = await mcp_runs.settle(access, base, run.state.run_id, WAIT_SECONDS, teller.progress)
         finally:
-            for id in asked:
+            for id in sent:
                 self._sessions.forget(id)
         return run
 
@@ -471,7 +473,7 @@ def _key(ctx: Context) -> str | None:
     return key
 
 
-class _Told:
+class _Teller:
     """What a client hears while its call waits: progress, and as messages of the log the texts that the run says."""
 
     def __init__(self, ctx: Context, sessions: Sessions) -> None:

@@ -220,12 +220,12 @@ def fill_input(schema: Json, message: Message, input: Mapping[str, Json]) -> dic
     """The input with what its fields want of the message itself: `x-a2a: text`, its text; `x-a2a: message_id`."""
     fields = schema.get("properties") if isinstance(schema, Mapping) else None
     parts = {"text": message.text, "message_id": message.id}
-    wanted = {
+    filled = {
         name: parts.get(str(field.get(FIELD)), "")
         for name, field in (fields.items() if isinstance(fields, Mapping) else ())
         if isinstance(field, Mapping) and FIELD in field and name not in input
     }
-    return {**input, **{name: text for name, text in wanted.items() if text}}
+    return {**input, **{name: text for name, text in filled.items() if text}}
 
 
 def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
