@@ -69,7 +69,7 @@ def test_runs_are_found_by_what_the_address_says(page: NewPage, asked: Asked, ht
     shown.role("button", {"/^All/": ""}).click()
     shown.label("Workflow").fill("note")
     shown.locator(f"a[href='/console/runs/{done['run_id']}']").there()
-    assert "workflow=note" in shown.evaluate("location.search")
+    assert "name=note" in shown.evaluate("location.search")
     shown.role("button", "More filters").click()
     shown.label("Started by", exact=True).fill("user:nobody")
     shown.words("No matching runs.").there()
