@@ -186,7 +186,7 @@ export class Approvals {
   /** Asks people. With the same `key` again it is the same approval. */
   async request(request: ApprovalRequest, options: Abortable & { key?: string } = {}): Promise<Approval> {
     const { expiresIn: expires_in, ...rest } = request;
-    return recordOf<Approval>(await this.#rest.post("/v1/approvals", written({ ...rest, expires_in }), options));
+    return recordOf<Approval>(await this.#rest.post("/v1/approvals", { ...rest, expires_in }, options));
   }
 
   /** The approval as it is now. */
@@ -212,7 +212,7 @@ export class Approvals {
     { digest, arguments: args, signal, key }: Abortable & { digest?: string; arguments?: Record<string, unknown>; key?: string } = {},
   ): Promise<ConsumedApproval> {
     const own = typeof approval === "string" || args !== undefined ? undefined : approval.digest;
-    const body = written({ digest: digest ?? own, arguments: args });
+    const body = { digest: digest ?? own, arguments: args };
     return recordOf<ConsumedApproval>(
       await this.#rest.post(`${approvalPath(approval)}/consume`, body, { signal, ...(key !== undefined && { key }) }),
     );
