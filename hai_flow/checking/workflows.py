@@ -84,8 +84,8 @@ class Workflows:
         def visit(parent: str) -> None:
             plan = self._interface(parent)
             verbs = () if plan is None else (step.verb for step in plan.steps.values())
-            wanted = {(verb.workflow, verb.version) for verb in verbs if isinstance(verb, Run)}
-            for name, version in sorted(wanted, key=str):
+            runs = {(verb.workflow, verb.version) for verb in verbs if isinstance(verb, Run)}
+            for name, version in sorted(runs, key=str):
                 child = self._file_of(parent, name, version)
                 if child is not None and child not in visited:
                     visited.add(child)

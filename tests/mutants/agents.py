@@ -49,7 +49,10 @@ operations.bug(
 )
 operations.bug(
     "the same message begins another task",
-    ('                f"a2a:{self._access.principal.id}:{message.id}",', "                None,"),
+    (
+        '                f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",',
+        "                None,",
+    ),
     by=f"{_A2A}::test_a_message_id_means_one_task_whatever_the_second_message_says",
 )
 operations.bug(

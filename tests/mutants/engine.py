@@ -488,7 +488,7 @@ evolving.bug(
 decide = Room("hai_flow/engine/decide.py", *_COMMANDS)
 decide.bug(
     "a clock that goes back makes the run's time go back",
-    ("max(now, state.at), limits, log_bytes)", "now, limits, log_bytes)"),
+    ("max(now, state.at), limits, log_bytes, freezes)", "now, limits, log_bytes, freezes)"),
     by=(f"{_T}pause.py", f"{_T}transitions.py"),
 )
 decide.bug(

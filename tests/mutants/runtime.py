@@ -797,8 +797,10 @@ worker.bug(
 worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
     (
-        "            if not self._may_begin:\n                self._forget(performance)",
-        "            if False:\n                self._forget(performance)",
+        "            if not self._may_begin or self.committer.freezes.holds(run, performance.path):\n"
+        "                self._forget(performance)",
+        "            if self.committer.freezes.holds(run, performance.path):\n"
+        "                self._forget(performance)",
     ),
     by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
 )

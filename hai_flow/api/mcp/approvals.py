@@ -32,9 +32,9 @@ async def _request(access: Access, base: str, given: Mapping[str, Any], call: Ca
     except ValidationError as error:
         raise invalid_arguments(error) from None
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
-    asked = await approvals.ask(access, body, key, Response(), base)
-    access = await access.find_at_run(UUID(asked["id"]))
-    return _result(approvals.view_of(await approvals.settle(access, asked["id"], given.get("seconds", 20)), base))
+    approval = await approvals.ask(access, body, key, Response(), base)
+    access = await access.find_at_run(UUID(approval["id"]))
+    return _result(approvals.view_of(await approvals.settle(access, approval["id"], given.get("seconds", 20)), base))
 
 
 async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:

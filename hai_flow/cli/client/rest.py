@@ -32,11 +32,11 @@ _EVENTS_PAGE: Final = 1000
 _FULL_ID_CHARS: Final = 36
 
 
-def server_url(given: str | None) -> str:
+def server_url(address: str | None) -> str:
     """The server that a command means: `--server`, else HAI_FLOW_URL. A host without a scheme is one of HTTP."""
-    if given and "://" not in given:
-        given = f"http://{given}"
-    return (given or Settings.from_environment().url).rstrip("/")
+    if address and "://" not in address:
+        address = f"http://{address}"
+    return (address or Settings.from_environment().url).rstrip("/")
 
 
 class Server:

@@ -102,10 +102,10 @@ class Certainty:
                 if claim is not None:
                     yield claim._replace(relation=_DENIED[claim.relation]) if denied else claim
 
-    def _claim(self, relation: str, left: Tree, right: Tree) -> _Claim | None:
-        if isinstance(left, Const):
-            left, right, relation = right, left, _TURNED.get(relation, relation)
-        subject = self._subject(left)
+    def _claim(self, relation: str, subject_tree: Tree, right: Tree) -> _Claim | None:
+        if isinstance(subject_tree, Const):
+            subject_tree, right, relation = right, subject_tree, _TURNED.get(relation, relation)
+        subject = self._subject(subject_tree)
         if subject is None or not isinstance(right, Const) or isinstance(right.value, bytes):
             return None
         value = right.value

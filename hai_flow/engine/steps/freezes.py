@@ -118,8 +118,8 @@ def _writes(step: Step) -> bool:
     """Whether the step may change something outside of its run. In doubt it does."""
     verb = step.verb
     if isinstance(verb, Http):
-        written = verb.arguments.written
-        method = written.get("method") if isinstance(written, Mapping) else None
+        literal = verb.arguments.written
+        method = literal.get("method") if isinstance(literal, Mapping) else None
         return method not in ("GET", "HEAD")
     if not isinstance(verb, Call) or isinstance(verb.tool, (FrontendTool, AgentTool)):
         return False

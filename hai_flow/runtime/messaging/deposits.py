@@ -84,8 +84,8 @@ class Deposits(Service):
             await self._due.wait()
             self._due.clear()
             try:
-                while taken := await deposits.take(self._database.api, BATCH_MAX, LEASE):
-                    await asyncio.gather(*map(self._deal_with, taken))
+                while deposit := await deposits.take(self._database.api, BATCH_MAX, LEASE):
+                    await asyncio.gather(*map(self._deal_with, deposit))
                 await deposits.forget(self._database.api)
             except Exception as error:
                 log.warning("deposits_not_taken", error=str(error) or repr(error))

@@ -247,16 +247,17 @@ def _differ(what: str, made: Mapping[Any, Any], there: Mapping[Any, Any]) -> Ite
 def _check_pendings(check: Check) -> Iterator[str]:
     rows = {row["id"]: row for row in check.evidence.rows["pendings"]}
     yield from _differ("question", check._made.pendings, rows)
-    for id, (made, opened) in check._made.pendings.items():
+    for id, (pending, opened) in check._made.pendings.items():
         row = rows.get(id)
         if row is None:
             continue
         for name in ("status", "path", "digest", "deadline"):
-            if row[name] != getattr(made, name):
-                yield f"the {name} of the question {id} is {_text(row[name])} instead of {_text(getattr(made, name))}"
+            if row[name] != getattr(pending, name):
+                expected = _text(getattr(pending, name))
+                yield f"the {name} of the question {id} is {_text(row[name])} instead of {expected}"
         if row["opened_seq"] != opened:
             yield f"the question {id} was opened by the commit of event {opened}, not {row['opened_seq']}"
-        if not _is_same_question(e.decode_pending(row["body"]), e.decode_pending(made.body)):
+        if not _is_same_question(e.decode_pending(row["body"]), e.decode_pending(pending.body)):
             yield f"the question {id} asks something else than the log does"
 
 

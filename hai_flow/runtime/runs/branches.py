@@ -268,13 +268,13 @@ class Branches:
     async def _with_present(self, tenant: UUID, fork: c.Fork) -> c.Fork:
         """The fork, with what the run that it is forked from, and their relatives, have done by now."""
         now = await self._state(tenant, fork.of)
-        there = await state_at(self._database, tenant, fork.of, len(fork.events))
-        assert there is not None, "the caller has found the run"
+        past = await state_at(self._database, tenant, fork.of, len(fork.events))
+        assert past is not None, "the caller has found the run"
         return msgspec.structs.replace(
             fork,
             undone=await self._undone(tenant, fork, now),
             rejected=await self.find_rejections(tenant, now),
-            acted=await self._list_effects_on_approval(tenant, there, now, fork.run_id),
+            acted=await self._list_effects_on_approval(tenant, past, now, fork.run_id),
         )
 
     async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:

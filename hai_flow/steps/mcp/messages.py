@@ -90,10 +90,10 @@ def _changes_in(written: str, raw: bytes | bytearray) -> list[str]:
     except UnicodeDecodeError:
         notes = ["the result has U+FFFD where its bytes are no UTF-8"]
     try:
-        kept = foreign.read(written)
+        remaining = foreign.read(written)
     except values.NotJson:
         return notes
-    named = (note.removeprefix("/result") for note in kept.notes if note.startswith("/result"))
+    named = (note.removeprefix("/result") for note in remaining.notes if note.startswith("/result"))
     return [*notes, *(note for note in named if not note.endswith((foreign.BIG, foreign.DEEP)))]
 
 

@@ -81,5 +81,5 @@ async def load_holdings_of_people(
 
 
 def _build_session_holding(principal: str) -> Holding:
-    kept = msgspec.json.decode(principal, type=_Kept)
-    return Holding(None if kept.credential == WHOLE else frozenset(kept.who.roles), frozenset(kept.who.groups))
+    row = msgspec.json.decode(principal, type=_Kept)
+    return Holding(None if row.credential == WHOLE else frozenset(row.who.roles), frozenset(row.who.groups))

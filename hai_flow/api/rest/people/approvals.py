@@ -283,14 +283,14 @@ def _call_of(state: RunState) -> PendingState | None:
     return calls[-1] if calls else None
 
 
-def _compile_gate(state: RunState) -> PendingState | None:
+def _find_gate(state: RunState) -> PendingState | None:
     """The newest question to people."""
     gates = [each for each in state.pendings.values() if each.opened.kind in ("approve", "gate")]
     return gates[-1] if gates else None
 
 
 def _status(state: RunState) -> str:
-    call, gate = _call_of(state), _compile_gate(state)
+    call, gate = _call_of(state), _find_gate(state)
     if call is not None and call.status in ("open", "answered"):
         over = call.status == "open" and state.ended
         return "cancelled" if over else {"open": "approved", "answered": "consumed"}[call.status]
@@ -309,18 +309,18 @@ def _consumption(call: PendingState) -> Json:
 
 def _approved(state: RunState) -> tuple[str, Json]:
     """The action and the arguments: as approved, as far as edited, or as asked for."""
-    for pending in (_call_of(state), _compile_gate(state)):
+    for pending in (_call_of(state), _find_gate(state)):
         args = None if pending is None or pending.opened.args is None else values.loads(pending.opened.args)
         if isinstance(args, dict) and isinstance(args.get("action"), str) and "arguments" in args:
             return args["action"], args["arguments"]
-    asked = state.input if isinstance(state.input, dict) else {}
-    return str(asked.get("action", "")), asked.get("arguments", {})
+    request = state.input if isinstance(state.input, dict) else {}
+    return str(request.get("action", "")), request.get("arguments", {})
 
 
 def view_of(state: RunState, base: str) -> dict[str, Any]:
-    gate, call = _compile_gate(state), _call_of(state)
+    gate, call = _find_gate(state), _call_of(state)
     action, arguments = _approved(state)
-    asked = state.input.get("arguments") if isinstance(state.input, dict) else None
+    requested = state.input.get("arguments") if isinstance(state.input, dict) else None
     opened = next((each.opened for each in (call, gate) if each is not None and each.status == "open"), None)
     envelope = gate.value if gate is not None and isinstance(gate.value, dict) else {}
     consumed = call if _status(state) == "consumed" else None
@@ -329,7 +329,7 @@ def view_of(state: RunState, base: str) -> dict[str, Any]:
         "status": _status(state),
         "action": action,
         "arguments": arguments,
-        "edited": arguments != asked,
+        "edited": arguments != requested,
         "digest": digest_of(action, arguments),
         "workflow": state.workflow,
         "requested_by": state.requester,

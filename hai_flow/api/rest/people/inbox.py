@@ -188,19 +188,19 @@ async def follow_inbox(
     return await access.stream(lambda: _begin(access, filters, limit, last_event_id), LOG, farewell(access, LOG))
 
 
-async def _begin(access: Access, filters: Filters, limit: int, known: str | None) -> Pieces:
+async def _begin(access: Access, filters: Filters, limit: int, last: str | None) -> Pieces:
     before: live_lists.Items | None = None
 
     async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
-        nonlocal before, known
+        nonlocal before, last
         listed = await reader.read("inbox")
         now, id = listed.items, listed.print
-        if before is None and id != known:
+        if before is None and id != last:
             yield live_lists.piece("inbox", id, {"items": list(now.values())})
-        elif before is not None and id != known:
+        elif before is not None and id != last:
             changed, gone = live_lists.changes(before, now)
             yield live_lists.piece("changed", id, {"items": changed, "gone": gone})
-        known, before = id, now
+        last, before = id, now
 
     sight = (derive_sight_key(access.principal), filters, limit)
     source = live_lists.Source(sight, lambda: _load_first_page(access, filters, limit), "claimed_until")

@@ -61,11 +61,11 @@ PartOfName: TypeAlias = Annotated[
 ]
 
 
-async def in_workflows_like(cell: Access, wanted: run_lists.Filter, part: str | None) -> run_lists.Filter:
+async def in_workflows_like(cell: Access, selection: run_lists.Filter, part: str | None) -> run_lists.Filter:
     """The filter, for runs of those workflows alone whose name or title has this part, in whatever case."""
     if not part:
-        return wanted
-    return replace(wanted, workflows=await workflows.names_with(cell.reads, cell.tenant, part))
+        return selection
+    return replace(selection, workflows=await workflows.names_with(cell.reads, cell.tenant, part))
 
 
 # --- starting and reading -----------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ async def list_runs(
     async def ask(cell: Access) -> tuple[Sequence[RunRow], Any]:
         async def find(pool: Pool) -> list[RunRow]:
             before = None if place is None else (place[0], UUID(place[1]))
-            wanted = await in_workflows_like(cell, filters, workflow_like)
+            selection = await in_workflows_like(cell, filters, workflow_like)
             return await run_lists.find_runs(
-                pool, cell.tenant, wanted, limit=limit + 1, before=before, viewer=cell.viewer
+                pool, cell.tenant, selection, limit=limit + 1, before=before, viewer=cell.viewer
             )
 
         over = status and run_lists.ENDED.issuperset(status)
@@ -274,8 +274,8 @@ async def count_runs(
     )
 
     async def ask(cell: Access) -> dict[str, int]:
-        wanted = await in_workflows_like(cell, filters, workflow_like)
-        return await run_lists.count_runs(cell.reads, cell.tenant, wanted, limit=COUNTED_MAX, viewer=cell.viewer)
+        selection = await in_workflows_like(cell, filters, workflow_like)
+        return await run_lists.count_runs(cell.reads, cell.tenant, selection, limit=COUNTED_MAX, viewer=cell.viewer)
 
     answer = await ask_all_cells(access, ask)
     counts = sum_counts([counts for _, counts in answer.found], COUNTED_MAX)
