@@ -227,6 +227,8 @@ NUMBERS: dict[str, tuple[dict[str, Any], Any]] = {
         {"$defs": {"t": {"minimum": 0.5, "items": {"$ref": "#/$defs/t"}}}, "items": {"$ref": "#/$defs/t"}},
         [[1.5] * 8] * 5_000,
     ),
+    "numbers below what is to be different": (
+        {"items": {"uniqueItems": True}}, [[{"a": [n + 0.5]} for n in range(15)]] * 1_000),
     "names that are looked for again": (
         {"items": {"anyOf": [{"properties": {f"p{n}": {}}} for n in range(50)], "unevaluatedProperties": False}},
         [{f"p{n}": 1 for n in range(50)}] * 1_700,
@@ -253,6 +255,10 @@ EXPLAINED: dict[str, tuple[dict[str, Any], Any]] = {
     "many bounds for a long text": ({"allOf": [{"minLength": 2_000_000}] * 1_000}, "a" * 1_000_000),
     "alternatives within alternatives": (doubled(11, TWICE["anyOf"]), "x"),
     "many wrong rows": ({"items": {"type": "string"}}, [1] * 100_000),
+    "alternatives for many names": (
+        {"items": {"anyOf": [{"propertyNames": {"maxLength": 1}}] * 5}},
+        [{f"p{n}": n for n in range(50)}] * 93,
+    ),
 }
 
 

@@ -831,7 +831,10 @@ class Work:
             while stack and units + texts // _TEXTS_OF_A_UNIT <= WORK_MAX:
                 state, part = stack.pop()
                 if state is None:
-                    units += self._every
+                    units += self._every + (self._numbers[2] if isinstance(part, float) else 0)
+                    if isinstance(part, list | Mapping):
+                        parts = part.values() if isinstance(part, Mapping) else part
+                        stack.extend((None, each) for each in parts)
                     continue
                 units += state.work + self._every
                 if isinstance(part, str):

@@ -60,6 +60,7 @@ _EXPLAINED_CHARS_MAX: Final = 2_000_000
 """What is wrong is told at once of values for which that makes at most so many sentences, of so many characters: the
 library makes all of them, each with the value in it, before it gives the first. Of others it is told part by part."""
 _EXPLAINED_PARTS_MAX: Final = 5_000
+_EXPLAINED_IN_PARTS_MAX: Final = 4_000  # units of work of all parts of one value together
 _EXPLAINED_SCHEMA_MAX: Final = 1_000
 """Parts of schemas that are compiled once more, to say what is wrong of parts of one value."""
 _CHECKED_DEFAULTS_MAX: Final = 5_000
@@ -155,6 +156,10 @@ class JsonSchema:
         """Whether a value, of which is known that it is not too large, fits."""
         return self._validator.is_valid(value)
 
+    def measure_work(self, value: Json) -> int:
+        """The units of work that the value is."""
+        return self._work.measure_work(value)
+
     def is_explainable(self, value: Json) -> bool:
         return _is_explainable(self._work, value)
 
@@ -224,7 +229,7 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
         explained = True
         yield {**fault, "path": pointer_of(*path)}
     schemas: dict[int, JsonSchema | None] = {}
-    budget = _EXPLAINED_SCHEMA_MAX
+    budget, sentences = _EXPLAINED_SCHEMA_MAX, _EXPLAINED_IN_PARTS_MAX
     for name, part, inner in islice(_parts_of(schema, value), _EXPLAINED_PARTS_MAX):
         if id(inner) not in schemas:
             schemas[id(inner)] = None
@@ -237,8 +242,11 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
         own = schemas[id(inner)]
         if own is None or own.admits(part):
             continue
+        if sentences <= 0:
+            return
         explained = True
         if own.is_explainable(part):
+            sentences -= own.measure_work(part)
             for fault in own.findings(part):
                 yield {**fault, "path": pointer_of(*path, name) + fault["path"]}
         else:
