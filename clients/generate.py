@@ -27,7 +27,7 @@ PACKAGE: Final = ROOT / "hai_flow"
 CLIENT: Final = PACKAGE.parent / "clients" / "python" / "hai_flow_client"
 TYPESCRIPT: Final = ROOT / "clients" / "typescript" / "src"
 CONSOLE: Final = ROOT / "console" / "src"
-_SHARED: Final = ("hosts", "values", "versions")
+_SHARED: Final = ("primitives/hosts", "values", "primitives/versions")
 _NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
 
 
@@ -43,7 +43,7 @@ def generated() -> dict[Path, str]:
         CLIENT / "events.py": told,
         CLIENT / "models.py": answers,
         CLIENT / "blocking.py": blocking(awaiting),
-        **{CLIENT / f"{name}.py": copied(name) for name in _SHARED},
+        **{CLIENT / f"{Path(name).name}.py": copied(name) for name in _SHARED},
     }
     written = {
         TYPESCRIPT / "records.ts": records(answers, told),

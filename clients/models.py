@@ -127,6 +127,7 @@ _ABSENT: Final = {
     },
     "Pending": {
         "workflow": "None",
+        "workflow_title": "None",
         "started_by": "None",
         "needed": "None",
         "edits": "None",

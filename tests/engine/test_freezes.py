@@ -11,6 +11,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
+from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import MINUTE, SECOND, Play
 
 TWO_CALLS = "steps: [{id: a, call: t.f}, {id: b, call: t.f}]"
@@ -171,3 +172,32 @@ def test_a_run_ends_under_any_freeze_where_nothing_is_left_to_begin(mode: Mode) 
     it.freeze(mode=mode)
     it.play.succeed("a")
     assert it.play.status == "finished"
+
+
+def test_a_freeze_of_a_person_holds_the_runs_that_they_are_behind() -> None:
+    it = Frozen(TWO_CALLS, start=False)
+    it.freeze("principal", "user:zed")
+    it.play.start(instigators=("user:zed",))
+    assert it.play.open == {}
+
+
+def test_read_only_holds_a_call_of_whose_effect_nothing_is_known() -> None:
+    it = Frozen("tools: {m: {mcp: 'https://m.test/mcp'}}\nsteps: [{id: a, call: m.f}, {id: b, call: m.g}]")
+    it.freeze(mode="read_only")
+    it.play.succeed("a")
+    assert it.play.open == {}
+
+
+def test_without_agents_neither_an_answer_nor_a_call_that_a_model_asks_for_begins() -> None:
+    it = Frozen(flow(tools="[web.search]"))
+    it.freeze(mode="no_agents")
+    it.play.succeed("chat[0]/model", answer(call("web.search", effect="read")))
+    assert it.play.open == {}
+    it.thaw()
+    (path,) = it.play.open
+    assert path.startswith("chat[0]/call[")
+    it.freeze("model", "smart")
+    it.play.succeed(path, "found")
+    assert it.play.open == {}
+    it.thaw()
+    assert set(it.play.open) == {"chat[1]/model"}

@@ -137,7 +137,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     run_id: str
     workflow: str | None = None
-    workflow_title: str | None
+    workflow_title: str | None = None
     started_by: str | None = None
     status: str
     opened_at: datetime

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 def version_text(version: int, sha256: str, *, dev: bool) -> str:
-    """A version behind its workflow's name: `1` or `1+3f2a9c11`. `dev`: it is such a copy."""
+    """A version behind its workflow's name: `1` or `1+3f2a9c11`. `dev`: it is a copy of that kind."""
     return f"{version}+{sha256[:8]}" if dev else str(version)
 
 

@@ -403,7 +403,7 @@ export interface Question {
   id: string;
   runId: string;
   workflow?: string | null;
-  workflowTitle: string | null;
+  workflowTitle?: string | null;
   startedBy?: string | null;
   status: string;
   openedAt: string;
