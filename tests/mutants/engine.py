@@ -863,26 +863,3 @@ TARGETS: Final = (
     Target("hai_flow/engine/runs/start_run.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),
     Target("hai_flow/engine/state/snapshot.py", ("tests/engine/test_approvals.py", "tests/engine/test_vocabulary.py")),
 )
-
-held = Room("hai_flow/engine/steps/freezes.py", f"{_T}freezes.py")
-held.bug("a freeze holds the runs of every workflow", ("return freeze.name == state.workflow", "return True"))
-held.bug(
-    "a freeze of a person holds only what they started",
-    ("freeze.name == state.requester or freeze.name in state.all_instigators", "freeze.name == state.requester"),
-)
-held.bug("read-only lets a call that writes begin", ('    return effect != "read"\n', '    return effect == "write"\n'))
-held.bug("read-only lets every request begin", ('return method not in ("GET", "HEAD")', "return False"))
-held.bug("no agents: their calls begin", ("    body = list_of(step.path)\n", '    body = ""\n'))
-advance = Room("hai_flow/engine/advance.py", f"{_T}freezes.py")
-advance.bug(
-    "what becomes ready under a freeze begins",
-    ("            withdraw_unwanted(draft)\n            _hold(draft)\n", "            withdraw_unwanted(draft)\n"),
-)
-advance.bug(
-    "a stop under a freeze undoes",
-    (
-        '    while draft.state.status == "stopping":\n        _hold(draft)\n',
-        '    while draft.state.status == "stopping":\n',
-    ),
-)
-advance.bug("a run with held steps keeps its turn open", ("and not has_ready(state):", "and not state.ready:"))

@@ -812,25 +812,6 @@ worker.bug(
     ),
     by="tests/runtime/test_freezes.py::test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze",
 )
-freezes = Room("hai_flow/runtime/commit/freezes.py", "tests/runtime/test_freezes.py")
-freezes.bug(
-    "a process that knows of a newer version begins all the same",
-    ("        if self._newest != self._version:\n            return True\n", ""),
-    by="tests/runtime/test_freezes.py::test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_after_the_thaw",
-)
-freezes.bug(
-    "a commit's version of the freezes is not looked at",
-    ("        if version > self._newest and self.running:", "        if False:"),
-)
-freezes.bug(
-    "a freeze of a tenant holds the runs of all",
-    ("if row.tenant in (None, tenant)]", "if True]"),
-)
-thaws = Room("hai_flow/runtime/worker/thaws.py", "tests/runtime/test_freezes.py")
-thaws.bug(
-    "runs that a freeze held stay where they are",
-    ("        if due is None or due.to_release:", "        if due is None:"),
-)
 worker.bug(
     "what could not begin with a doubtful lease never begins",
     ("                self.sync(ours.run)\n", "                pass\n"),

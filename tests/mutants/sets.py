@@ -13,6 +13,7 @@ from tests.mutants import (
     border,
     cells,
     engine,
+    freezes,
     heirs,
     masking,
     models,
@@ -28,6 +29,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 BY_HAND: Final = (
     *engine.ROOMS,
+    *freezes.ROOMS,
     *store.ROOMS,
     *runtime.ROOMS,
     *masking.ROOMS,

@@ -1,0 +1,54 @@
+"""Bugs of freezes: what begins all the same, and what never goes on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ENGINE: Final = "tests/engine/test_freezes.py"
+_RUNTIME: Final = "tests/runtime/test_freezes.py"
+
+held = Room("hai_flow/engine/steps/freezes.py", _ENGINE)
+held.bug("a freeze holds the runs of every workflow", ("return freeze.name == state.workflow", "return True"))
+held.bug(
+    "a freeze of a person holds only what they started",
+    ("freeze.name == state.requester or freeze.name in state.all_instigators", "freeze.name == state.requester"),
+)
+held.bug("read-only lets a call that writes begin", ('    return effect != "read"\n', '    return effect == "write"\n'))
+held.bug("read-only lets every request begin", ('return method not in ("GET", "HEAD")', "return False"))
+held.bug("no agents: their calls begin", ("    body = list_of(step.path)\n", '    body = ""\n'))
+advance = Room("hai_flow/engine/advance.py", _ENGINE)
+advance.bug(
+    "what becomes ready under a freeze begins",
+    ("            withdraw_unwanted(draft)\n            _hold(draft)\n", "            withdraw_unwanted(draft)\n"),
+)
+advance.bug(
+    "a stop under a freeze undoes",
+    (
+        '    while draft.state.status == "stopping":\n        _hold(draft)\n',
+        '    while draft.state.status == "stopping":\n',
+    ),
+)
+advance.bug("a run with held steps keeps its turn open", ("and not has_ready(state):", "and not state.ready:"))
+freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
+freezes.bug(
+    "a process that knows of a newer version begins all the same",
+    ("        if self._newest != self._version:\n            return True\n", ""),
+    by=f"{_RUNTIME}::test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_after_the_thaw",
+)
+freezes.bug(
+    "a commit's version of the freezes is not looked at",
+    ("        if version > self._newest and self.running:", "        if False:"),
+)
+freezes.bug(
+    "a freeze of a tenant holds the runs of all",
+    ("if row.tenant in (None, tenant)]", "if True]"),
+)
+thaws = Room("hai_flow/runtime/worker/thaws.py", _RUNTIME)
+thaws.bug(
+    "runs that a freeze held stay where they are",
+    ("        if due is None or due.to_release:", "        if due is None:"),
+)
+
+ROOMS: Final = (held, advance, freezes, thaws)
