@@ -35,7 +35,7 @@ freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",
     ("        if self._newest != self._version:\n            return True\n", ""),
-    by=f"{_RUNTIME}::test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_after_the_thaw",
+    by=f"{_RUNTIME}::test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit",
 )
 freezes.bug(
     "a commit's version of the freezes is not looked at",

@@ -76,10 +76,10 @@ async def test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its
     """It asks by itself once in a minute only, so the commit has told it."""
     runtime = await make(performs=True, poll_seconds=60.0)
     await freeze(eye)
-    first = (await start(runtime, ECHO, input={"value": "1"})).run_id
-    second = (await start(runtime, ECHO, input={"value": "2"})).run_id
+    first, second = (await start(runtime, GATED)).run_id, (await start(runtime, GATED)).run_id
     await until(lambda: is_held(runtime, second))
-    assert {run for run, _, _ in effects.begun} <= {str(first)}
+    assert await is_now(runtime, first, "running"), "it was decided before, and waits in the process"
+    assert not effects.begun
 
 
 async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: Make) -> None:
