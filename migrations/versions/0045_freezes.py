@@ -16,7 +16,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.execute("""
-    CREATE TABLE freezes (
+    CREATE TABLE IF NOT EXISTS freezes (
       id uuid NOT NULL,
       tenant uuid,
       owner uuid,
@@ -33,14 +33,14 @@ def upgrade() -> None:
     )
     """)
     op.execute("""
-    CREATE TABLE freeze_switch (
+    CREATE TABLE IF NOT EXISTS freeze_switch (
       single boolean NOT NULL DEFAULT true,
       version bigint NOT NULL,
       CONSTRAINT freeze_switch_pkey PRIMARY KEY (single),
       CONSTRAINT freeze_switch_single CHECK (single)
     )
     """)
-    op.execute("ALTER TABLE runs ADD COLUMN held text")
+    op.execute("ALTER TABLE runs ADD COLUMN IF NOT EXISTS held text")
     with op.get_context().autocommit_block():
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held")
         op.execute("CREATE INDEX CONCURRENTLY runs_held ON runs (held, id) WHERE held <> ''")

@@ -132,6 +132,8 @@ WITHOUT_TENANT = {
     "forgotten": "hashes of a tenant and a person, for those who have a credential of theirs",
     "hint_keys": "what this server's processes know each other's hints by",
     "servers": "the processes that serve, for all tenants",
+    "freezes": "what every process obeys, of one tenant or of all; REST shows a tenant its own",
+    "freeze_switch": "which version of them there is",
     "sweeps": "how far this server's processes have looked through all rows",
     "workers": "the processes, which work for all tenants",
 }
