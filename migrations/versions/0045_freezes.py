@@ -18,7 +18,7 @@ def upgrade() -> None:
     op.execute("""
     CREATE TABLE IF NOT EXISTS freezes (
       id uuid NOT NULL,
-      tenant uuid,
+      of_tenant uuid,
       owner uuid,
       mode text NOT NULL,
       scope text NOT NULL,

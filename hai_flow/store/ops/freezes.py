@@ -40,7 +40,9 @@ class HeldRun(NamedTuple):
     tenant: UUID
 
 
-_COLUMNS: Final = ", ".join(FreezeRow._fields)
+_COLUMNS: Final = (
+    "id, of_tenant AS tenant, owner, mode, scope, name, reason, created_by, created_at, thawed_by, thawed_at"
+)
 _GROWS: Final = """
 INSERT INTO freeze_switch (version) VALUES (1)
 ON CONFLICT (single) DO UPDATE SET version = freeze_switch.version + 1
@@ -76,7 +78,7 @@ async def list_freezes(connection: Connection | Pool, tenant: UUID | None, *, ov
     """The freezes of the tenant and those of all, at most 1,000, the last one first; None: of every tenant. `over`:
     also those that have ended."""
     rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM freezes WHERE ($1::uuid IS NULL OR tenant IS NULL OR tenant = $1) "
+        f"SELECT {_COLUMNS} FROM freezes WHERE ($1::uuid IS NULL OR of_tenant IS NULL OR of_tenant = $1) "
         "AND ($2 OR thawed_at IS NULL) ORDER BY created_at DESC, id LIMIT 1000",
         tenant,
         over,
@@ -121,7 +123,7 @@ async def freeze(
 ) -> FreezeRow:
     """Write a freeze, which all processes obey within seconds. The same id again is the same freeze."""
     await connection.execute(
-        "INSERT INTO freezes (id, tenant, owner, mode, scope, name, reason, created_by) "
+        "INSERT INTO freezes (id, of_tenant, owner, mode, scope, name, reason, created_by) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
         id, tenant, owner, mode, scope, name, reason, by,
     )  # fmt: skip
