@@ -973,7 +973,7 @@ freezes: Final = sa.Table(
     "freezes",
     metadata,
     _make_uuid_column("id"),
-    _make_uuid_column("tenant", null=True),  # null: of all tenants
+    _make_uuid_column("of_tenant", null=True),  # null: of all tenants
     _make_uuid_column("owner", null=True),  # the tenant whose operators may end it; null: only those of the deployment
     _text("mode"),
     _text("scope"),
