@@ -104,7 +104,7 @@ def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Fo
             strict=False,
             parse_int=_int,
             parse_float=_float,
-            parse_constant=_Written,
+            parse_constant=_WrittenNumber,
             object_pairs_hook=pairs,
         )
     except RecursionError:
@@ -114,23 +114,23 @@ def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Fo
     return _convert(value, big)
 
 
-class _Written(str):
+class _WrittenNumber(str):
     """A number as it is written."""
 
     __slots__ = ()
 
 
-def _int(text: str) -> int | _Written:
-    return int(text) if len(text) <= 16 and abs(int(text)) <= INTEGER_MAX else _Written(text)
+def _int(text: str) -> int | _WrittenNumber:
+    return int(text) if len(text) <= 16 and abs(int(text)) <= INTEGER_MAX else _WrittenNumber(text)
 
 
-def _float(text: str) -> float | _Written:
+def _float(text: str) -> float | _WrittenNumber:
     number = float(text)
-    return number if math.isfinite(number) else _Written(text)
+    return number if math.isfinite(number) else _WrittenNumber(text)
 
 
 def _convert(value: Any, big: BigIntegers) -> Foreign:
-    converter = _Kept(big)
+    converter = _KeptNumber(big)
     try:
         return Foreign(converter.of(value, (), 0), tuple(converter.notes))
     except RecursionError:
@@ -138,7 +138,7 @@ def _convert(value: Any, big: BigIntegers) -> Foreign:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptNumber:
     big: BigIntegers
     notes: list[str] = field(default_factory=list)
 
@@ -146,7 +146,7 @@ class _Kept:
         kind = type(value)
         if kind is str:
             return self._text(value, place)
-        if kind is _Written:
+        if kind is _WrittenNumber:
             return self._number(value, place)
         if value is None or kind is bool:
             return value

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from hai_flow.definition.yaml.document import BYTES_MAX
-from hai_flow.definition.yaml.include_keys import Unusable, behind, whole
+from hai_flow.definition.yaml.include_keys import UnusableFile, behind, whole
 
 SUFFIXES: Final = (".yaml", ".yml")
 SERVICE_SUFFIXES: Final = (*SUFFIXES, ".json")
@@ -29,7 +29,7 @@ def used_files(path: Path, source: bytes) -> list[Path]:
     for name in behind(with_uses(path, source)):
         try:
             files.append(_place(path, name, SERVICE_SUFFIXES))
-        except Unusable:
+        except UnusableFile:
             continue
     return files
 
@@ -37,7 +37,7 @@ def used_files(path: Path, source: bytes) -> list[Path]:
 def _read_service(path: Path, name: str) -> bytes:
     text = _read(path, name, SERVICE_SUFFIXES)
     if b"openapi" not in text:
-        raise Unusable(f"{name} is no document of OpenAPI")
+        raise UnusableFile(f"{name} is no document of OpenAPI")
     return text
 
 
@@ -45,20 +45,20 @@ def _read(path: Path, name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bytes:
     place = _place(path, name, suffixes)
     try:
         if not (stat.S_ISREG(mode := place.stat().st_mode) or stat.S_ISDIR(mode)):
-            raise Unusable(f"{name} can't be read: it is a pipe or a device, and no file")  # to open a pipe waits
+            raise UnusableFile(f"{name} can't be read: it is a pipe or a device, and no file")  # to open a pipe waits
         with place.open("rb") as file:
             text = file.read(BYTES_MAX + 1)
     except OSError as error:
-        raise Unusable(f"{name} can't be read: {(error.strerror or str(error)).lower()}") from None
+        raise UnusableFile(f"{name} can't be read: {(error.strerror or str(error)).lower()}") from None
     if len(text) > BYTES_MAX:
-        raise Unusable(f"{name} has more than {BYTES_MAX // 1024} KiB")
+        raise UnusableFile(f"{name} has more than {BYTES_MAX // 1024} KiB")
     return text
 
 
 def _place(path: Path, name: str, suffixes: tuple[str, ...]) -> Path:
-    """Where the file lies. Raises `Unusable` if a workflow must not name it."""
+    """Where the file lies. Raises `UnusableFile` if a workflow must not name it."""
     if PurePosixPath(name).is_absolute() or "\\" in name or "\x00" in name or not name.endswith(suffixes):
-        raise Unusable(
+        raise UnusableFile(
             f"expected the way to a {_kind(suffixes)} from here, such as ../shared/tools.yaml, found {name!r}"
         )
     try:
@@ -67,13 +67,13 @@ def _place(path: Path, name: str, suffixes: tuple[str, ...]) -> Path:
         project = project if folder.is_relative_to(project) else folder
         place = (folder / name).resolve()
     except (OSError, RuntimeError) as error:  # links in a circle
-        raise Unusable(f"{name} can't be found: {error}") from None
+        raise UnusableFile(f"{name} can't be found: {error}") from None
     if not place.is_relative_to(project):
-        raise Unusable(
+        raise UnusableFile(
             f"{name} leads out of the project, which is the folder {project.name}; start above it, or copy it there"
         )
     if not place.name.endswith(suffixes):
-        raise Unusable(f"{name} leads to {place.name}, and that is no {_kind(suffixes)}")
+        raise UnusableFile(f"{name} leads to {place.name}, and that is no {_kind(suffixes)}")
     return place
 
 

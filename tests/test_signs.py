@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hai_flow.api.rest.people.links import _question
 from hai_flow.cli.console import clean, join_lines, json_text
-from hai_flow.notify.letters import Told, chat, letter
+from hai_flow.notify.letters import NoticeContent, chat, letter
 from hai_flow.primitives import signs
 
 SAMPLES = [  # the same as in console/src/logic/signs.test.ts
@@ -64,8 +64,8 @@ def test_the_command_line_shows_codes() -> None:
     assert json_text({"to": "\u202e\u200b"}) == '{"to": "\\u202e\\u200b"}'
 
 
-def told(title: str, message: str | None = None) -> Told:
-    return Told("opened", "p", "r", "w", "approve", title, message, None)
+def told(title: str, message: str | None = None) -> NoticeContent:
+    return NoticeContent("opened", "p", "r", "w", "approve", title, message, None)
 
 
 def test_letters_show_codes_and_say_so() -> None:

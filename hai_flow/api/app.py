@@ -115,7 +115,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     landing.install(app)
     console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
-    app.add_middleware(problems.Faults)
+    app.add_middleware(problems.ErrorResponses)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Measured, watching=runtime.requests)
     return app

@@ -26,21 +26,21 @@ DEFAULT: Final[TemplateName] = "approval"
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class WorkflowTemplate:
     """A workflow and its tests, as text."""
 
     workflow: str
     tests: str
 
 
-def template(name: TemplateName, workflow: str | None = None) -> Template:
+def template(name: TemplateName, workflow: str | None = None) -> WorkflowTemplate:
     """The template `name`, its workflow called `workflow` (default: as the template)."""
     folder = resources.files("hai_flow.templates")
     source = (folder / f"{name}.flow.yaml").read_text(encoding="utf-8")
     tests = (folder / f"{name}.test.yaml").read_text(encoding="utf-8")
     if workflow is None:
-        return Template(source, tests)
-    return Template(
+        return WorkflowTemplate(source, tests)
+    return WorkflowTemplate(
         re.sub(r"^name: \S+$", f"name: {workflow}", source, count=1, flags=re.MULTILINE),
         tests.replace(f"workflow: {name}.flow.yaml", f"workflow: {workflow}.flow.yaml", 1),
     )

@@ -32,7 +32,7 @@ _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command: where the function is that performs it, or a group of commands, and the panel it stands in."""
 
     name: str
@@ -126,7 +126,7 @@ class LazyGroup(Group):
     Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CommandEntry, ...] = ()
 
     def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
         """The command that replaces an older spelling in `args`, and the arguments for it; None: they are current."""
@@ -138,7 +138,7 @@ class LazyGroup(Group):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = next((each for each in self.entries if each.name == cmd_name), None)
         if entry is None and cmd_name in add_ons():
-            entry = Entry(cmd_name, add_ons()[cmd_name], "")
+            entry = CommandEntry(cmd_name, add_ons()[cmd_name], "")
         if entry is not None and cmd_name not in self.commands:
             self.commands[cmd_name] = entry.load()
         return self.commands.get(cmd_name)
@@ -258,10 +258,10 @@ def _whole(text: str | int, low: int | None, high: int | None) -> int:
     raise ValueError(f"expected a whole number{bounds}, found {text!r}.")
 
 
-def entries(panels: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> tuple[Entry, ...]:
+def entries(panels: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> tuple[CommandEntry, ...]:
     """The entries of panels with their commands, each a name and a place below `hai_flow.cli`, or a distribution."""
     return tuple(
-        Entry(name, f"hai_flow.cli.{place}" if ":" in place else place, panel)
+        CommandEntry(name, f"hai_flow.cli.{place}" if ":" in place else place, panel)
         for panel, commands in panels
         for name, place in commands
     )

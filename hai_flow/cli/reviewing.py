@@ -20,7 +20,7 @@ from hai_flow.definition.diff import Change, Diff, Part, diff
 from hai_flow.definition.names.durations import spell
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
-from hai_flow.definition.yaml.include_keys import Unusable, whole
+from hai_flow.definition.yaml.include_keys import UnusableFile, whole
 from hai_flow.values import Json, dumps
 
 _PEOPLE: Final = frozenset(
@@ -90,7 +90,7 @@ def _read_source_in(ref: str, name: str) -> bytes:
         try:
             return _read_at(ref, posixpath.normpath(posixpath.join(posixpath.dirname(name), used)))
         except UsageError:
-            raise Unusable(f"{used} is not in {ref}") from None
+            raise UnusableFile(f"{used} is not in {ref}") from None
 
     return whole(_read_at(ref, name), read)
 

@@ -22,7 +22,7 @@ from hai_flow.definition.raw_steps import Outline
 from hai_flow.definition.schemas.schemas import JsonSchema, close_schema
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.tools.mcp_servers import read_server
-from hai_flow.definition.tools.openapi import ApiDocument, Unusable
+from hai_flow.definition.tools.openapi import ApiDocument, UnusableDocument
 from hai_flow.definition.tools.openapi import read as read_openapi
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 from hai_flow.definition.yaml.document import Path
@@ -560,7 +560,7 @@ class Declarations(Parts):
             return None
         try:
             return read_openapi(part.text)
-        except Unusable as error:
+        except UnusableDocument as error:
             self.reader.error(at, "tool.openapi", f"{shorten(named)} can't be used: {error}")
             return None
 

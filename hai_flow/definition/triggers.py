@@ -29,14 +29,14 @@ _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class TriggerStarts:
     """The triggers. `alone`: the kind of the first one whose runs the system starts."""
 
     triggers: tuple[plan.Trigger, ...] = (plan.ApiTrigger(),)
     alone: str | None = None
 
 
-def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, own_name: Json) -> Starts:
+def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, own_name: Json) -> TriggerStarts:
     """The triggers; `api` alone where the document names none. `own_name`: of the workflow."""
     triggers: list[plan.Trigger] = []
     kinds: list[str] = []
@@ -62,7 +62,7 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
         if kind in ("event", "run", "webhook") and isinstance(body, Mapping):
             _check_mapping(parts, body, at, input)
         triggers += [trigger] if trigger is not None else []
-    return Starts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
+    return TriggerStarts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
 
 
 def _kind(parts: Parts, raw: Json, at: Path) -> str | None:

@@ -117,7 +117,7 @@ class Rectangle:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Connector:
     """`style`: flow or dashed. `ends`: the paths of the steps that it leads from and to; "" is where a run begins or
     ends. None: the line is a part of one figure, and joins no steps."""
 
@@ -149,7 +149,7 @@ class Closed:
     pass
 
 
-Shape: TypeAlias = Rectangle | Line | Words | Opened | Closed
+Shape: TypeAlias = Rectangle | Connector | Words | Opened | Closed
 
 
 class Canvas:
@@ -166,10 +166,10 @@ class Canvas:
         self.shapes.append(Words(text, x, y, anchor))
 
     def line(self, points: Sequence[Point], ends: Ends | None = None) -> None:
-        self.shapes.append(Line("flow", tuple(points), arrow=False, ends=ends))
+        self.shapes.append(Connector("flow", tuple(points), arrow=False, ends=ends))
 
     def arrow(self, points: Sequence[Point], ends: Ends | None, style: str = "flow") -> None:
-        self.shapes.append(Line(style, tuple(points), arrow=True, ends=ends))
+        self.shapes.append(Connector(style, tuple(points), arrow=True, ends=ends))
 
     def open_group(self, node: Node) -> None:
         self.shapes.append(Opened(node))
@@ -289,7 +289,7 @@ class Labelled(Figure):
         self.inner.place(canvas, x + self.spine - self.inner.spine, y + self.head)
 
 
-class Block(Figure):
+class BlockFigure(Figure):
     """A step with lanes: its head, and the lanes side by side."""
 
     def __init__(self, node: Node) -> None:
@@ -364,7 +364,7 @@ class WithHandlers(Figure):
 
 
 def _figure(node: Node) -> Figure:
-    main: Figure = Block(node) if node.lanes else Box(node)
+    main: Figure = BlockFigure(node) if node.lanes else Box(node)
     return WithHandlers(main, node.handlers) if node.handlers else main
 
 

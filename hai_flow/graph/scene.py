@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from hai_flow.definition.yaml.document import Document, parse
 from hai_flow.definition.yaml.document import Node as Written
 from hai_flow.definition.yaml.include_keys import first_of
-from hai_flow.graph.layout import Line, Opened, Rectangle, Shape, Words, laid_out, visible
+from hai_flow.graph.layout import Connector, Opened, Rectangle, Shape, Words, laid_out, visible
 from hai_flow.graph.outline import Chart, Lane, Node, chart_in
 from hai_flow.values import Json
 
@@ -106,7 +106,7 @@ def _shapes(shapes: Sequence[Shape]) -> Iterator[dict[str, Json]]:
                     "y": _n(y + BASELINE),
                     **text_fields,
                 }
-            case Line(style, points, arrow, ends):
+            case Connector(style, points, arrow, ends):
                 from_, to = ends or (None, None)
                 places = [[_n(x), _n(y)] for x, y in points]
                 yield {"shape": "line", "style": style, "step": step, "points": places, "arrow": arrow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from hai_flow.graph.layout import SIZES, Closed, Line, Opened, Rectangle, Shape, Words, laid_out, visible
+from hai_flow.graph.layout import SIZES, Closed, Connector, Opened, Rectangle, Shape, Words, laid_out, visible
 from hai_flow.graph.outline import Chart
 
 _SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', sans-serif"
@@ -47,7 +47,7 @@ def _element(shape: Shape, missed: frozenset[str]) -> str:
             return (
                 f'<text class="{text.style}" x="{_n(x)}" y="{_n(y + 13)}"{place}>{escape(text.content)}{tooltip}</text>'
             )
-        case Line(style, points, arrow):
+        case Connector(style, points, arrow):
             path = " ".join(f"{'M' if number == 0 else 'L'}{_n(x)} {_n(y)}" for number, (x, y) in enumerate(points))
             end = ' marker-end="url(#tip)"' if arrow else ""
             return f'<path class="{style}" d="{path}"{end}/>'

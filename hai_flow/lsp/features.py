@@ -18,7 +18,7 @@ from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.errors import Edit
 from hai_flow.lsp.analysis import Analysis, Names
-from hai_flow.lsp.places import Cursor, cursor_at, path_at, shape_at, type_at
+from hai_flow.lsp.places import SourcePosition, cursor_at, path_at, shape_at, type_at
 from hai_flow.values import Json
 
 Kind = Literal["verb", "key", "value", "step", "field", "tool", "workflow"]
@@ -72,7 +72,7 @@ def complete(analysis: Analysis, line: int, column: int, workflows: Mapping[str,
     return list(_keys(analysis, cursor, before, line))
 
 
-def _is_in_expression(cursor: Cursor, before: str) -> bool:
+def _is_in_expression(cursor: SourcePosition, before: str) -> bool:
     if before.rfind("${{") > before.rfind("}}"):
         return True
     type_ = type_at((*cursor.keys, cursor.key)) if cursor.key else None
@@ -133,7 +133,7 @@ def _title(draft: StepDraft) -> str:
     return f"{draft.verb}: {title}" if isinstance(title, str) else draft.verb
 
 
-def _values(analysis: Analysis, cursor: Cursor, before: str, workflows: Mapping[str, str]) -> Iterator[Offer]:
+def _values(analysis: Analysis, cursor: SourcePosition, before: str, workflows: Mapping[str, str]) -> Iterator[Offer]:
     word = cursor.before.lstrip(" \"'")
     start = len(before) - len(word)
     type_ = type_at((*cursor.keys, cursor.key))
@@ -217,7 +217,7 @@ def _module(analysis: Analysis, name: str, attribute: str = "") -> PythonModule 
     return python_module if isinstance(python_module, PythonModule) else None
 
 
-def _keys(analysis: Analysis, cursor: Cursor, before: str, line: int) -> Iterator[Offer]:
+def _keys(analysis: Analysis, cursor: SourcePosition, before: str, line: int) -> Iterator[Offer]:
     word = cursor.before.lstrip()
     start = len(before) - len(word)
     if cursor.keys and cursor.keys[-1] == "with":

@@ -16,7 +16,7 @@ _LINES_MAX: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class SourcePosition:
     """`keys`: those around the place, outermost first, without the indexes of lists; `siblings`: the other keys of the
     mapping that it stands in; `key`: the key on its own line, whose value it is in ("": it is where a key is written);
     `word`: the text before the cursor that is being written."""
@@ -28,7 +28,7 @@ class Cursor:
     is_item: bool
 
 
-def cursor_at(text: str, line: int, column: int) -> Cursor:
+def cursor_at(text: str, line: int, column: int) -> SourcePosition:
     """The cursor before the character `column` of a line, both from 0."""
     lines = text.split("\n")
     own = lines[line] if line < len(lines) else ""
@@ -41,7 +41,7 @@ def cursor_at(text: str, line: int, column: int) -> Cursor:
     inside = before if match is None else before[match.end() :]
     is_item = "-" in own[:indent] or (match is None and before.strip() == "-")
     key = "" if is_key or match is None else match["key"].strip("\"'")
-    return Cursor(keys, siblings, key, before[indent:] if is_key else inside, is_item)
+    return SourcePosition(keys, siblings, key, before[indent:] if is_key else inside, is_item)
 
 
 def _entry(line: str) -> tuple[int, int, str, str] | None:

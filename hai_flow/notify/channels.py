@@ -72,7 +72,7 @@ class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: tuple[str, ...] = ()
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TenantChannels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The channels and people of one tenant."""
 
     channels: Mapping[str, Channel] = {}
@@ -87,15 +87,15 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str | None = None
     channels: Mapping[str, Channel] = {}
     people: Mapping[str, Person] = {}
-    tenants: Mapping[str, Place] = {}
+    tenants: Mapping[str, TenantChannels] = {}
     hosts: tuple[str, ...] = ()
     link_hours: int = LINK_HOURS_MAX
 
-    def place(self, tenant: str) -> Place:
+    def place(self, tenant: str) -> TenantChannels:
         """The channels and people of the tenant of this name."""
         if tenant == DEFAULT_TENANT:
-            return Place(self.channels, self.people)
-        return self.tenants.get(tenant, Place())
+            return TenantChannels(self.channels, self.people)
+        return self.tenants.get(tenant, TenantChannels())
 
 
 def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
@@ -119,7 +119,7 @@ def _finding(file: str, message: str) -> Finding:
     return Finding(file, 0, 0, "error", "notify.invalid", message)
 
 
-def _faults(where: str, place: Place) -> list[str]:
+def _faults(where: str, place: TenantChannels) -> list[str]:
     faults = [f"{where}people: expected ids like user:ann, found {id!r:.80}" for id in place.people if not _is_id(id)]
     for id, person in place.people.items():
         if person.email is not None and not _is_address(person.email):
@@ -157,7 +157,7 @@ class Recipient:
     whom: str
 
 
-def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> list[Recipient]:
+def recipients(place: TenantChannels, notify: Sequence[str], asked: Collection[str]) -> list[Recipient]:
     """The receivers of a question, each once. `asked` are the selectors of the question.
 
     A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
@@ -176,7 +176,7 @@ def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> l
     return list(receivers)
 
 
-def _readers(place: Place, wanted: Collection[str]) -> list[str]:
+def _readers(place: TenantChannels, wanted: Collection[str]) -> list[str]:
     return [
         id
         for id, person in place.people.items()

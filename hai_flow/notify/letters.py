@@ -29,7 +29,7 @@ _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NoticeContent:
     """The content of a notification. `what`: opened, escalated or reminded. `link`: a page where its only reader
     decides. `page`: the question in the console, for people that sign in there."""
 
@@ -51,20 +51,20 @@ class Letter:
     text: str
 
 
-def letter(told: Told) -> Letter:
+def letter(told: NoticeContent) -> Letter:
     """As an e-mail."""
     title = " ".join(_plain(told.title).split())
     subject = f"[HAI Flow] {_cut(title, SUBJECT_MAX)}"
     return Letter(subject, "\n".join(_lines(told)) + "\n")
 
 
-def chat(told: Told) -> str:
+def chat(told: NoticeContent) -> str:
     """As a message to Slack: its three signs of markup are escaped, so it can mention no person and has no links."""
     lines = _lines(told)
     return "\n".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines)
 
 
-def payload(told: Told, at: datetime) -> Json:
+def payload(told: NoticeContent, at: datetime) -> Json:
     """As the body of a webhook: JSON, in which nothing needs to be quoted."""
     return {
         "type": f"pending.{told.what}",
@@ -83,7 +83,7 @@ def payload(told: Told, at: datetime) -> Json:
     }
 
 
-def _lines(told: Told) -> list[str]:
+def _lines(told: NoticeContent) -> list[str]:
     lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
     lines += quote(told.title, TITLE_MAX).splitlines()
     if told.message:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
-from hai_flow.notify.letters import Told, chat, letter, payload
-from hai_flow.steps.http.egress import Guard
+from hai_flow.notify.letters import NoticeContent, chat, letter, payload
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig, make_transport
 
 if TYPE_CHECKING:
@@ -44,12 +44,18 @@ class Sender:
 
     def __init__(self, file: NotifyFile, secrets: Mapping[str, str], config: HttpConfig) -> None:
         self._secrets = secrets
-        self._guard = Guard(file.hosts)
+        self._guard = EgressGuard(file.hosts)
         self._config = config
         self._client: httpx2.AsyncClient | None = None
 
     async def send(
-        self, channel: Email | Slack | Webhook, id: str, told: Told, whom: str, address: str | None, now: datetime
+        self,
+        channel: Email | Slack | Webhook,
+        id: str,
+        told: NoticeContent,
+        whom: str,
+        address: str | None,
+        now: datetime,
     ) -> None:
         """One try. `id` is the same in every try, so that a receiver recognises a repetition. Raises `NotSent`."""
         try:
@@ -101,7 +107,7 @@ class Sender:
         if not 200 <= status < 300:
             raise NotSent(f"it answered {status}", final=status == 410)
 
-    async def _mail(self, channel: Email, id: str, told: Told, address: str, now: datetime) -> None:
+    async def _mail(self, channel: Email, id: str, told: NoticeContent, address: str, now: datetime) -> None:
         password = None if channel.password is None else self._secret(channel.password)
         message = email_of(channel, id, told, address, now)
         try:
@@ -113,7 +119,7 @@ class Sender:
             raise NotSent(f"{type(error).__name__}: {error}"[:300]) from None
 
 
-def email_of(channel: Email, id: str, told: Told, address: str, now: datetime) -> EmailMessage:
+def email_of(channel: Email, id: str, told: NoticeContent, address: str, now: datetime) -> EmailMessage:
     """The mail. Its Message-ID is made of the notification's id, so that a mail client recognises a repetition."""
     content = letter(told)
     message = EmailMessage()

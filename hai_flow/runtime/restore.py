@@ -42,7 +42,7 @@ class Doubt(NamedTuple):
     steps: tuple[str, ...]
 
 
-class Held(NamedTuple):
+class HoldResult(NamedTuple):
     """The result for a run: `refused` says why it could not be held; None: it is paused."""
 
     doubt: Doubt
@@ -124,12 +124,12 @@ async def deliver(runtime: Runtime, connection: Connection) -> int:
     return remaining
 
 
-async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> AsyncIterator[list[Held]]:
+async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> AsyncIterator[list[HoldResult]]:
     """Pause every run that may repeat an effect. Yields the results, a page at a time. Calling it twice is harmless."""
     some = asyncio.Semaphore(AT_ONCE)
     actor = Asked(who=c.Principal(id=by), way="database", via="restored")
 
-    async def one(doubt: Doubt) -> Held:
+    async def one(doubt: Doubt) -> HoldResult:
         named = ", ".join(doubt.steps[:NAMED_MAX]) + (" and more" if len(doubt.steps) > NAMED_MAX else "")
         command = c.Pause(by=by, reason=f"the database was restored to an earlier time; this may be repeated: {named}")
         async with some:
@@ -138,10 +138,10 @@ async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> A
                     doubt.run_id, doubt.tenant, command, command_id=f"restored:{era.n}", asked=actor
                 )
             except Rejected as rejected:
-                return Held(doubt, rejected.detail)
+                return HoldResult(doubt, rejected.detail)
             except Unreadable as unreadable:
-                return Held(doubt, str(unreadable))
-        return Held(doubt, None)
+                return HoldResult(doubt, str(unreadable))
+        return HoldResult(doubt, None)
 
     async for page in doubts(connection):
         yield await asyncio.gather(*(one(doubt) for doubt in page if doubt.steps and doubt.status != "paused"))

@@ -17,7 +17,7 @@ from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.base.queue_selection import EVERY, Served, parse_queues
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
 from hai_flow.steps.http.tools import HttpToolRunner
 from hai_flow.steps.http.transport import HttpConfig
@@ -44,7 +44,7 @@ def build_registry(settings: Settings, toolbox: Toolbox, *, stands_in: bool = Fa
     providers = Providers()
     ca = None if settings.http_ca is None else str(settings.http_ca)
     config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca, settings.public_url is not None)
-    http = HttpRunner(Guard(settings.http_hosts), secrets, config)
+    http = HttpRunner(EgressGuard(settings.http_hosts), secrets, config)
     runners: dict[str, Runner] = {
         "python": PythonRunner(toolbox, secrets=secrets),
         "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),

@@ -64,7 +64,7 @@ _TASK: Final[Mapping[str, Json]] = {
 _NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
 
 
-class Shelf:
+class ToolShelf:
     """The functions that a model is offered, by the names that it is shown."""
 
     def __init__(self, offered: Sequence[Offered]) -> None:
@@ -108,7 +108,7 @@ class Shelf:
         return self._schemas
 
 
-async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> Shelf:
+async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> ToolShelf:
     """The functions of the agent's tools. Raises StepError where one of them can't be had."""
     offers: dict[str, Sequence[Offered]] = {}
     offered: list[Offered] = []
@@ -126,7 +126,7 @@ async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> Shelf:
             message = f"The tool {tool.name!r} offers no function {entry!r}."
             raise StepError(message, code="tool.unavailable")
         offered += matching
-    return Shelf(offered)
+    return ToolShelf(offered)
 
 
 def _build_client_offer(tool: FrontendTool) -> Offered:
@@ -187,7 +187,7 @@ def _part(part: Json) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'file')}]"
 
 
-def build_exchange_messages(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+def build_exchange_messages(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) -> list[Message]:
     """The messages since the question (answers, results of calls, a summary of the oldest), as the model at `endpoint`
     gets them."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
@@ -201,7 +201,7 @@ def _user_messages(messages: Iterable[Said]) -> list[Message]:
     return [Message("user", _render_memory(each.content)) for each in messages]
 
 
-def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
+def to_be_cut(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
     """The number of oldest exchanges that a summary has to replace, so that the model has room to answer."""
     if endpoint.context is None or not talk.exchanges:
         return 0
@@ -216,7 +216,7 @@ def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Me
     return cut
 
 
-def _count_tokens(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
+def _count_tokens(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
     """About how many tokens the next question has: by our estimate alone, and by the count of the server for what its
     last answer has read, if that is more."""
     sizes = _sizes(talk, shelf, endpoint)
@@ -238,20 +238,20 @@ def _count_tokens(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequenc
     return estimate, estimate
 
 
-def is_nearly_full(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> bool:
+def is_nearly_full(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequence[Message]) -> bool:
     """Whether the question may be too long for the model, as far as it can be known: tokens are counted roughly."""
     if endpoint.context is None:
         return False
     return _count_tokens(talk, shelf, endpoint, opening)[1] > NEAR * endpoint.context
 
 
-def _sizes(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[int]:
+def _sizes(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) -> list[int]:
     """About how many tokens each exchange has."""
     exchanges = (_build_messages(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
     return [sum(message.tokens for message in each) for each in exchanges]
 
 
-def to_summarise(talk: Talk, cut: int, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+def to_summarise(talk: Talk, cut: int, shelf: ToolShelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
     of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
     messages = build_exchange_messages(of, shelf, endpoint)
@@ -274,7 +274,7 @@ def build_summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     return {"summary": storable(text), "through": remaining[0].number if remaining else talk.exchanges[-1].number + 1}
 
 
-def _build_messages(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
+def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
     own = answer.get("by") == _author_name(endpoint)
     calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
@@ -314,11 +314,11 @@ def _author_name(endpoint: Endpoint) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    shelf: Shelf
+    shelf: ToolShelf
     faults: Mapping[str, str]
 
 
-def answer_record(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
+def answer_record(turn: Turn, shelf: ToolShelf, endpoint: Endpoint) -> dict[str, Any]:
     """A complete answer as the log has it (`engine/steps/agents`). Raises StepError."""
     calls = turn.calls
     faults = dict(turn.call_faults(shelf.schemas()))

@@ -32,7 +32,7 @@ from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.agent import (
     CALLS_MAX,
-    Shelf,
+    ToolShelf,
     answer_record,
     build_exchange_messages,
     build_opening,
@@ -114,7 +114,9 @@ class LlmRunner:
         return record
 
     @staticmethod
-    def _is_too_long(error: StepError, endpoints: list[Endpoint], of: tuple[Talk, Shelf, tuple[Message, ...]]) -> bool:
+    def _is_too_long(
+        error: StepError, endpoints: list[Endpoint], of: tuple[Talk, ToolShelf, tuple[Message, ...]]
+    ) -> bool:
         """Whether a model was asked more than it can read: it says so, or it refuses a question that comes near to what
         it can read, in words that nothing is known of."""
         if error.code == "llm.invalid_request":
@@ -127,7 +129,7 @@ class LlmRunner:
         verb: AgentTurn,
         endpoints: list[Endpoint],
         stream: Stream,
-        of: tuple[tuple[Message, ...], Talk, int, Shelf],
+        of: tuple[tuple[Message, ...], Talk, int, ToolShelf],
     ) -> Json:
         """A summary, by the model, that replaces the oldest exchanges from now on. It is not shown in the thread, and
         no tool is called."""
@@ -193,7 +195,7 @@ class _Question:
     """The question of one attempt. It streams the pieces of the answers and counts their tokens."""
 
     def __init__(
-        self, providers: Providers, llm: Llm | AgentTurn, to: tuple[Stream, RunFiles], shelf: Shelf | None = None
+        self, providers: Providers, llm: Llm | AgentTurn, to: tuple[Stream, RunFiles], shelf: ToolShelf | None = None
     ) -> None:
         self._providers = providers
         self._llm = llm
@@ -264,7 +266,7 @@ class _Question:
 class _Calls:
     """The calls of one answer while they are written. Calls of functions that were not offered are not shown."""
 
-    def __init__(self, shelf: Shelf, stream: Stream) -> None:
+    def __init__(self, shelf: ToolShelf, stream: Stream) -> None:
         self._shelf = shelf
         self._stream = stream
         self._begun = 0

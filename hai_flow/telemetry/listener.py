@@ -34,7 +34,7 @@ class Shown(Protocol):
     async def ready(self) -> dict[str, Any]: ...
 
 
-class Page:
+class ListenerApp:
     """The application: three paths, GET and HEAD, and nothing else."""
 
     def __init__(self, shown: Shown, token: str | None) -> None:
@@ -98,7 +98,7 @@ async def listening(place: tuple[str, int], token: str | None, shown: Shown) -> 
     import uvicorn  # only where a port is asked for: else a worker has no web server
 
     config = uvicorn.Config(
-        Page(shown, token),
+        ListenerApp(shown, token),
         log_config=None,
         access_log=False,
         lifespan="off",

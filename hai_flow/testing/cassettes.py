@@ -54,7 +54,7 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     used: tuple[ModelUse, ...] = ()
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _CassetteFile(msgspec.Struct, forbid_unknown_fields=True):
     hai: Literal["cassette/v1"]
     exchanges: list[Exchange]
 
@@ -94,7 +94,7 @@ class Cassette:
             return
         self.changed = False
         if self.exchanges or self.path.exists():
-            text = msgspec.json.format(msgspec.json.encode(_File(VERSION, self.exchanges)), indent=2)
+            text = msgspec.json.format(msgspec.json.encode(_CassetteFile(VERSION, self.exchanges)), indent=2)
             self.path.write_bytes(text + b"\n")
 
 
@@ -175,7 +175,7 @@ def read_cassette(path: Path) -> list[Exchange]:
     if not path.exists():
         return []
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_File).exchanges
+        return msgspec.json.decode(path.read_bytes(), type=_CassetteFile).exchanges
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CassetteError(f"{path} is no cassette: {error}; delete it, or record it anew") from None
 

@@ -25,7 +25,7 @@ class CaseFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ValueDifference:
     """A place where two values differ: `at` leads there from the top, key by key."""
 
     at: tuple[str | int, ...]
@@ -33,7 +33,7 @@ class Difference:
     found: Json
 
 
-def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> Iterator[ValueDifference]:
     """Where `found` is not as expected: maps may have further keys, lists are compared exactly."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key, value in expected.items():
@@ -42,7 +42,7 @@ def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> 
         for number, (mine, other) in enumerate(zip(expected, found, strict=True)):
             yield from differences(mine, other, (*at, number))
     elif not _same(expected, found):
-        yield Difference(at, expected, found)
+        yield ValueDifference(at, expected, found)
 
 
 def _same(expected: Json, found: Json) -> bool:

@@ -41,7 +41,7 @@ _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedDocument:
     """A test document as it was read, and the cassette beside it. With findings there is nothing to run; `sources`
     holds the texts they are about."""
 
@@ -99,7 +99,7 @@ def find_files(folder: Path, suffixes: tuple[str, ...], files_max: int) -> Itera
                     return
 
 
-class Loader:
+class DocumentLoader:
     """Reads test documents. `published` finds the workflows that they name by version; None: there is no server.
     `performer`: their cassettes are recorded with it; None: they are played."""
 
@@ -111,14 +111,14 @@ class Loader:
         self._performer = performer
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
 
-    def load(self, path: Path, shown: str | None = None) -> Loaded:
+    def load(self, path: Path, shown: str | None = None) -> LoadedDocument:
         """The test document at `path`, called `shown` in findings. Raises `OSError` if it can't be read."""
         file = shown or str(path)
         source = path.read_bytes()
         sources = {file: source.decode(errors="replace")}
         suite, findings = read_suite(source, file)
         if suite is None:
-            return Loaded(file, None, None, tuple(findings), sources)
+            return LoadedDocument(file, None, None, tuple(findings), sources)
         plan, faults = self._plan(suite, path, sources)
         if plan is not None:
             suite, roleless = with_roles_of(suite, plan)
@@ -128,7 +128,9 @@ class Loader:
             cassette.exchanges = read_cassette(cassette.path)
         except CassetteError as error:
             faults = [*faults, _workflow_finding(suite, str(error))]
-        return Loaded(file, suite, None if faults else plan, tuple(faults), sources, cassette, self._place(suite, path))
+        return LoadedDocument(
+            file, suite, None if faults else plan, tuple(faults), sources, cassette, self._place(suite, path)
+        )
 
     def _plan(self, suite: Suite, path: Path, sources: dict[str, str]) -> tuple[Plan | None, Sequence[Finding]]:
         """The plan of the workflow that a suite names, or findings that say why there is none."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hai_flow.testing.loading import Loaded, Loader
+    from hai_flow.testing.loading import DocumentLoader, LoadedDocument
     from hai_flow.testing.runner import Result
     from hai_flow.testing.suite import Case
 
-_LOADER: pytest.StashKey[Loader] = pytest.StashKey()
+_LOADER: pytest.StashKey[DocumentLoader] = pytest.StashKey()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
@@ -44,9 +44,9 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[CaseItem]:
         """Its cases. Raises `Wrong` with its findings if it can't be run."""
-        from hai_flow.testing.loading import Loader
+        from hai_flow.testing.loading import DocumentLoader
 
-        loader = self.config.stash.setdefault(_LOADER, Loader())
+        loader = self.config.stash.setdefault(_LOADER, DocumentLoader())
         loaded = loader.load(self.path, os.path.relpath(self.path, self.config.invocation_params.dir))
         if loaded.findings:
             raise Wrong("\n".join(f"{finding} [{finding.code}]" for finding in loaded.findings))
@@ -57,7 +57,7 @@ class SuiteFile(pytest.File):
 class CaseItem(pytest.Item):
     """One case."""
 
-    def __init__(self, *, loaded: Loaded, case: Case, **rest: Any) -> None:
+    def __init__(self, *, loaded: LoadedDocument, case: Case, **rest: Any) -> None:
         super().__init__(**rest)
         self._loaded = loaded
         self._case = case

@@ -17,14 +17,14 @@ Tone: TypeAlias = Literal["plain", "dim", "bold", "good", "bad"]
 WIDTH: Final = 100  # a value that is written in less stays on its line
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """A line, and how it is meant; the terminal colours it."""
 
     text: str
     tone: Tone = "plain"
 
 
-def describe(result: Result) -> Iterator[Line]:
+def describe(result: Result) -> Iterator[ReportLine]:
     """Everything that is wrong with a case that failed, each thing with its place."""
     source = result.suite.document.text.split("\n")
     last_line = 0
@@ -32,33 +32,33 @@ def describe(result: Result) -> Iterator[Line]:
         if failure.line != last_line:
             place = f"{result.suite.file}:{failure.line}:{failure.column}:"
             heading = "not as expected" if failure.expected is not ABSENT else failure.message
-            yield Line(f"{place} {heading}", "bad")
+            yield ReportLine(f"{place} {heading}", "bad")
             yield from _source_line(source, failure)
             last_line = failure.line
         elif failure.expected is ABSENT:
-            yield Line(f"      {failure.message}", "bad")
+            yield ReportLine(f"      {failure.message}", "bad")
         if failure.expected is not ABSENT:
             yield from _comparison(failure)
-    yield Line(f"      {result.run}", "dim")
+    yield ReportLine(f"      {result.run}", "dim")
 
 
-def _source_line(source: Sequence[str], failure: Failure) -> Iterator[Line]:
+def _source_line(source: Sequence[str], failure: Failure) -> Iterator[ReportLine]:
     if failure.line <= len(source):
-        yield Line(f"{failure.line:5} | {source[failure.line - 1]}", "dim")
+        yield ReportLine(f"{failure.line:5} | {source[failure.line - 1]}", "dim")
 
 
-def _comparison(failure: Failure) -> Iterator[Line]:
-    yield Line(f"      {failure.message}", "bold")
+def _comparison(failure: Failure) -> Iterator[ReportLine]:
+    yield ReportLine(f"      {failure.message}", "bold")
     mine, other = _json_lines(failure.expected), _json_lines(failure.found)
     if len(mine) == len(other) == 1:
-        yield Line(f"        expected  {mine[0]}", "good")
-        yield Line(f"        found     {other[0]}", "bad")
+        yield ReportLine(f"        expected  {mine[0]}", "good")
+        yield ReportLine(f"        found     {other[0]}", "bad")
         return
     tones: dict[str, Tone] = {"-": "good", "+": "bad"}
-    yield Line("        - expected, + found", "dim")
+    yield ReportLine("        - expected, + found", "dim")
     for line in difflib.ndiff(mine, other):
         if not line.startswith("?"):
-            yield Line(f"        {line}", tones.get(line[0], "plain"))
+            yield ReportLine(f"        {line}", tones.get(line[0], "plain"))
 
 
 def _json_lines(value: Json) -> list[str]:

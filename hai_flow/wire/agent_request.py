@@ -38,10 +38,10 @@ def read(body: bytes, limits: Limits, fresh: str) -> AgentRequest:
     `id`, or name its session and all of its messages.
     """
     document = posted_json.load(body, limits)
-    return _Reader(limits, fresh).read(document, sha256(body).hexdigest())
+    return _RequestReader(limits, fresh).read(document, sha256(body).hexdigest())
 
 
-class _Reader:
+class _RequestReader:
     """One pass over a request, collecting every finding."""
 
     def __init__(self, limits: Limits, fresh: str) -> None:

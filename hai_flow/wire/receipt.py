@@ -31,7 +31,7 @@ _ENDS: Final = (e.StepFinished, e.StepFailed, e.StepStopped, e.StepSkipped)
 Salt = Callable[[str], str]
 
 
-class Recorder:
+class ReceiptRecorder:
     """Reads a run's log and keeps what concerns one question, `pending_id`."""
 
     def __init__(self, pending_id: str, salt: Salt) -> None:
@@ -234,7 +234,7 @@ def hash_with_salt(salt: str, text: str) -> str:
     return sha256((salt + text).encode()).hexdigest()
 
 
-class Unproven(ValueError):
+class UnprovenReceipt(ValueError):
     """A receipt that does not hold. The message says which part of it."""
 
 
@@ -252,13 +252,13 @@ def read_texts(document: str) -> tuple[str, dict[str, dict[str, str]]]:
             for key, each in texts.items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise Unproven(
+        raise UnprovenReceipt(
             "the file: expected a receipt with its `receipt` and its `texts`, found something else."
         ) from None
     if not exact:
-        raise Unproven("the file: expected a receipt as it was given out, found it written otherwise.")
+        raise UnprovenReceipt("the file: expected a receipt as it was given out, found it written otherwise.")
     if wrong := [key for key, holds in proven.items() if not holds]:
-        raise Unproven(f"the texts: that under {wrong[0][:16]}... is not the text of this digest.")
+        raise UnprovenReceipt(f"the texts: that under {wrong[0][:16]}... is not the text of this digest.")
     return token, texts
 
 
@@ -269,13 +269,13 @@ def check_payload(payload: bytes, texts: Mapping[str, Any]) -> dict[str, Any]:
         decided, executed = content["decision"]["arguments"], [each["arguments"] for each in content["executed"]]
         form = content["form"]
     except (ValueError, TypeError, KeyError):
-        raise Unproven("the content: expected a receipt, found something else.") from None
+        raise UnprovenReceipt("the content: expected a receipt, found something else.") from None
     if form != FORM:
-        raise Unproven(f"the content: expected form {FORM} of a receipt, found {form!r}.")
+        raise UnprovenReceipt(f"the content: expected form {FORM} of a receipt, found {form!r}.")
     if any(each != decided for each in executed):
-        raise Unproven("what was executed: its arguments are not those that were decided.")
+        raise UnprovenReceipt("what was executed: its arguments are not those that were decided.")
     if strange := set(texts) - set(_list_digests(content)):
-        raise Unproven(f"the texts: nothing in the signed part has the digest {min(strange)[:16]}...")
+        raise UnprovenReceipt(f"the texts: nothing in the signed part has the digest {min(strange)[:16]}...")
     return content
 
 

@@ -22,7 +22,7 @@ Status: TypeAlias = Literal["running", "finished", "failed", "skipped", "stopped
 _TIMERS: Final[Mapping[str, WaitFor]] = {"wait": "time", "retry": "retry"}
 
 
-class Wait(msgspec.Struct):
+class WaitSpan(msgspec.Struct):
     """One time of waiting. `id` is the pending's, where it is for people; `due` is when it ends by itself."""
 
     for_: WaitFor = msgspec.field(name="for")
@@ -32,7 +32,7 @@ class Wait(msgspec.Struct):
     id: str | None = None
 
 
-class Try(msgspec.Struct):
+class AttemptSpan(msgspec.Struct):
     """One attempt. `error` is why another one had to follow, `lost` whether its worker was lost."""
 
     n: int
@@ -56,8 +56,8 @@ class Span(msgspec.Struct):
     ended_at: int | None = None
     args: str | None = None
     error: e.Error | None = None
-    attempts: list[Try] = []
-    waits: list[Wait] = []
+    attempts: list[AttemptSpan] = []
+    waits: list[WaitSpan] = []
     children: list[str] = []
     notes: tuple[str, ...] = ()
     input_tokens: int = 0
@@ -118,7 +118,7 @@ def is_filler(path: str, output: Json) -> bool:
 
 def _try(span: Span, event: e.Event, n: int) -> None:
     _stop_waiting(span, event.at)
-    span.attempts.append(Try(n, event.at))
+    span.attempts.append(AttemptSpan(n, event.at))
 
 
 def _stop_waiting(span: Span, at: int, *kinds: WaitFor, id: str | None = None) -> None:
@@ -160,7 +160,7 @@ def _apply_retry(spans: Spans, seq: int, event: e.StepRetried) -> None:
     if span.attempts:
         span.attempts[-1].error, span.attempts[-1].lost = event.error, event.lost
     if event.due is not None:
-        span.waits.append(Wait("retry", event.at, due=event.due))
+        span.waits.append(WaitSpan("retry", event.at, due=event.due))
 
 
 def _apply_finish(spans: Spans, seq: int, event: e.StepFinished) -> None:
@@ -209,7 +209,7 @@ def _iteration_ended(spans: Spans, seq: int, event: e.IterationEnded) -> None:
 def _apply_question(spans: Spans, seq: int, event: e.PendingOpened) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
-        span.waits.append(Wait("people", event.at, due=event.deadline, id=event.id))
+        span.waits.append(WaitSpan("people", event.at, due=event.deadline, id=event.id))
         spans.record_question(event.id, span)
 
 
@@ -223,7 +223,7 @@ def _timer_set(spans: Spans, seq: int, event: e.TimerSet) -> None:
     kind = _TIMERS.get(event.kind)
     span = None if kind is None else spans.of(seq, event.path)
     if span is not None and kind is not None and not any(w.for_ == kind and w.until is None for w in span.waits):
-        span.waits.append(Wait(kind, event.at, due=event.due))
+        span.waits.append(WaitSpan(kind, event.at, due=event.due))
 
 
 def _handle_timer_fired(spans: Spans, seq: int, event: e.TimerFired) -> None:
@@ -237,7 +237,7 @@ def _awaits(spans: Spans, seq: int, event: e.SignalsAwaited) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
         if not any(wait.for_ == "people" and wait.until is None for wait in span.waits):  # it may take a question back
-            span.waits.append(Wait("signal", event.at))
+            span.waits.append(WaitSpan("signal", event.at))
 
 
 def _apply_signal(spans: Spans, seq: int, event: e.SignalReceived) -> None:
@@ -258,7 +258,7 @@ def _child_moved(spans: Spans, seq: int, event: e.ChildMoved) -> None:
     if event.working:
         _stop_waiting(span, event.at, "child")
     else:
-        span.waits.append(Wait("child", event.at))
+        span.waits.append(WaitSpan("child", event.at))
 
 
 def _model_used(spans: Spans, seq: int, event: e.ModelUsed) -> None:

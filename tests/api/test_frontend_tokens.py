@@ -237,7 +237,7 @@ def test_the_database_can_not_sign(dsn: str, backend: str) -> None:
     row = People(dsn).do(lambda connection: keys.find_key(connection, key.id))
     assert row is not None
     assert row.verifies is not None
-    stolen = keys.Parts(key.id, row.verifies.hex()[:43])
+    stolen = keys.KeyParts(key.id, row.verifies.hex()[:43])
     assert not row.verify(b"x", keys.sign(stolen, b"x"))
     assert row.verify(b"x", keys.sign(key, b"x"))
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
 from hai_flow.runtime.people.receipts import make_key
-from hai_flow.wire.receipt import Unproven, check_payload, read_texts
+from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
 from tests.clients import rig
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
@@ -190,7 +190,7 @@ def test_each_single_byte_that_is_changed_is_found(house: House, edited: str) ->
             continue
         with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
             verify_outside(changed.decode(), jwks)
-        with pytest.raises((Unproven, signing.NotVerified, UnicodeDecodeError)):
+        with pytest.raises((UnprovenReceipt, signing.NotVerified, UnicodeDecodeError)):
             verify_inside(bytes(changed), known)
 
 

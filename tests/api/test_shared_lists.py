@@ -107,13 +107,13 @@ def test_who_may_see_something_else_has_another_sight(other: dict[str, Any]) -> 
     assert derive_sight_key(Principal(**mine)) != derive_sight_key(Principal(**mine | other))
 
 
-def _reader(items: Items) -> live_lists.Reader:
+def _reader(items: Items) -> live_lists.ListReader:
     async def read() -> Items:
         return items
 
     lists = SharedLists()
     shared = lists.open("inbox").__enter__()
-    return live_lists.Reader(
+    return live_lists.ListReader(
         {"inbox": shared}, {"inbox": live_lists.Source("me", read, "until")}, since=time.monotonic()
     )
 

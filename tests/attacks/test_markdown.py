@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from hai_flow.notify.letters import Told, letter
+from hai_flow.notify.letters import NoticeContent, letter
 from tests.console.conftest import NewPage, pending_of
 from tests.console.conftest import built as built
 from tests.console.conftest import driver as driver
@@ -83,7 +83,7 @@ def test_hostile_markdown_is_text_and_links_that_say_their_host(
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_markdown_makes_no_link_in_a_letter(name: str) -> None:
-    told = Told(
+    told = NoticeContent(
         "opened", "call_a", "run", "refund", "approve", "Title", HOSTILE[name], datetime(2026, 3, 2, tzinfo=UTC)
     )
     text = letter(told).text

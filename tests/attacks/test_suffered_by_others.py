@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.http.egress import Guard, is_public
+from hai_flow.steps.http.egress import EgressGuard, is_public
 from hai_flow.steps.secrets import Secrets, Source, Use, hide_secrets, remember
 from tests.attacks.doors import DIALECTS, DOORS
 from tests.attacks.house import ISSUER, House
@@ -228,7 +228,7 @@ async def test_cve_2026_7724_a_name_is_resolved_once_and_that_address_is_used() 
     async def resolve(host: str, port: int) -> list[str]:
         return next(answers)
 
-    guard = Guard((), resolve)
+    guard = EgressGuard((), resolve)
     assert await guard.address("changes.example", 80) == "8.8.8.8"
     with pytest.raises(StepError) as refused:
         await guard.address("changes.example", 80)

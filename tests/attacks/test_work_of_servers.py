@@ -7,7 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from hai_flow.definition.tools.openapi import ApiDocument, Unusable
+from hai_flow.definition.tools.openapi import ApiDocument, UnusableDocument
 from hai_flow.errors import StepError
 from hai_flow.steps.mcp.asking import _question
 from hai_flow.steps.mcp.results import schema_of
@@ -66,5 +66,5 @@ def test_an_operation_whose_schema_is_too_large_can_not_be_called_and_the_others
         "components": {"schemas": schemas},
     })  # fmt: skip
     assert document.find("good").parameters.findings({"body": 1}) == []
-    with pytest.raises(Unusable, match=r"schema\.too_large"):
+    with pytest.raises(UnusableDocument, match=r"schema\.too_large"):
         document.find("hostile")

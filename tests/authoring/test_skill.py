@@ -12,7 +12,7 @@ from hai_flow.authoring.scaffold import TEMPLATES
 from hai_flow.authoring.skill import explain_finding, search_patterns, skill_files
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.yaml.language import VERBS
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 from tests.support.commands import run
 
 
@@ -42,7 +42,7 @@ def test_the_patterns_of_a_written_skill_are_without_findings_and_their_tests_pa
     )
     for flow in (tmp_path / "skill" / "patterns").glob("*.flow.yaml"):
         assert check_workflow(flow.read_bytes()) == [], flow.name
-        suite = Loader().load(flow.with_name(flow.name.replace(".flow.", ".test.")))
+        suite = DocumentLoader().load(flow.with_name(flow.name.replace(".flow.", ".test.")))
         assert suite.cases
         for case in suite.cases:
             assert not suite.run(case).failures, (flow.name, case.name)

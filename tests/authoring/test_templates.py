@@ -14,7 +14,7 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.language import SHAPES, VERBS
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 
 
 def test_every_template_has_tests_and_none_is_forgotten() -> None:
@@ -55,7 +55,7 @@ def test_the_examples_on_the_page_do_what_its_tests_say(tmp_path: Path) -> None:
     assert documents == [template("revise").workflow, template("loop").workflow]
     (tmp_path / "revise.flow.yaml").write_text(documents[0])
     (tmp_path / "revise.test.yaml").write_text(tests)
-    suite = Loader().load(tmp_path / "revise.test.yaml")
+    suite = DocumentLoader().load(tmp_path / "revise.test.yaml")
     results = [suite.run(case) for case in suite.cases]
     assert [(len(results), failure) for result in results for failure in result.failures] == []
     assert results

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "authoring-trial.md").read_text()
@@ -46,7 +46,7 @@ def test_the_second_table_has_every_text() -> None:
 def test_a_text_of_the_second_trial_has_no_finding_and_its_tests_are_green(path: Path) -> None:
     assert [str(finding) for finding in check_workflow(path.read_bytes())] == []
     name = path.name.removesuffix(".flow.yaml")
-    suite = Loader().load(path.with_name(f"{name}.test.yaml"))
+    suite = DocumentLoader().load(path.with_name(f"{name}.test.yaml"))
     assert suite.findings == ()
     results = [suite.run(case) for case in suite.cases]
     assert [failure for result in results for failure in result.failures] == []

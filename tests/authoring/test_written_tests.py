@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.authoring.scaffold import TEMPLATES
 from hai_flow.definition.yaml.document import parse
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_on_the_page_pass(folder: Path) -> None:
-    suites = [Loader().load(path) for path in sorted(folder.rglob("*.test.yaml"))]
+    suites = [DocumentLoader().load(path) for path in sorted(folder.rglob("*.test.yaml"))]
     results = [suite.run(case) for suite in suites for case in suite.cases]
     assert len(results) == 3
     assert [str(failure) for result in results for failure in result.failures] == []
@@ -36,7 +36,7 @@ def test_the_tests_on_the_page_pass(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_tests_of_a_template_pass(name: str) -> None:
-    suite = Loader().load(ROOT / "hai_flow" / "templates" / f"{name}.test.yaml")
+    suite = DocumentLoader().load(ROOT / "hai_flow" / "templates" / f"{name}.test.yaml")
     results = [suite.run(case) for case in suite.cases]
     assert results
     assert [str(failure) for result in results for failure in result.failures] == []

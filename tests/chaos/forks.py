@@ -23,7 +23,7 @@ import httpx2
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.state import RunState
-from hai_flow.runtime.ops.verify import Verified, Verifying, verify
+from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying, verify
 from hai_flow.store.runs import logs
 from tests.support.hai_client import unique
 from tests.support.postgres import serve
@@ -234,7 +234,7 @@ class _Campaign:
         await self.ask(http, "terminate", "POST", f"/v1/runs/{run_id}/terminate", json={})
 
     async def _judge(self, eye: asyncpg.Connection[Any]) -> None:
-        found = [Verified(), *[each async for each in verify(eye, Verifying())]][-1]
+        found = [VerifiedRuns(), *[each async for each in verify(eye, Verifying())]][-1]
         self.report.runs = found.runs
         self.report.faults += [f"verify: {each}" for each in found.violations]
         born = {row["id"]: row["copied"] for row in await eye.fetch("SELECT id, copied FROM runs")}

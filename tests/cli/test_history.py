@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.cli.runs.history import Line, build_lines, duration, list_questions_below, words_of
+from hai_flow.cli.runs.history import HistoryLine, build_lines, duration, list_questions_below, words_of
 from hai_flow.cli.runs.show import next_commands
 
 SOURCE = """\
@@ -40,7 +40,7 @@ def happened(*events: tuple[Any, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def shown(lines: list[Line]) -> list[tuple[str, ...]]:
+def shown(lines: list[HistoryLine]) -> list[tuple[str, ...]]:
     return [("  " * each.depth + each.words, each.status, each.took, each.note) for each in lines]
 
 

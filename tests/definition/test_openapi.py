@@ -8,7 +8,7 @@ import pytest
 
 from hai_flow import values
 from hai_flow.definition.plan import Operation
-from hai_flow.definition.tools.openapi import DEFINITIONS_MAX, Unusable, read
+from hai_flow.definition.tools.openapi import DEFINITIONS_MAX, UnusableDocument, read
 
 OBJECT = {"type": "object"}
 
@@ -105,7 +105,7 @@ def test_what_stands_beside_a_reference_counts_since_3_1() -> None:
     ],
 )
 def test_a_reference_that_leads_out_of_the_document_or_nowhere_is_told(reference: str, words: str) -> None:
-    with pytest.raises(Unusable, match=words):
+    with pytest.raises(UnusableDocument, match=words):
         operation({**OBJECT, "properties": {"a": {"$ref": reference}}})
 
 
@@ -113,7 +113,7 @@ def test_a_reference_that_leads_to_itself_is_told() -> None:
     around = {"a": {"$ref": "#/components/requestBodies/b"}, "b": {"$ref": "#/components/requestBodies/a"}}
     path = {"/x": {"post": {"operationId": "g", "requestBody": around["a"], "responses": {}}}}
     document = {"openapi": "3.0.0", "paths": path, "components": {"requestBodies": around}}
-    with pytest.raises(Unusable, match="refers to itself"):
+    with pytest.raises(UnusableDocument, match="refers to itself"):
         read(values.dumps(document)).find("g")
 
 
@@ -121,10 +121,10 @@ def test_one_schema_that_is_nested_too_deep_and_too_many_are_refused() -> None:
     deep: Any = {"type": "string"}
     for _ in range(200):
         deep = {"type": "array", "items": deep}
-    with pytest.raises(Unusable, match="nested too deep"):
+    with pytest.raises(UnusableDocument, match="nested too deep"):
         operation(deep)
     many = {f"S{n}": {"anyOf": [to(f"S{n + 1}")]} for n in range(DEFINITIONS_MAX + 1)}
-    with pytest.raises(Unusable, match="refers to more than"):
+    with pytest.raises(UnusableDocument, match="refers to more than"):
         operation(to("S0"), {**many, f"S{DEFINITIONS_MAX + 1}": {}})
 
 

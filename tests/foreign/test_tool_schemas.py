@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hai_flow.models.structured import is_strict, parameters_shown
-from hai_flow.steps.agent import Shelf
+from hai_flow.steps.agent import ToolShelf
 from hai_flow.steps.offers import Offered
 
 
@@ -71,7 +71,7 @@ def test_a_choice_at_the_top_is_shown_as_the_properties_of_all_and_checked_as_it
     assert shown["type"] == "object"
     assert (set(shown["properties"]), shown["required"]) == ({"id", "note", "name"}, ["id"])
     assert not {"anyOf", "oneOf", "allOf"} & set(shown)
-    shelf = Shelf([Offered("t.f", "", schema)])
+    shelf = ToolShelf([Offered("t.f", "", schema)])
     assert shelf.tools[0].schema == shown
     assert shelf.schemas()["t_f"].findings({"id": 1}) == []
     assert shelf.schemas()["t_f"].findings({"note": 1}) != []
@@ -80,6 +80,6 @@ def test_a_choice_at_the_top_is_shown_as_the_properties_of_all_and_checked_as_it
 
 def test_a_tool_whose_schema_is_none_is_not_offered_and_all_others_are() -> None:
     good = {"type": "object", "properties": {}}
-    shelf = Shelf([Offered("a", "", good), Offered("b", "", {"type": "int"}), Offered("c", "", good)])
+    shelf = ToolShelf([Offered("a", "", good), Offered("b", "", {"type": "int"}), Offered("c", "", good)])
     assert [each.name for each in shelf.tools] == ["a", "c"]
     assert set(shelf.schemas()) == {"a", "c"}

@@ -290,8 +290,8 @@ delivery.bug(
 delivery.bug(
     "what a run has heard is read again",
     (
-        "    if heard is None:\n        return _Reading(0, None, 0)\n",
-        "    if True:\n        return _Reading(0, None, 0)\n",
+        "    if heard is None:\n        return _SignalReading(0, None, 0)\n",
+        "    if True:\n        return _SignalReading(0, None, 0)\n",
     ),
     by=f"{_SIGNALS}::test_a_burst_costs_each_signal_a_page_at_most",
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.notify.channels import Email
-from hai_flow.notify.letters import Told, chat, letter
+from hai_flow.notify.letters import NoticeContent, chat, letter
 from hai_flow.notify.sending import email_of, sign_webhook
 from hai_flow.primitives import signs
 from hai_flow.wire.webhook import Call, is_genuine
@@ -21,8 +21,8 @@ LINK = "https://flow.example.com/links/secret"
 CHANNEL = Email(host="localhost", sender="Flow <flow@example.com>")
 
 
-def told(title: str, message: str | None = None) -> Told:
-    return Told("opened", "call_a", "run", "refund", "approve", title, message, NOON, LINK)
+def told(title: str, message: str | None = None) -> NoticeContent:
+    return NoticeContent("opened", "call_a", "run", "refund", "approve", title, message, NOON, LINK)
 
 
 HOSTILE = [

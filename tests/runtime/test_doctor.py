@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from hai_flow.runtime.ops.doctor import Place, examine
+from hai_flow.runtime.ops.doctor import DoctorFacts, examine
 from hai_flow.settings import Settings
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, read_facts
 
@@ -34,7 +34,7 @@ GOOD = Facts(
     keys=3,
     workers=2,
 )
-PLACE = Place(embedded=False, schema="0020", newest="0020", known=True, descriptors=20_000)
+PLACE = DoctorFacts(embedded=False, schema="0020", newest="0020", known=True, descriptors=20_000)
 SETTINGS = Settings(
     identity="keys",
     host="0.0.0.0",
@@ -44,7 +44,7 @@ SETTINGS = Settings(
 )
 
 
-def found(facts: Facts = GOOD, place: Place = PLACE, settings: Settings = SETTINGS) -> dict[str, str]:
+def found(facts: Facts = GOOD, place: DoctorFacts = PLACE, settings: Settings = SETTINGS) -> dict[str, str]:
     """What is not good, with its verdict."""
     checks = examine(settings, facts, place)
     assert all(bool(check.remedy) == (check.verdict != "good") for check in checks)

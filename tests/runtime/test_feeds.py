@@ -13,7 +13,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
-from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Place
+from hai_flow.runtime.streams.fanout import FanoutConfig, Following, RingSubscription
 from hai_flow.store.postgres.database import EVERYTHING
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import LogRow
@@ -41,11 +41,11 @@ async def following(runtime: Runtime, run_id: UUID, profile: Profile = PROFILE) 
     return found
 
 
-async def place(runtime: Runtime, run_id: UUID, profile: Profile = PROFILE) -> Place:
+async def place(runtime: Runtime, run_id: UUID, profile: Profile = PROFILE) -> RingSubscription:
     return (await following(runtime, run_id, profile)).hand_over()
 
 
-def seqs(of: Place) -> list[int]:
+def seqs(of: RingSubscription) -> list[int]:
     return [piece.seq for piece in of.take().pieces]
 
 

@@ -18,14 +18,14 @@ from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit
 from hai_flow.store.messaging import outbox, signals, triggers
-from hai_flow.store.ops.due_work import Due, due_work
+from hai_flow.store.ops.due_work import DueWork, due_work
 from hai_flow.store.runs import leases
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start
 from tests.support.waiting import until
 
 WAITING = "steps:\n  - {id: pause, wait: {for: 1d}}\n"
 QUEUED = "queue: slow\n" + WAITING
-NOTHING = Due(False, False, frozenset())
+NOTHING = DueWork(False, False, frozenset())
 LOOKS = (
     (outbox, "due_messages"),
     (signals, "due_signals"),
@@ -54,11 +54,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture
-def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Due]:
+def pulses(monkeypatch: pytest.MonkeyPatch) -> list[DueWork]:
     """What was due each time that it was asked."""
-    pulses: list[Due] = []
+    pulses: list[DueWork] = []
 
-    async def noted(*given: Any, **more: Any) -> Due:
+    async def noted(*given: Any, **more: Any) -> DueWork:
         pulses.append(await due_work(*given, **more))
         return pulses[-1]
 
@@ -67,7 +67,7 @@ def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Due]:
 
 
 async def test_a_process_with_nothing_to_do_asks_once_for_all_of_its_loops(
-    make: Make, looks: Counter[str], pulses: list[Due]
+    make: Make, looks: Counter[str], pulses: list[DueWork]
 ) -> None:
     await make(performs=True)
     await until(lambda: len(pulses) >= 3)
@@ -80,7 +80,7 @@ async def test_a_process_with_nothing_to_do_asks_once_for_all_of_its_loops(
 async def test_where_it_is_not_known_what_is_due_each_loop_looks_for_itself(
     make: Make, looks: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: Any, **__: Any) -> Due:
+    async def broken(*_: Any, **__: Any) -> DueWork:
         raise PermissionError("one of the tables can't be read")
 
     monkeypatch.setattr(pulse, "due_work", broken)
@@ -111,7 +111,7 @@ async def test_a_message_that_a_dead_process_has_left_is_delivered_without_a_hin
 
 
 async def test_a_run_whose_time_was_set_by_another_process_is_claimed_without_a_hint(
-    make: Make, eye: Connection, pulses: list[Due]
+    make: Make, eye: Connection, pulses: list[DueWork]
 ) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, WAITING)).run_id
@@ -163,7 +163,7 @@ async def test_what_is_due_is_told_by_its_kind(make: Make, eye: Connection) -> N
     assert (await _due(runtime, None, performs=False)).watched == {(LOCAL_TENANT, "order placed")}
 
 
-async def _due(runtime: Runtime, queues: list[str] | None, *, performs: bool = True) -> Due:
+async def _due(runtime: Runtime, queues: list[str] | None, *, performs: bool = True) -> DueWork:
     async with runtime.database.engine.acquire() as connection:
         return await due_work(connection, queues, performs=performs)
 
@@ -202,12 +202,12 @@ async def test_an_older_answer_does_not_hide_whose_ends_are_wanted_since() -> No
 async def test_on_citus_nothing_is_asked_and_every_loop_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    async def ask(*given: Any, **_: Any) -> Due:
+    async def ask(*given: Any, **_: Any) -> DueWork:
         asked.append(given)
         return NOTHING
 
     monkeypatch.setattr(pulse, "due_work", ask)
-    told: list[Due | None] = []
+    told: list[DueWork | None] = []
     beating = Pulse(_OnCitus(), Served(), 0.01)  # type: ignore[arg-type]
     beating.looks.append(lambda due, _: told.append(due))
     async with beating.lifespan():

@@ -19,7 +19,7 @@ from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NE
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
-from hai_flow.runtime.streams.redis_hints import Place, RedisHints, Sealer
+from hai_flow.runtime.streams.redis_hints import LetterSealer, RedisAddress, RedisHints
 from hai_flow.settings import SettingsError
 from hai_flow.store.messaging.hints import Seal, seal_of
 from hai_flow.store.postgres.database import EVERYTHING
@@ -301,7 +301,7 @@ async def test_what_others_write_into_the_stream_is_shown_to_nobody(
     next_seq = started.seq + 1
     forged = Told(str(started.run_id), next_seq, next_seq, b'[{"type":"run_finished","at":1,"output":"forged"}]')
     client, stream = redis_hints.connect(redis.url), server.carrier.stream
-    stranger = Sealer(b"z" * 32)
+    stranger = LetterSealer(b"z" * 32)
     for each in (
         {"d": b"nothing else"},
         {"s": b"s", "n": b"-1", "d": b"d"},
@@ -347,16 +347,16 @@ async def test_each_database_has_a_place_and_a_key_of_its_own(eye: Connection, p
 def test_a_letter_opens_as_it_was_sealed_and_in_no_other_way(
     junk: bytes, number: int, which: int, place: int, change: bytes
 ) -> None:
-    sealer, letter = Sealer(KEY), Letter([Told("r", 1, 2, b"[]")], ["due"])
+    sealer, letter = LetterSealer(KEY), Letter([Told("r", 1, 2, b"[]")], ["due"])
     sealed = sealer.seal(letter)
-    opener = Sealer(KEY)
+    opener = LetterSealer(KEY)
     assert opener.open(sealed) == letter
     at = place % len(sealed.data)
     data = sealed.data[:at] + change + sealed.data[at + len(change) :]
     changed = [sealed._replace(sender=junk), sealed._replace(number=number), sealed._replace(data=data)][which]
     if changed != sealed:
         assert opener.open(changed) is None
-    assert Sealer(b"other" * 6).open(sealed) is None
+    assert LetterSealer(b"other" * 6).open(sealed) is None
 
 
 # --- what waits is bounded ------------------------------------------------------------------------------------------
@@ -401,8 +401,8 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_prefix_is_ours_and_the_rest_of_the_address_is_not() -> None:
-    assert Place.parse("redis://h:1/0?prefix=a&db=2") == Place("redis://h:1/0?db=2", "a")
-    assert Place.parse("rediss://u:p@h:1/0") == Place("rediss://u:p@h:1/0", "hai-flow")
+    assert RedisAddress.parse("redis://h:1/0?prefix=a&db=2") == RedisAddress("redis://h:1/0?db=2", "a")
+    assert RedisAddress.parse("rediss://u:p@h:1/0") == RedisAddress("rediss://u:p@h:1/0", "hai-flow")
     with pytest.raises(SettingsError, match="can't read the address") as refused:
         redis_hints.connect("redis://:secret@h:1/0?socket_timeout=many")
     assert "secret" not in str(refused.value)
@@ -417,7 +417,7 @@ def shown(metrics: Metrics, name: str) -> float:
 
 def _heard_of(numbers: list[int]) -> list[list[str]]:
     """What a listener is told of letters with these numbers of one sender: the payloads of each."""
-    hints, sender, told = RedisHints("redis://127.0.0.1:1", Seal("place", KEY)), Sealer(KEY), list[list[str]]()
+    hints, sender, told = RedisHints("redis://127.0.0.1:1", Seal("place", KEY)), LetterSealer(KEY), list[list[str]]()
     hints._hear = lambda letter: told.append(list(letter.words))
     letters = {number: sender.seal(Letter([], [f"letter {number}"])) for number in range(1, max(numbers) + 1)}
     for number in numbers:

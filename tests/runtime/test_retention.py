@@ -23,7 +23,7 @@ from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.runtime.ops.verify import Verified, Verifying, verify
+from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying, verify
 from hai_flow.runtime.retention import archive as archives
 from hai_flow.runtime.retention.archive import Archive, Damaged, Restored, restore
 from hai_flow.runtime.retention.policy import Retention, Rule, read_retention
@@ -182,10 +182,10 @@ async def rows_of(eye: Connection, run_id: UUID) -> dict[str, list[str]]:
     return found
 
 
-async def found_by_verify(database_url: str) -> Verified:
+async def found_by_verify(database_url: str) -> VerifiedRuns:
     connection = await asyncpg.connect(database_url)
     try:
-        return [Verified(), *[each async for each in verify(connection, Verifying())]][-1]
+        return [VerifiedRuns(), *[each async for each in verify(connection, Verifying())]][-1]
     finally:
         await connection.close()
 

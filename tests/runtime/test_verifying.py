@@ -21,8 +21,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.engine.state.state import RunState, Timer
-from hai_flow.runtime.ops.run_checks import RULES, Check, Violation
-from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, fold_and_check, verify
+from hai_flow.runtime.ops.run_checks import RULES, RunCheck, Violation
+from hai_flow.runtime.ops.verify import Plans, VerifiedRuns, Verifying, fold_and_check, verify
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.runs import run_bundle as evidence
 from hai_flow.store.runs.run_bundle import Evidence, Kin
@@ -84,10 +84,10 @@ async def family(runtime: Runtime, eye: Connection) -> tuple[UUID, UUID]:
     return above, child
 
 
-async def everything(database_url: str, **asked: Any) -> Verified:
+async def everything(database_url: str, **asked: Any) -> VerifiedRuns:
     connection = await asyncpg.connect(database_url)
     try:
-        return [Verified(), *[each async for each in verify(connection, Verifying(**asked))]][-1]
+        return [VerifiedRuns(), *[each async for each in verify(connection, Verifying(**asked))]][-1]
     finally:
         await connection.close()
 
@@ -162,7 +162,7 @@ class Exhibit:
         return self.evidence.rows[table]  # type: ignore[return-value]
 
     def judge(self) -> list[Violation]:
-        check = Check(self.evidence, self.late, DEFAULT_BOUNDS)
+        check = RunCheck(self.evidence, self.late, DEFAULT_BOUNDS)
         for row in self.log:
             commit = check.decode(row)
             if commit is None:
@@ -258,7 +258,7 @@ def of_row(**fields: Any) -> Callable[[Exhibit], None]:
 
 def snapshot(seq: int | None = None, state: bytes | None = None) -> Callable[[Exhibit], None]:
     def violate(one: Exhibit) -> None:
-        check = Check(one.evidence)
+        check = RunCheck(one.evidence)
         for row in one.log:
             commit = check.decode(row)
             assert commit is not None

@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.http.egress import Guard, is_public
+from hai_flow.steps.http.egress import EgressGuard, is_public
 
 PRIVATE = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1",
@@ -38,14 +38,14 @@ def test_what_is_for_everybody_is(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
 
 
-def guard_of(answers: dict[str, list[str]], *allowed: str) -> Guard:
+def guard_of(answers: dict[str, list[str]], *allowed: str) -> EgressGuard:
     async def resolve(host: str, port: int) -> list[str]:
         return answers[host]
 
-    return Guard(allowed, resolve)
+    return EgressGuard(allowed, resolve)
 
 
-async def code_of(guard: Guard, host: str) -> str:
+async def code_of(guard: EgressGuard, host: str) -> str:
     with pytest.raises(StepError) as raised:
         await guard.address(host, 80)
     assert raised.value.retriable is (raised.value.code == "http.connection")
@@ -54,7 +54,7 @@ async def code_of(guard: Guard, host: str) -> str:
 
 @pytest.mark.parametrize("host", WRITTEN_OTHERWISE)
 async def test_no_way_to_write_an_address_gets_past_the_systems_own_resolver(host: str) -> None:
-    code = await code_of(Guard(), host)
+    code = await code_of(EgressGuard(), host)
     assert code in ("http.refused", "http.connection"), "a system that can't read it does not connect either"
 
 

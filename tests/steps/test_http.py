@@ -14,7 +14,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt
@@ -46,7 +46,7 @@ async def perform(
 
     args = values.dumps(step.verb.arguments.render({})).decode()  # type: ignore[union-attr]
     attempt = Attempt("r", "a", 1, args, step, None, from_disk, "asks", evaluate)
-    guard = Guard(allowed) if resolve is None else Guard(allowed, resolve)
+    guard = EgressGuard(allowed) if resolve is None else EgressGuard(allowed, resolve)
     runner = HttpRunner(guard, secrets or Secrets(), HttpConfig(**config))
     try:
         return await runner.perform(attempt, nobody)  # type: ignore[arg-type]

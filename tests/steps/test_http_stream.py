@@ -17,9 +17,9 @@ from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
-from hai_flow.steps.http.stream import Event, Events, Telling
+from hai_flow.steps.http.stream import Events, StreamEvent, Telling
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets
@@ -60,7 +60,7 @@ async def streamed(http: Mapping[str, Any], said: Said, **config: Any) -> Any:
         return uses.evaluate(names) if isinstance(uses, CompiledExpression) else cast(Template, uses).render(names)
 
     args = values.dumps(step.verb.arguments.render({})).decode()  # type: ignore[union-attr]
-    runner = HttpRunner(Guard(("127.0.0.1",)), Secrets(), HttpConfig(**config))
+    runner = HttpRunner(EgressGuard(("127.0.0.1",)), Secrets(), HttpConfig(**config))
     try:
         return await runner.perform(Attempt("r", "a", 1, args, step, evaluate=evaluate), cast(Any, said))
     finally:
@@ -162,7 +162,7 @@ async def test_a_body_without_an_end_is_cut_and_one_that_says_nothing_more_is_gi
 def test_events_are_the_same_however_their_text_is_cut(datas: list[str], cuts: list[int]) -> None:
     text = "".join("".join(f"data: {line}\r\n" for line in data.splitlines() or [""]) + "\n" for data in datas)
     whole = [each.data for each in Events().fed(text)]
-    events, found, at = Events(), list[Event](), 0
+    events, found, at = Events(), list[StreamEvent](), 0
     for cut in cuts:
         found += events.fed(text[at : at + cut])
         at += cut

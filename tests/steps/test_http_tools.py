@@ -14,7 +14,7 @@ from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
 from hai_flow.definition.yaml.include_keys import read_texts, whole
 from hai_flow.errors import StepError
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
 from hai_flow.steps.http.tools import HttpToolRunner
 from hai_flow.steps.http.transport import HttpConfig
@@ -158,7 +158,7 @@ async def call(
         return uses.evaluate(names) if isinstance(uses, CompiledExpression) else cast(Template, uses).render(names)
 
     args = values.dumps(dict(arguments)).decode()
-    http = HttpRunner(Guard(allowed), secrets or Secrets(), HttpConfig())
+    http = HttpRunner(EgressGuard(allowed), secrets or Secrets(), HttpConfig())
     attempt = Attempt("r", "s", 1, args, step, from_disk=from_disk, workflow="asks", evaluate=evaluate)
     try:
         return await HttpToolRunner(http).perform(attempt, heard or Heard())
@@ -248,7 +248,7 @@ async def test_a_service_that_is_not_public_is_not_reached_nor_where_it_leads(se
 async def test_the_address_in_a_document_is_judged_as_every_other(host: str) -> None:
     api = API | {"servers": [{"url": f"http://{host}/v1"}]}
     plan = compile_workflow(together(flow("shop.deleteOrder, with: {id: x}"), api))
-    http = HttpRunner(Guard(), Secrets(), HttpConfig())
+    http = HttpRunner(EgressGuard(), Secrets(), HttpConfig())
     with pytest.raises(StepError) as raised:
         await HttpToolRunner(http).perform(Attempt("r", "s", 1, '{"id": "x"}', plan.steps["s"]), Heard())
     assert raised.value.code == "http.refused"
@@ -294,7 +294,7 @@ async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_
             api,
         )
     )
-    http = HttpRunner(Guard(("127.0.0.1",)), Secrets(), HttpConfig(takes_callbacks=True))
+    http = HttpRunner(EgressGuard(("127.0.0.1",)), Secrets(), HttpConfig(takes_callbacks=True))
     runner = HttpToolRunner(http)
 
     async def address() -> str:
@@ -308,14 +308,14 @@ async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_
     assert json.loads(request.body) == {"url": await address(), "n": 1}
     assert request.target.endswith("?url=https%3A%2F%2Fflow.example.com%2Fcallbacks%2F" + "t" * 43)
     assert runner.doubt(plan.steps["s"]) is None
-    nowhere = HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))
+    nowhere = HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))
     assert "HAI_FLOW_PUBLIC_URL" in (nowhere.doubt(plan.steps["s"]) or "")
 
 
 async def test_models_are_offered_the_operations_with_their_schemas() -> None:
     tool = plan_of("shop.deleteOrder, with: {id: x}").tools["shop"]
     assert isinstance(tool, HttpTool)
-    runner = HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))
+    runner = HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))
     found = {each.name: each for each in await runner.offered("shop", tool)}
     assert list(found) == ["shop.getOrder", "shop.deleteOrder", "shop.addOrder", "shop.sendForm"]
     assert {name: each.effect for name, each in found.items()} == {
@@ -396,7 +396,7 @@ def test_a_file_that_is_used_names_a_document_from_where_it_lies() -> None:
 
 def test_a_tool_without_a_document_is_told_so_when_it_is_published() -> None:
     plan = compile_workflow(flow("shop.anything", "base_url: 'https://api.shop.example'"), "f")
-    registry = Registry({"http_tool": HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))})
+    registry = Registry({"http_tool": HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))})
     ((_, fault),) = registry.faults(plan)
     assert "add `openapi`" in fault
 
@@ -406,5 +406,5 @@ def test_an_agent_may_have_all_operations_of_a_service() -> None:
     tools = "tools: {shop: {http: {openapi: ./shop.openapi.json}}}\n"
     source = f"{head}{tools}steps:\n  - {{id: a, agent: {{model: m, prompt: Look, tools: [shop.*]}}}}\n"
     plan = compile_workflow(together(source.encode()), "f")
-    registry = Registry({"http_tool": HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))})
+    registry = Registry({"http_tool": HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))})
     assert registry.faults(plan) == []

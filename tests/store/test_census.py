@@ -147,5 +147,5 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["waiting", "queued"])), max_size=30))
 def test_what_is_kept_of_a_round_is_read_as_it_was(counts: list[tuple[str, str]]) -> None:
     found = metrics_queries.Found(at=1.5, counting=[(name, status, 3) for name, status in counts])
-    found.place = metrics_queries.Place(TENANT, "waiting", "2026-03-02 12:00:00.123456+00", STRANGER)
+    found.place = metrics_queries.RoundPosition(TENANT, "waiting", "2026-03-02 12:00:00.123456+00", STRANGER)
     assert msgspec.json.decode(msgspec.json.encode(found), type=metrics_queries.Found) == found

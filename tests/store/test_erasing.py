@@ -80,12 +80,12 @@ async def test_a_pseudonym_stands_where_the_person_stood_and_the_chain_verifies(
     assert await faults(db, tenant) == []
     assert await audit.seal(db.api) == 1
     assert await faults(db, tenant) == []
-    listed = await audit.list_records(db.api, tenant, audit.Wanted(principal=done.pseudonym), limit=9)
+    listed = await audit.list_records(db.api, tenant, audit.AuditFilter(principal=done.pseudonym), limit=9)
     (own,) = listed
     assert own.details is not None
     assert own.details.erased_at is not None
     assert msgspec.json.decode(own.details.body) == {"way": "key"}
-    (key,) = await audit.list_records(db.api, tenant, audit.Wanted(act="key.created"), limit=9)
+    (key,) = await audit.list_records(db.api, tenant, audit.AuditFilter(act="key.created"), limit=9)
     assert key.details is not None
     assert msgspec.json.decode(key.details.body) == {"principal": done.pseudonym, "roles": ["boss"]}
 
@@ -158,7 +158,7 @@ async def test_who_forgot_others_is_forgotten_and_still_accounts_for_it(db: Data
     await audit.seal(db.api)
     assert await faults(db, tenant) == []
     assert EVE not in await everything(eye)
-    assert len(await audit.list_records(db.api, tenant, audit.Wanted(act=FORGOTTEN), limit=9)) == 2
+    assert len(await audit.list_records(db.api, tenant, audit.AuditFilter(act=FORGOTTEN), limit=9)) == 2
 
 
 async def test_more_records_than_one_may_list_are_erased_in_several(
@@ -168,7 +168,7 @@ async def test_more_records_than_one_may_list_are_erased_in_several(
     while await audit.seal(db.api):
         pass
     assert (await forget(eye, tenant, ANN)).records == 2300
-    assert len(await audit.list_records(db.api, tenant, audit.Wanted(act=FORGOTTEN), limit=9)) == 3
+    assert len(await audit.list_records(db.api, tenant, audit.AuditFilter(act=FORGOTTEN), limit=9)) == 3
     assert await faults(db, tenant) == []
 
 
@@ -193,7 +193,7 @@ async def test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted(db: Da
     assert key is not None
     assert (key.principal, key.name) == (done.pseudonym, "")
     assert key.revoked_at is not None
-    found = await audit.list_records(db.api, tenant, audit.Wanted(act=FORGOTTEN), limit=9)
+    found = await audit.list_records(db.api, tenant, audit.AuditFilter(act=FORGOTTEN), limit=9)
     assert len(found) == 1
     assert (await forget(eye, tenant, ANN))[1:] == (0, 0, 0, 0, 1)
     assert text.startswith("hai_")

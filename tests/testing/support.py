@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hai_flow.errors import Finding
 from hai_flow.testing.documents.reader import read_suite
-from hai_flow.testing.loading import Loaded, Loader
+from hai_flow.testing.loading import DocumentLoader, LoadedDocument
 from hai_flow.testing.runner import Result
 
 EXPENSE = """\
@@ -64,12 +64,12 @@ def findings_of(text: str) -> list[Finding]:
     return read_suite(textwrap.dedent(text).encode(), "t.test.yaml")[1]
 
 
-def loaded(folder: Path, tests: str, workflow: str = EXPENSE) -> Loaded:
+def loaded(folder: Path, tests: str, workflow: str = EXPENSE) -> LoadedDocument:
     """The document read and held against a workflow, which stands beside it as `expense.flow.yaml`."""
     (folder / "expense.flow.yaml").write_text(workflow)
     path = folder / "t.test.yaml"
     path.write_text(tests)
-    return Loader().load(path, "t.test.yaml")
+    return DocumentLoader().load(path, "t.test.yaml")
 
 
 def played(folder: Path, tests: str, workflow: str = EXPENSE) -> list[Result]:

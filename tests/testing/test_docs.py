@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.testing.documents import reader
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 from hai_flow.testing.report import describe
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
@@ -19,7 +19,7 @@ def test_the_example_passes_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "refund.flow.yaml").write_text(workflow)
     path = tmp_path / "refund.test.yaml"
     path.write_text(tests)
-    document = Loader().load(path)
+    document = DocumentLoader().load(path)
     assert document.findings == ()
     for case in document.cases:
         result = document.run(case)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import DocumentLoader
 from hai_flow.testing.report import describe
 from tests.testing.support import ASKED, EXPENSE, HEAD, PAID, case, loaded, messages, played
 
@@ -252,7 +252,7 @@ def test_a_workflow_is_compiled_once_for_all_its_tests(tmp_path: Path, monkeypat
     )
     loaded(tmp_path, HEAD + "cases: [{name: a, input: {amount: 1}}]\n")
     (tmp_path / "u.test.yaml").write_text((tmp_path / "t.test.yaml").read_text())
-    loader = Loader()
+    loader = DocumentLoader()
     documents = [loader.load(tmp_path / name) for name in ("t.test.yaml", "u.test.yaml")]
     assert all(each.run(case).passed for each in documents for case in each.cases)
     assert len(compiled) == 2  # by `loaded` above, and by the loader

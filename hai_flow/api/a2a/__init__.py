@@ -129,7 +129,7 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
     params = message.get("params")
     params = {} if params is None else params
     old = method in older.METHODS
-    exchange = _Exchange(request, access, name, id, old=old)
+    exchange = _A2aExchange(request, access, name, id, old=old)
     try:
         _demand_version(request, old=old)
         if not isinstance(params, dict):
@@ -209,7 +209,7 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
                     raise a2a.invalid("The body: expected an object.")
                 params |= posted
         method, more = _operation(request.method, operation)
-        return await _Exchange(request, access, name, None).perform(method, {**params, **more})
+        return await _A2aExchange(request, access, name, None).perform(method, {**params, **more})
     except a2a.Fault as fault:
         return _build_rest_error(fault, _media_type_of(request))
     except Rejected as rejected:
@@ -262,7 +262,7 @@ def _build_rest_error(fault: a2a.Fault, media_type: str) -> Response:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-class _Exchange:
+class _A2aExchange:
     """A request and its answer, in one binding and version. `id`: of a request in JSON-RPC; None: it came by REST."""
 
     def __init__(self, request: Request, access: Access, name: str | None, id: Any, *, old: bool = False) -> None:

@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 
 from hai_flow.api import mcp_resource
 from hai_flow.api.auth import frontend_tokens, tickets
-from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import NOBODY, Ids, People
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
 from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
@@ -40,7 +40,7 @@ class KnownIdentity:
         self._runtime = runtime
         self._people = People(runtime, people)
         self.keys = Keys(runtime, self._people)
-        forgotten = Forgotten(runtime)
+        forgotten = ErasedPeople(runtime)
         self._frontend = FrontendTokens(self.keys, forgotten, self._people)
         self.issuers = tuple(issuers)
         self.tokens = Tokens(runtime, forgotten, issuers, self._people)

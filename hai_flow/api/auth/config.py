@@ -23,7 +23,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.api.auth.directory.people import Ids
-from hai_flow.api.auth.issuers.jwt import ALGORITHMS, Client, Issuer
+from hai_flow.api.auth.issuers.jwt import ALGORITHMS, ClientRegistration, Issuer
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
@@ -136,7 +136,7 @@ def _issuer(reader: Reader, path: Path, name: str, raw: Json) -> Issuer | None:
     )
 
 
-def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> Client | None:
+def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> ClientRegistration | None:
     fields: Mapping[str, Json] = reader.fields(CLIENT, issuer["client"], at, "its client")
     if not {"id", "authorize", "token"} <= fields.keys():
         return None
@@ -151,7 +151,7 @@ def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> 
         secret = variables([fields["secret"]]).get(fields["secret"])
         if secret is None:
             reader.error((*at, "secret"), "issuer.client", f"the variable {fields['secret']!r:.80} is not set")
-    return Client(
+    return ClientRegistration(
         id=fields["id"],
         secret=secret,
         authorize=fields["authorize"],

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.keys import Keys, ends_at
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, now_ms, reject_credential
@@ -23,14 +23,14 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
-from hai_flow.store.identity.keys import Parts
+from hai_flow.store.identity.keys import KeyParts
 
 PREFIX: Final = "hait_"
 _FORM: Final = re.compile(r"hait_([A-Za-z0-9_-]{20,7000})\.([A-Za-z0-9_-]{86})", re.ASCII)
 _NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page manages nothing, and gives nothing on
 
 
-class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The claims of a token. `key` is the API key that signed it; `exp` is in ms since 1970; `jti` names the token, and
     begins with the time at which it was made (a UUID of version 7; those of earlier releases are random)."""
 
@@ -44,10 +44,10 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workflows: tuple[str, ...] | None = None
 
 
-_decode: Final = msgspec.json.Decoder(Claims).decode
+_decode: Final = msgspec.json.Decoder(TokenClaims).decode
 
 
-def issue(issuer: Principal, credential: str, claims: Claims) -> str:
+def issue(issuer: Principal, credential: str, claims: TokenClaims) -> str:
     """The token with these claims. `credential` is the API key with which the issuer calls. Raises Rejected 403 where
     they hold less themselves, or call in another way."""
     parts = keys.split_key(credential)
@@ -58,14 +58,14 @@ def issue(issuer: Principal, credential: str, claims: Claims) -> str:
     return f"{PREFIX}{payload}.{_text(keys.sign(parts, payload.encode()))}"
 
 
-def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Claims:
+def new_claims(parts: KeyParts, exp: int, principal: str, **limits: object) -> TokenClaims:
     """The claims of a new token."""
     return msgspec.convert(
-        {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, Claims
+        {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, TokenClaims
     )
 
 
-def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: Claims) -> None:
+def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: TokenClaims) -> None:
     held, claimed = rights_of(roles), rights_of(claims.roles)
     more = [f"right {right}" for right in sorted(claimed - held)]
     more += [f"role {role}" for role in claims.roles if role not in (*roles, REQUESTER)]
@@ -79,7 +79,7 @@ def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: Claims) ->
 class FrontendTokens:
     """The tokens that keys have signed. `people`: whose ids are one person's."""
 
-    def __init__(self, known: Keys, forgotten: Forgotten, people: People) -> None:
+    def __init__(self, known: Keys, forgotten: ErasedPeople, people: People) -> None:
         self._keys = known
         self._forgotten = forgotten
         self._people = people
@@ -125,7 +125,7 @@ class FrontendTokens:
         )
 
 
-def _read_time_made(claims: Claims) -> int:
+def _read_time_made(claims: TokenClaims) -> int:
     """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
     return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from hai_flow.api.auth.directory.tenants import Tenants
+from hai_flow.api.auth.directory.tenants import TenantIds
 from hai_flow.api.auth.impersonation import ACT_AS, read_acting_header, reject_acting
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine import commands as c
@@ -23,7 +23,7 @@ class LocalIdentity:
     """Asks for no credential. `development`: HAI-Act-As names the caller."""
 
     def __init__(self, runtime: Runtime, *, development: bool) -> None:
-        self._tenants = Tenants(runtime)
+        self._tenants = TenantIds(runtime)
         self._development = development
 
     @property

@@ -27,7 +27,7 @@ TOLD_SECONDS: Final = 10.0  # between two lines of the log that say the same
 REFUSED_AT_ONCE: Final = 32  # connections that get a 503; more are closed at once
 
 
-class Connections:
+class ConnectionCounter:
     """The connections of one process."""
 
     def __init__(self, most: int, most_of_a_peer: int) -> None:
@@ -39,7 +39,7 @@ class Connections:
         self._told_at = -TOLD_SECONDS
 
     @classmethod
-    def of(cls, settings: Settings) -> Connections:
+    def of(cls, settings: Settings) -> ConnectionCounter:
         """As many as the settings and the limit of descriptors allow; that limit is raised as far as it may be."""
         descriptors = _raise_limit(settings.connections_max + KEPT + REFUSED_AT_ONCE)
         fit = descriptors - min(KEPT, descriptors // 4) - REFUSED_AT_ONCE
@@ -102,8 +102,8 @@ class _Counted:
 
     __slots__ = ("_connections", "peer", "refusal")
 
-    def __init__(self, connections: Connections, peer: str, refusal: str | None) -> None:
-        self._connections: Connections | None = connections
+    def __init__(self, connections: ConnectionCounter, peer: str, refusal: str | None) -> None:
+        self._connections: ConnectionCounter | None = connections
         self.peer = peer
         self.refusal = refusal
 
@@ -133,7 +133,7 @@ class _Accepted(socket.socket):
 class _Listening(socket.socket):
     """A socket that listens, and accepts no more connections than there is room for."""
 
-    connections: Connections
+    connections: ConnectionCounter
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection. Those that there is no room for are closed, and not returned."""
@@ -154,7 +154,7 @@ def refusal_of(connection: Any) -> str | None:
     return None if counted is None else counted.refusal
 
 
-def _bind_socket(connections: Connections, family: int, address: Any) -> socket.socket:
+def _bind_socket(connections: ConnectionCounter, family: int, address: Any) -> socket.socket:
     listening = _Listening(family, socket.SOCK_STREAM)
     listening.connections = connections
     try:

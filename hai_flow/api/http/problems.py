@@ -310,7 +310,7 @@ async def _bug(request: Request, error: Exception) -> Response:
     return problem(500, "internal", "this is a fault of the server; its log says more.")
 
 
-class Faults:
+class ErrorResponses:
     """Answers errors that no handler has answered. It stands inside of the guard, so that a page of an allowed origin
     may read this answer, too, and is measured as others are. An error after the head of a response breaks the
     connection."""
@@ -351,4 +351,4 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(asyncpg.InterfaceError, _bug)
     app.add_exception_handler(asyncpg.InternalClientError, _bug)
     app.add_exception_handler(ClientDisconnect, _answer_gone)
-    app.add_exception_handler(Exception, _bug)  # errors in the layers around `Faults`
+    app.add_exception_handler(Exception, _bug)  # errors in the layers around `ErrorResponses`

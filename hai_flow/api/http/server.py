@@ -10,7 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from hai_flow.api.http.connections import Connections
+from hai_flow.api.http.connections import ConnectionCounter
 from hai_flow.api.http.http_protocol import Config, Protocol
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.runtime import Runtime
@@ -69,7 +69,7 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
     )
     config.head_seconds = settings.head_seconds
     try:
-        sockets = Connections.of(settings).listen(settings.host, settings.port)
+        sockets = ConnectionCounter.of(settings).listen(settings.host, settings.port)
     except OSError as error:
         place = f"{settings.host}:{settings.port}"
         raise HaiFlowError(

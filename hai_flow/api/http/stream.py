@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.permissions.credential_expiry import Ending, Term
-from hai_flow.runtime.streams.fanout import Following, Lagging, Place
+from hai_flow.runtime.streams.fanout import Following, Lagging, RingSubscription
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.dialects.dialect import CLOSING
@@ -138,7 +138,7 @@ class EventStream(Response):
                 await self._pieces.aclose()
             self.closed()
 
-    def _go_on(self, connection: Connection, place: Place) -> None:
+    def _go_on(self, connection: Connection, place: RingSubscription) -> None:
         """Go on without this task. The outlet calls `closed` when the stream ends."""
         closed, self.closed = self.closed, _ignore
         Outlet(connection, place, self, closed)
@@ -214,7 +214,9 @@ class Outlet:
         "_place", "_stall_seconds", "_taken", "_term", "_timer", "_wrote_at",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, place: Place, stream: EventStream, closed: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Connection, place: RingSubscription, stream: EventStream, closed: Callable[[], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._place = place

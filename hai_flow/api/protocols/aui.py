@@ -25,7 +25,7 @@ from hai_flow.api.permissions.credential_expiry import REVOKED, Term
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.aui_session import Object, Session, invalid, read_id, text_in
+from hai_flow.api.protocols.aui_session import AuiSession, Object, invalid, read_id, text_in
 from hai_flow.api.protocols.follow import list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -82,7 +82,9 @@ async def ping() -> Response:
 @router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    receipt = await Session(await access.find_at_thread(body.session_id), body.session_id, None).take(body.model_dump())
+    receipt = await AuiSession(await access.find_at_thread(body.session_id), body.session_id, None).take(
+        body.model_dump()
+    )
     return JSONResponse({"accepted": True, **receipt})
 
 
@@ -91,8 +93,8 @@ async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> 
     """A session's events as they are committed, and its inputs."""
     try:
         await _accept(socket)
-        await _serve(_Connection(socket, access), stream_type)
-    except (WebSocketDisconnect, _Stalled):
+        await _serve(_AuiConnection(socket, access), stream_type)
+    except (WebSocketDisconnect, _AuiStalled):
         log.info("follower_gone", path=socket.url.path)
 
 
@@ -105,7 +107,7 @@ async def _accept(socket: WebSocket) -> None:
         raise WebSocketDisconnect(CLOSE_GONE) from None
 
 
-async def _serve(connection: _Connection, stream_type: str) -> None:
+async def _serve(connection: _AuiConnection, stream_type: str) -> None:
     place = connection.access.place
     try:
         await connection.access.take_place(follows=True)
@@ -118,11 +120,11 @@ async def _serve(connection: _Connection, stream_type: str) -> None:
         place.leave()
 
 
-class _Stalled(Exception):
+class _AuiStalled(Exception):
     """The client has taken nothing for too long."""
 
 
-class _Connection:
+class _AuiConnection:
     """One socket: events down, inputs up."""
 
     def __init__(self, socket: WebSocket, access: Access) -> None:
@@ -151,7 +153,7 @@ class _Connection:
             params: Object | None = await self._params()
             while params is not None:
                 id = self._session_id(params)
-                session = Session(await self.access.find_at_thread(id), id, workflow)
+                session = AuiSession(await self.access.find_at_thread(id), id, workflow)
                 await self._tell("aui_stream_start", session_id=session.id)
                 params = await self._serve_both_ways(session, params)
         except Rejected as rejected:
@@ -159,7 +161,7 @@ class _Connection:
             code = "INVALID_STREAM_TYPE" if wrong_type else rejected.code
             await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
 
-    async def _serve_both_ways(self, session: Session, params: Object) -> Object | None:
+    async def _serve_both_ways(self, session: AuiSession, params: Object) -> Object | None:
         """Serve both directions until one of them ends. Returns the parameters with which the client begins anew, if it
         does."""
         down = asyncio.ensure_future(self._down(session, params))
@@ -181,7 +183,7 @@ class _Connection:
                 await self._close(CLOSE_NORMAL)
             else:
                 await self._break_off("server_closing", "The server is closing; reconnect to go on.")
-        except (WebSocketDisconnect, _Stalled):
+        except (WebSocketDisconnect, _AuiStalled):
             raise
         except Exception as error:
             log_broken_off(error)
@@ -194,7 +196,7 @@ class _Connection:
 
     # --- down -----------------------------------------------------------------------------------------------------
 
-    async def _down(self, session: Session, params: Object) -> None:
+    async def _down(self, session: AuiSession, params: Object) -> None:
         """Send the session as it is now, and take the message in its parameters, if any. Then send new events, until a
         run of the session ends."""
         place = None
@@ -224,7 +226,7 @@ class _Connection:
                 return
             place = Position(newest.id, (await self.access.state(newest.id)).seq)
 
-    async def _show(self, session: Session, run_id: UUID) -> RunState:
+    async def _show(self, session: AuiSession, run_id: UUID) -> RunState:
         """Send the session as it is now, up to the newest event of its run `run_id`. Returns that run's state."""
         state = await self.access.state(run_id)
         earlier = await list_earlier_entries(self.access, session.id, run_id)
@@ -253,7 +255,7 @@ class _Connection:
         await self._write(aui.event(type, self.access.runtime.committer.now_ms(), uuid4(), **fields))
 
     async def _write(self, data: bytes) -> None:
-        """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots.
+        """Raises `_AuiStalled` if the client takes nothing for too long: it comes back and gets snapshots.
 
         Raises WebSocketDisconnect if the socket is closed already, for example after a malformed frame: the socket
         reports that to the sender as a RuntimeError.
@@ -262,7 +264,7 @@ class _Connection:
             async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
                 await self._socket.send_text(data.decode())
         except TimeoutError:
-            raise _Stalled from None
+            raise _AuiStalled from None
         except RuntimeError:
             raise WebSocketDisconnect(CLOSE_GONE) from None
 
@@ -313,7 +315,7 @@ class _Connection:
     def _session_id(self, params: Object) -> str:
         return read_id(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
 
-    async def _up(self, session: Session) -> Object | None:
+    async def _up(self, session: AuiSession) -> Object | None:
         """Take inputs until the client closes or begins anew. Returns the parameters with which it begins anew; None:
         it closes."""
         while True:
@@ -346,7 +348,7 @@ class _Connection:
         text = message.get("text")
         return message["bytes"] if text is None else text
 
-    async def _take(self, session: Session, given: Object) -> None:
+    async def _take(self, session: AuiSession, given: Object) -> None:
         other, refused = text_in(given, "session_id"), None
         async with self._taking:
             receipt: Object = {}
@@ -361,7 +363,7 @@ class _Connection:
                 refused = rejected
             await self._acknowledge(session, text_in(given, "action"), refused, **receipt)
 
-    async def _acknowledge(self, session: Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
+    async def _acknowledge(self, session: AuiSession, action: str | None, refused: Rejected | None, **of: Json) -> None:
         """Tell the client whether an action was accepted; `of` names the interrupt or the message that it was."""
         if refused is not None:
             await self._record(refused)

@@ -26,7 +26,7 @@ Object: TypeAlias = dict[str, Json]
 _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
 
 
-class Session:
+class AuiSession:
     """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
 
     def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:

@@ -86,7 +86,7 @@ async def get_thread_events(
 ) -> Response:
     """The thread's events, across its turns and runs, until the client stops listening: those after a cursor, else from
     the start of its newest turn. A thread without a run sends an empty MESSAGES_SNAPSHOT, then its first run."""
-    thread = _Thread(access, thread_id)
+    thread = _FollowedThread(access, thread_id)
     cursor = (last_event_id if last_event_id is not None else after) or None
     return await access.stream(lambda: thread.after(cursor), SOCIAL, farewell(access, SOCIAL, thread_id))
 
@@ -112,7 +112,7 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
 
 
 @dataclass(frozen=True, slots=True)
-class _Thread:
+class _FollowedThread:
     """A thread as one client follows it."""
 
     access: Access

@@ -41,7 +41,7 @@ async def ask_all_cells(access: Access, ask: Callable[[Access], Awaitable[T]]) -
     cells = access.everywhere
     answers = await asyncio.gather(*(_ask_cell(each, ask) for each in cells))
     answered = [
-        (each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _Answer)
+        (each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _CellAnswer)
     ]
     if not answered:
         raise next(each for each in answers if isinstance(each, Rejected))
@@ -50,13 +50,13 @@ async def ask_all_cells(access: Access, ask: Callable[[Access], Awaitable[T]]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer(Generic[T]):
+class _CellAnswer(Generic[T]):
     found: T
 
 
-async def _ask_cell(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _Answer[T] | Rejected:
+async def _ask_cell(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _CellAnswer[T] | Rejected:
     try:
-        return _Answer(await ask(access))
+        return _CellAnswer(await ask(access))
     except Rejected as rejected:
         if rejected.code != "cell_away":
             raise

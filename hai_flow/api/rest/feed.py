@@ -116,7 +116,7 @@ def _source(topic: Topic, access: Access, wanted: _Wanted) -> live_lists.Source:
 def _news(access: Access, sources: Mapping[str, live_lists.Source], known: dict[str, str]) -> Pieces:
     before: dict[str, live_lists.Items] = {}
 
-    async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
+    async def news(reader: live_lists.ListReader) -> AsyncGenerator[Piece, None]:
         for topic in sources:
             listed = await reader.read(topic)
             now = listed.items

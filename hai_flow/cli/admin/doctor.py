@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from hai_flow.cells import HOME
-from hai_flow.cli.admin.each_cell import CellOption, Place, places, through
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, places, through
 from hai_flow.cli.console import Styled
 from hai_flow.cli.errors import FAILED
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
@@ -61,7 +61,7 @@ def _tell(checks: list[tuple[str, Check]], *, several: bool) -> None:
             say(f"{of[name]}{check.name}: {check.remedy}.", _STYLES[check.verdict])
 
 
-async def _examine(cell: Place) -> list[Check]:
+async def _examine(cell: CellDatabase) -> list[Check]:
     from hai_flow.runtime.ops.examination import examine_database
 
     database = cell.database

@@ -36,7 +36,7 @@ CellOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CellDatabase:
     """The database of one cell, and the settings of a process over it alone."""
 
     name: str
@@ -55,7 +55,7 @@ class Visit(Generic[Result]):
 
 
 @contextlib.contextmanager
-def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
+def places(settings: Settings, wanted: str | None) -> Iterator[list[CellDatabase]]:
     """The cell of this name; None: all, home first. Raises UsageError where there is none."""
     from hai_flow.runtime.cells import settings_of
     from hai_flow.runtime.settings import cells_of
@@ -66,7 +66,7 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
     if wanted is not None and wanted not in names:
         raise UsageError(f"--cell: expected one of {', '.join(names)}, found {wanted!r:.60}.")
     other_places = [
-        Place(
+        CellDatabase(
             name=cell.name,
             number=cell.number,
             database=Database(
@@ -81,11 +81,11 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
         yield other_places
         return
     with open_database(settings, make=False) as database:
-        yield [Place(name=HOME_NAME, number=HOME, database=database, settings=settings), *other_places]
+        yield [CellDatabase(name=HOME_NAME, number=HOME, database=database, settings=settings), *other_places]
 
 
 async def through(
-    cells: Sequence[Place], work: Callable[[Place], Awaitable[Result]], *, alone: bool
+    cells: Sequence[CellDatabase], work: Callable[[CellDatabase], Awaitable[Result]], *, alone: bool
 ) -> list[Visit[Result]]:
     """The result of `work` for each cell. `alone`: there is no other cell, so its errors are raised."""
     from hai_flow.store.postgres.error_classes import FAILURES
@@ -105,14 +105,14 @@ async def through(
 def visit(
     data_dir: Path | None,
     wanted: str | None,
-    work: Callable[[Place, Connection], Awaitable[Result]],
+    work: Callable[[CellDatabase, Connection], Awaitable[Result]],
     *,
-    chosen: Callable[[Sequence[Place]], Sequence[Place]] = lambda all_places: all_places,
+    chosen: Callable[[Sequence[CellDatabase]], Sequence[CellDatabase]] = lambda all_places: all_places,
 ) -> list[Visit[Result]]:
     """The result of `work` over a session of its own in the cell, or in all that are `chosen`. Raises StoreError if
     there is one cell alone, and it does not answer."""
 
-    async def over(place: Place) -> Result:
+    async def over(place: CellDatabase) -> Result:
         async with session(place) as connection:
             return await work(place, connection)
 
@@ -122,7 +122,7 @@ def visit(
 
 
 @contextlib.asynccontextmanager
-async def session(place: Place) -> Any:
+async def session(place: CellDatabase) -> Any:
     """A session of the cell's database, which has to have this release's schema. Raises StoreError."""
     import asyncpg
 

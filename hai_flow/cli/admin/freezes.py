@@ -11,7 +11,7 @@ import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.admin.audit_record import BY, record
-from hai_flow.cli.admin.each_cell import CellOption, Place, Visit, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, tell_faults, visit
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
@@ -78,7 +78,7 @@ def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str,
     from hai_flow.store.identity import tenants
     from hai_flow.store.ops import freezes as store
 
-    async def find(place: Place, connection: Connection) -> UUID | None:
+    async def find(place: CellDatabase, connection: Connection) -> UUID | None:
         """The id of the tenant; None: it has nothing of that name here. Raises UsageError where there is no tenant."""
         of = await tenants.find_tenant(connection, tenant or tenants.DEFAULT)
         if of is None:
@@ -95,7 +95,7 @@ def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str,
         )
     id, of = uuid4(), None if scope == "all" else tenant_id
 
-    async def work(place: Place, connection: Connection) -> FreezeRow:
+    async def work(place: CellDatabase, connection: Connection) -> FreezeRow:
         async with connection.transaction():
             row = await store.freeze(connection, id, of, None, mode, scope, name, reason, BY)
             if place.number == HOME:
@@ -137,7 +137,7 @@ def thaw(
         view = ask(server, as_json, lambda api: api.post(f"/v1/freezes/{id}/thaw"))
     else:
 
-        async def work(place: Place, connection: Connection) -> FreezeRow | None:
+        async def work(place: CellDatabase, connection: Connection) -> FreezeRow | None:
             async with connection.transaction():
                 row = await store.thaw(connection, UUID(id), BY)
                 if row is not None and place.number == HOME:
@@ -189,7 +189,7 @@ def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str 
     if server is not None:
         return list(ask(server, as_json, lambda api: api.get("/v1/freezes", over=over))["items"])
 
-    async def work(place: Place, connection: Connection) -> list[FreezeRow]:
+    async def work(place: CellDatabase, connection: Connection) -> list[FreezeRow]:
         return await store.list_freezes(connection, None, over=over)
 
     by_id: dict[str, dict[str, Any]] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from hai_flow.cli.admin.each_cell import CONNECT_SECONDS, CellOption, Place, places, tell_faults, through
+from hai_flow.cli.admin.each_cell import CONNECT_SECONDS, CellDatabase, CellOption, places, tell_faults, through
 from hai_flow.cli.database import demand_schema
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
@@ -17,7 +17,7 @@ from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.restore import Doubt, Held, State
+    from hai_flow.runtime.restore import Doubt, HoldResult, State
 
 SHOWN_MAX: Final = 20
 BY: Final = "operator:restored"
@@ -48,7 +48,7 @@ def recover(
         if nothing_lost and several:
             raise UsageError("--nothing-lost: expected --cell as well: which database was moved.")
 
-        async def look(place: Place) -> dict[str, Any]:
+        async def look(place: CellDatabase) -> dict[str, Any]:
             return await _check_history(place, confirm=confirm, nothing_lost=nothing_lost)
 
         visits = asyncio.run(through(chosen, look, alone=not several))
@@ -67,7 +67,7 @@ def recover(
         raise typer.Exit(FAILED)
 
 
-async def _check_history(place: Place, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
+async def _check_history(place: CellDatabase, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
     import asyncpg
 
     from hai_flow.runtime import restore
@@ -127,7 +127,7 @@ def _view(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-async def _confirm(place: Place, connection: Connection, state: State) -> dict[str, Any]:
+async def _confirm(place: CellDatabase, connection: Connection, state: State) -> dict[str, Any]:
     from hai_flow.runtime import restore
     from hai_flow.runtime.runtime import Runtime
     from hai_flow.store.ops import database_history, restores
@@ -135,7 +135,7 @@ async def _confirm(place: Place, connection: Connection, state: State) -> dict[s
     if state.era.held is None:
         await database_history.hold(connection, state.era, state.era.moved or "its server has begun another timeline")
     schedules = await restores.pause_due_schedules(connection)
-    held: list[Held] = []
+    held: list[HoldResult] = []
     runtime = Runtime(place.database.dsn, place.settings, performs=False, restoring=True, cell=place.number)
     async with runtime.lifespan():
         undelivered = await restore.deliver(runtime, connection)

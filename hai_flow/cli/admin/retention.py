@@ -13,7 +13,7 @@ import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.admin.audit_record import BY
-from hai_flow.cli.admin.each_cell import CellOption, Place, Visit, cells_view, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, cells_view, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import note, plural, print_json, say
@@ -105,7 +105,7 @@ def restore(
     chosen = list(dict.fromkeys(places))
     goes: dict[str, str | int] = {place: _find_cell_in_archive(archive, place) for place in chosen}
 
-    def reached(found: Sequence[Place]) -> Sequence[Place]:
+    def reached(found: Sequence[CellDatabase]) -> Sequence[CellDatabase]:
         numbers = {each.number for each in found}
         why = "--cell leaves out" if cell is not None else f"{variable('cells')} does not name"
         for place, number in goes.items():
@@ -113,7 +113,7 @@ def restore(
                 goes[place] = f"{place}: its runs live in the cell {number}, which {why}; nothing was restored."
         return [each for each in found if each.number in goes.values()]
 
-    async def work(here: Place, connection: Connection) -> dict[str, Restored | str]:
+    async def work(here: CellDatabase, connection: Connection) -> dict[str, Restored | str]:
         mine = [place for place, number in goes.items() if number == here.number]
         return {place: await _restore_archive(connection, archive, place, store=not dry_run) for place in mine}
 
@@ -191,7 +191,7 @@ def _prune(
     if archives_only and url is None:
         raise UsageError("expected --archive URL, or an `archive` in the file of retention.")
 
-    async def work(place: Place, connection: Connection) -> Pruned | None:
+    async def work(place: CellDatabase, connection: Connection) -> Pruned | None:
         named = await _tenants(connection)
         one = next((id for id, each in named.items() if each == tenant), None)
         if tenant is not None and one is None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from hai_flow.cli.admin.each_cell import CONNECT_SECONDS, CellOption, Place, Visit, places, through
+from hai_flow.cli.admin.each_cell import CONNECT_SECONDS, CellDatabase, CellOption, Visit, places, through
 from hai_flow.cli.console import Styled
 from hai_flow.cli.errors import FAILED
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
@@ -40,10 +40,10 @@ def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
     return {**report, "faults": faults, "cells": dict(others)}
 
 
-async def _collect_cell_status(place: Place) -> dict[str, Any]:
+async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
     import asyncpg
 
-    from hai_flow.runtime.ops.status_problems import Schema, faults
+    from hai_flow.runtime.ops.status_problems import SchemaStatus, faults
     from hai_flow.store.ops import database_history, status
     from hai_flow.store.postgres import revisions
 
@@ -59,7 +59,7 @@ async def _collect_cell_status(place: Place) -> dict[str, Any]:
     finally:
         await connection.close()
     held = None if era is None else era.held or era.moved
-    schema = Schema(revision=revision, newest=revisions.head(), known=is_known, held=held)
+    schema = SchemaStatus(revision=revision, newest=revisions.head(), known=is_known, held=held)
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _render_standing(standing)),

@@ -11,7 +11,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import cell_of
-from hai_flow.cli.admin.each_cell import CellOption, Place, cells_view, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption
 from hai_flow.cli.terminal import note, plural, print_json, say
@@ -19,7 +19,7 @@ from hai_flow.cli.terminal import note, plural, print_json, say
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.ops.verify import Verified, Verifying
+    from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
 
@@ -49,7 +49,7 @@ def verify(
     """
     seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
 
-    async def work(place: Place, connection: Connection) -> Verified | None:
+    async def work(place: CellDatabase, connection: Connection) -> VerifiedRuns | None:
         from hai_flow.runtime.ops.verify import Verifying
         from hai_flow.runtime.settings import bounds_of
 
@@ -86,28 +86,28 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
+def _with_run(cells: Sequence[CellDatabase], run_id: UUID | None) -> Sequence[CellDatabase]:
     """The cell that the run's id names, if it is one of these."""
     named = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
     return named or cells
 
 
-def _join_results(there: Sequence[Verified]) -> Verified:
+def _join_results(there: Sequence[VerifiedRuns]) -> VerifiedRuns:
     """The findings of several cells as one."""
-    from hai_flow.runtime.ops.verify import Verified
+    from hai_flow.runtime.ops.verify import VerifiedRuns
 
-    total = Verified()
+    total = VerifiedRuns()
     for each in there:
         total.join(each)
     return total
 
 
-async def _verify_cell(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
+async def _verify_cell(connection: Connection, asked: Verifying, as_json: bool) -> VerifiedRuns:
     """Verify one cell. Each violation is printed as soon as it is found."""
-    from hai_flow.runtime.ops.verify import Verified
+    from hai_flow.runtime.ops.verify import VerifiedRuns
     from hai_flow.runtime.ops.verify import verify as verify_runs
 
-    printed, result, next_note = 0, Verified(), time.monotonic() + NOTE_SECONDS
+    printed, result, next_note = 0, VerifiedRuns(), time.monotonic() + NOTE_SECONDS
     async for result in verify_runs(connection, asked):
         for violation in result.violations[printed:] if not as_json else ():
             at = "" if violation.seq is None else f", event {violation.seq}"
@@ -119,7 +119,7 @@ async def _verify_cell(connection: Connection, asked: Verifying, as_json: bool) 
     return result
 
 
-def _render_result(found: Verified) -> dict[str, Any]:
+def _render_result(found: VerifiedRuns) -> dict[str, Any]:
     return {
         "runs": found.runs,
         "events": found.events,
@@ -132,7 +132,7 @@ def _render_result(found: Verified) -> dict[str, Any]:
     }
 
 
-def _tell_end(found: Verified, of: str = "") -> None:
+def _tell_end(found: VerifiedRuns, of: str = "") -> None:
     extent = f"{of}{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
     if found.broken:
         runs = len({each.run_id for each in found.violations})

@@ -29,7 +29,7 @@ from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.values import Json
 
 
-class Recorder:
+class ReplayRecorder:
     """`hai_flow.testing.cassettes.Performer` with the runners of this deployment."""
 
     def __init__(self, registry: Registry, runner: asyncio.Runner) -> None:
@@ -38,7 +38,7 @@ class Recorder:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls) -> Iterator[Recorder]:
+    def open(cls) -> Iterator[ReplayRecorder]:
         """A recorder, with a loop of its own until the end. Raises SettingsError."""
         settings = load_settings()
         toolbox = Toolbox.of(settings.tools, Path.cwd(), project=True)

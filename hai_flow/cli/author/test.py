@@ -22,7 +22,7 @@ from hai_flow.errors import Finding, HaiFlowError
 if TYPE_CHECKING:
     from hai_flow.testing.cassettes import Performer
     from hai_flow.testing.coverage import Coverage
-    from hai_flow.testing.loading import Loaded, Loader, Published
+    from hai_flow.testing.loading import DocumentLoader, LoadedDocument, Published
     from hai_flow.testing.runner import Result
 
 WIDTH: Final = 80
@@ -62,7 +62,7 @@ def play(
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""
     from hai_flow.checking.modules import ModuleFiles
-    from hai_flow.testing.loading import Loader
+    from hai_flow.testing.loading import DocumentLoader
 
     if server is not None and database is not None:
         raise UsageError("--server and --database: expected one of them, found both.")
@@ -77,8 +77,8 @@ def play(
         return
     began = time.perf_counter()
     with _recorder() if record else contextlib.nullcontext() as performer:
-        loader = Loader(published, performer, ModuleFiles(map(str, places)).find)
-        session = _Session(loader, _Covered() if coverage else None)
+        loader = DocumentLoader(published, performer, ModuleFiles(map(str, places)).find)
+        session = _TestSession(loader, _Covered() if coverage else None)
         for place in places:
             session.play(place, keyword, verbose=verbose, quiet=as_json)
     seconds = time.perf_counter() - began
@@ -107,7 +107,7 @@ def _watch(
 ) -> None:
     """Play the tests, and again after each save of a file below the folders of the tests and the project."""
     from hai_flow.checking.modules import ModuleFiles
-    from hai_flow.testing.loading import Loader
+    from hai_flow.testing.loading import DocumentLoader
 
     stamps_played: dict[Path, int] | None = None
     with contextlib.suppress(KeyboardInterrupt):
@@ -120,8 +120,9 @@ def _watch(
             try:
                 places = _places(paths)
                 began = time.perf_counter()
-                session = _Session(
-                    Loader(published, None, ModuleFiles(map(str, places)).find), _Covered() if coverage else None
+                session = _TestSession(
+                    DocumentLoader(published, None, ModuleFiles(map(str, places)).find),
+                    _Covered() if coverage else None,
                 )
                 for place in places:
                     session.play(place, keyword, verbose=verbose, quiet=False)
@@ -152,7 +153,7 @@ class _Covered:
     def __init__(self) -> None:
         self._of: dict[str, tuple[Coverage, str]] = {}
 
-    def of(self, loaded: Loaded) -> Coverage | None:
+    def of(self, loaded: LoadedDocument) -> Coverage | None:
         """That of the workflow of a test file; None where it can't be played."""
         from hai_flow.testing.coverage import Coverage
 
@@ -200,9 +201,9 @@ class _Covered:
 
 
 def _recorder() -> AbstractContextManager[Performer]:
-    from hai_flow.cli.author.recording import Recorder
+    from hai_flow.cli.author.recording import ReplayRecorder
 
-    return Recorder.open()
+    return ReplayRecorder.open()
 
 
 def _places(names: Sequence[str]) -> list[Path]:
@@ -223,10 +224,10 @@ def _places(names: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-class _Session:
+class _TestSession:
     """The files of one call, played one after the other."""
 
-    def __init__(self, loader: Loader, covered: _Covered | None = None) -> None:
+    def __init__(self, loader: DocumentLoader, covered: _Covered | None = None) -> None:
         self._loader = loader
         self.covered = covered
         self.results: list[Result] = []
@@ -267,7 +268,7 @@ class _Session:
         if loaded.findings and not quiet:
             say(f"{loaded.file} can't be run", "red")
 
-    def _mark_results(self, loaded: Loaded, keyword: str | None, *, verbose: bool) -> Iterator[str]:
+    def _mark_results(self, loaded: LoadedDocument, keyword: str | None, *, verbose: bool) -> Iterator[str]:
         coverage = None if self.covered is None else self.covered.of(loaded)
         for case in loaded.cases:
             name = f"{loaded.file}::{case.name}"

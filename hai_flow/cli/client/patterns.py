@@ -28,7 +28,7 @@ def matching(pattern: str, more: int = 0) -> str | None:
     be, where a text has to have some length."""
     if len(pattern) > _PATTERN_MAX:
         return None
-    reader = _Reader(pattern, more)
+    reader = _PatternReader(pattern, more)
     try:
         text = reader.alternatives(0)
     except _Unknown:
@@ -36,7 +36,7 @@ def matching(pattern: str, more: int = 0) -> str | None:
     return text if reader.at == len(pattern) else None
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, pattern: str, more: int) -> None:
         self.pattern = pattern
         self.more = more

@@ -47,7 +47,7 @@ def verify(
 ) -> None:
     """Verify a receipt without a server. Exits with 1 and names the part that is wrong, if one is."""
     from hai_flow import signing
-    from hai_flow.wire.receipt import Unproven, check_payload, read_texts
+    from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
 
     document, keys = _text(file), _text(key)
     try:
@@ -57,7 +57,7 @@ def verify(
     try:
         token, texts = read_texts(document)
         content = check_payload(signing.verify(token, public_keys), texts)
-    except (Unproven, signing.NotVerified) as error:
+    except (UnprovenReceipt, signing.NotVerified) as error:
         if as_json:
             print_json({"verified": False, "reason": str(error)})
         else:

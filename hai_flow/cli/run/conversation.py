@@ -18,7 +18,7 @@ from hai_flow.cli.client.questions import (
 from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.run.transcript import Transcript
-from hai_flow.cli.serve.backend import Backend, Caller, Wanted
+from hai_flow.cli.serve.backend import Backend, TerminalCaller, Wanted
 from hai_flow.cli.terminal import err, note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
@@ -32,7 +32,7 @@ _STATUS_AFTER: Final = {
 }
 
 
-class Conversation:
+class RunConversation:
     """One run from its start to its end, or until it waits for a person elsewhere."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Conversation:
         interactive: bool,
         quiet: bool,
     ) -> None:
-        self._caller: Caller | None = None  # known when the run has begun
+        self._caller: TerminalCaller | None = None  # known when the run has begun
         self._roles: Roles = NO_ROLES
         self._wanted = wanted
         self._input = input

@@ -18,7 +18,7 @@ from hai_flow.cli.client.rest import Server, ask, server_url
 from hai_flow.cli.database import migrate_if_behind, open_database
 from hai_flow.cli.errors import FAILED, INTERRUPTED, UsageError, print_definition_error
 from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
-from hai_flow.cli.run.conversation import Conversation
+from hai_flow.cli.run.conversation import RunConversation
 from hai_flow.cli.run_until_signal import live
 from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, missing_file
 from hai_flow.cli.serve.logs import configure_logs
@@ -68,7 +68,7 @@ def run(
         return
     at = server_url(server) if choice.source is None else server
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
-    conversation = Conversation(
+    conversation = RunConversation(
         choice,
         input,
         thread,
@@ -110,7 +110,9 @@ def _resolve_name(
     return Wanted(name), input
 
 
-def _run_conversation(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
+def _run_conversation(
+    conversation: RunConversation, server: str | None, data_dir: Path | None, act_as: str | None
+) -> int:
     if server is not None:
         return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = load_settings(data_dir=data_dir)
@@ -167,7 +169,7 @@ def _start_detached(
     out().print(started["id"])
 
 
-async def _on_server(conversation: Conversation, url: str, act_as: str | None) -> int:
+async def _on_server(conversation: RunConversation, url: str, act_as: str | None) -> int:
     async with Server(url, act_as=act_as) as server:
         return await conversation.hold(Remote(server))
 

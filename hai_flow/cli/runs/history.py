@@ -25,7 +25,7 @@ _ENDS: Final = {"step_finished": "finished", "step_failed": "failed", "step_stop
 
 
 @dataclass(slots=True)
-class Entry:
+class HistoryEntry:
     """A step of the run, or an iteration of a loop (`verb` is empty). Times are as REST shows them."""
 
     path: str
@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     """A line of the history: a step. `depth` counts the steps around it; `note` is its reason or its result."""
 
     depth: int
@@ -63,7 +63,7 @@ def build_lines(
     words: Mapping[str, Node] | None = None,
     ends: Mapping[str, str] | None = None,
     now: str = "",
-) -> list[Line]:
+) -> list[HistoryLine]:
     """The steps in the order in which they began, each behind the step that it is inside.
 
     `statuses`: the current status of each step, by path; it overrides the events, and so do `ends`: until when each
@@ -74,7 +74,7 @@ def build_lines(
     for path, entry in entries.items():
         entry.status = statuses.get(path, entry.status)
         entry.until = (ends or {}).get(path, entry.until)
-    inside: dict[str, list[Entry]] = {}
+    inside: dict[str, list[HistoryEntry]] = {}
     for path, entry in entries.items():
         inside.setdefault(_around(path, entries), []).append(entry)
     return list(_walk_entries("", 0, inside, words or {}, now))
@@ -127,8 +127,8 @@ def _span(seconds: float) -> str:
 # --- from events to entries -------------------------------------------------------------------------------------------
 
 
-def _entries(events: Iterable[EventJson]) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
+def _entries(events: Iterable[EventJson]) -> dict[str, HistoryEntry]:
+    entries: dict[str, HistoryEntry] = {}
     for event in events:
         kind, path = event["type"], event.get("path") or ""
         if kind == "migrated":
@@ -144,10 +144,10 @@ def _entries(events: Iterable[EventJson]) -> dict[str, Entry]:
     return entries
 
 
-def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
+def _begin(found: dict[str, HistoryEntry], event: EventJson, path: str) -> None:
     entry = found.get(path)
     if entry is None:
-        entry = found[path] = Entry(path, "", event["at"])
+        entry = found[path] = HistoryEntry(path, "", event["at"])
     entry.verb = event.get("verb") or entry.verb
     entry.title = event.get("title") or entry.title
     entry.attempt = event.get("attempt") or entry.attempt
@@ -161,7 +161,7 @@ def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
             entry.notes = [f"by {event['by']}{because(event)}"]
 
 
-def _go_on(entry: Entry, event: EventJson) -> None:
+def _go_on(entry: HistoryEntry, event: EventJson) -> None:
     kind = event["type"]
     if entry.attempt_begun and kind in (*_ENDS, "step_retried"):
         entry.worked += _seconds(entry.attempt_begun, event["at"])
@@ -201,7 +201,7 @@ def _go_on(entry: Entry, event: EventJson) -> None:
         entry.notes = [event["reason"]]
 
 
-def _outcome(entry: Entry, event: EventJson) -> str:
+def _outcome(entry: HistoryEntry, event: EventJson) -> str:
     if event["type"] == "step_failed":
         handled = "; the workflow handles it" if event.get("handler") else ""
         return _failure(event["error"]) + handled
@@ -219,9 +219,9 @@ def _failure(error: Json) -> str:
     return f"{error['code']}: {error['message']}"
 
 
-def _rename_entries(found: dict[str, Entry], paths: Mapping[str, str]) -> dict[str, Entry]:
+def _rename_entries(found: dict[str, HistoryEntry], paths: Mapping[str, str]) -> dict[str, HistoryEntry]:
     """The entries under the paths that the steps have in another version. Inner steps move with their outer one."""
-    renamed: dict[str, Entry] = {}
+    renamed: dict[str, HistoryEntry] = {}
     for path, entry in found.items():
         for old, new in paths.items():
             if path == old or path.startswith((f"{old}/", f"{old}[")):
@@ -234,7 +234,7 @@ def _rename_entries(found: dict[str, Entry], paths: Mapping[str, str]) -> dict[s
 # --- from entries to lines --------------------------------------------------------------------------------------------
 
 
-def _around(path: str, entries: Mapping[str, Entry]) -> str:
+def _around(path: str, entries: Mapping[str, HistoryEntry]) -> str:
     """The step or iteration that the path is inside; "" for none."""
     for place in range(len(path) - 1, 0, -1):
         if path[place] in "/[" and path[:place] in entries:
@@ -243,18 +243,18 @@ def _around(path: str, entries: Mapping[str, Entry]) -> str:
 
 
 def _walk_entries(
-    around: str, depth: int, inside: Mapping[str, list[Entry]], words: Mapping[str, Node], now: str
-) -> Iterator[Line]:
+    around: str, depth: int, inside: Mapping[str, list[HistoryEntry]], words: Mapping[str, Node], now: str
+) -> Iterator[HistoryLine]:
     for entry in inside.get(around, ()):
         node = words.get(_KEY.sub("[]", entry.path))
         below = inside.get(entry.path, [])
         took = _took(entry, now)
         note = _note(entry, node, below)
-        yield Line(depth, _words(entry, node, around, words), entry.status, entry.begun, took, note)
+        yield HistoryLine(depth, _words(entry, node, around, words), entry.status, entry.begun, took, note)
         yield from _walk_entries(entry.path, depth + 1, inside, words, now)
 
 
-def _took(entry: Entry, now: str) -> str:
+def _took(entry: HistoryEntry, now: str) -> str:
     """How long a step took: of one with attempts the time of these, and not that between them or before the first."""
     if entry.status == "skipped":
         return ""
@@ -265,7 +265,7 @@ def _took(entry: Entry, now: str) -> str:
     return duration(entry.begun, entry.ended) if entry.ended else ""
 
 
-def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:
+def _note(entry: HistoryEntry, node: Node | None, below: list[HistoryEntry]) -> str:
     if entry.status == "skipped" and not entry.notes and node is not None and node.condition:
         return f"if {node.condition}: false"
     iterations = Counter(each.status for each in below if not each.verb and each.path.startswith(f"{entry.path}["))
@@ -277,7 +277,7 @@ def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:
     return "; ".join([*tries, *filter(None, entry.notes)])
 
 
-def _words(entry: Entry, node: Node | None, around: str, words: Mapping[str, Node]) -> str:
+def _words(entry: HistoryEntry, node: Node | None, around: str, words: Mapping[str, Node]) -> str:
     """The author's name of the step, behind the branch or handler that it is in."""
     rest = entry.path[len(around) :].lstrip("/")
     if not entry.verb and rest.startswith("["):
@@ -289,7 +289,7 @@ def _words(entry: Entry, node: Node | None, around: str, words: Mapping[str, Nod
     return (head + _call_name(entry, node, name)).strip()
 
 
-def _call_name(entry: Entry, node: Node | None, name: str) -> str:
+def _call_name(entry: HistoryEntry, node: Node | None, name: str) -> str:
     verb = entry.verb or (node.verb if node is not None else "")
     called = "" if verb and name.startswith(f"{verb}#") else name
     if node is None:

@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class TerminalCaller:
     """The person at the terminal, as the party that performs the runs knows them. `proven`: it has asked for their
     credentials, and so takes nobody for somebody else (`--as`)."""
 
@@ -59,7 +59,7 @@ class Caller:
 class Backend(Protocol):
     """The party that performs the runs: it starts, follows and answers."""
 
-    async def caller(self) -> Caller:
+    async def caller(self) -> TerminalCaller:
         """Who is at the terminal. Raises Problem or Unreachable."""
         ...
 
@@ -101,14 +101,14 @@ class Remote:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def caller(self) -> Caller:
+    async def caller(self) -> TerminalCaller:
         from hai_flow.engine import commands as c
 
         if self._server.act_as is not None:  # it took the run from that person: it believes the name
-            return Caller(principal(self._server.act_as))
+            return TerminalCaller(principal(self._server.act_as))
         session = await self._server.get("/v1/session")
         who = c.Principal(session["principal"], tuple(session["roles"]), tuple(session["groups"]))
-        return Caller(who, proven=session["way"] != "local")
+        return TerminalCaller(who, proven=session["way"] != "local")
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         run = await self.begun(wanted, input, thread_id)
@@ -224,8 +224,8 @@ class Local:
         self._who = principal(act_as)
         self._via = "cli" if act_as is None else "cli (act as)"
 
-    async def caller(self) -> Caller:
-        return Caller(self._who)
+    async def caller(self) -> TerminalCaller:
+        return TerminalCaller(self._who)
 
     async def publish(self, source: bytes, file: str, compiled: Plan | None = None) -> tuple[str, Sequence[Finding]]:
         """Store a dev copy. Returns the reference that starts it, and its warnings. `compiled`: its plan, where the

@@ -69,10 +69,10 @@ def with_facts(names: Names, guards: Guards) -> Names:
     more = lasting(guards)
     if not more or len(names.guarded) + len(more) > FACTS_MAX:
         return names
-    return names.with_guards(_Shown(more))
+    return names.with_guards(_ShownGuards(more))
 
 
-class _Shown:
+class _ShownGuards:
     """Guards in the form of an expression that shows them."""
 
     def __init__(self, guards: Guards) -> None:

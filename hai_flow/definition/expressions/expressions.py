@@ -244,7 +244,7 @@ def _format_faults(tree: Tree) -> Iterator[Fault]:
             yield Fault(text.offset, "expression.literal", message)
 
 
-class _Literal(NamedTuple):
+class _LiteralArgument(NamedTuple):
     what: str
     tried: str
     position: int = 0
@@ -267,13 +267,13 @@ def _suggest_instant(text: str) -> str:
 
 
 _LITERALS: Final = {
-    "duration": _Literal("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
-    "timestamp": _Literal("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_suggest_instant),
-    "matches": _Literal("a pattern (RE2)", "matches", 1),
-    "int": _Literal("a whole number", "int"),
-    "double": _Literal("a number", "double"),
+    "duration": _LiteralArgument("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
+    "timestamp": _LiteralArgument("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_suggest_instant),
+    "matches": _LiteralArgument("a pattern (RE2)", "matches", 1),
+    "int": _LiteralArgument("a whole number", "int"),
+    "double": _LiteralArgument("a number", "double"),
     **{
-        f"get{part}": _Literal("a time zone such as Europe/Berlin", "getHours", 1)
+        f"get{part}": _LiteralArgument("a time zone such as Europe/Berlin", "getHours", 1)
         for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")
     },
 }

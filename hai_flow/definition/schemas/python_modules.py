@@ -76,13 +76,13 @@ def python_module(source: bytes) -> PythonModule:
         tree = ast.parse(source)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from None
-    reading = _Reading(Annotations(tree.body))
+    reading = _ModuleReading(Annotations(tree.body))
     reading.read(tree.body)
     functions = reading.functions
     return PythonModule(functions, frozenset(reading.registered), frozenset(reading.others), reading.unsure)
 
 
-class _Reading:
+class _ModuleReading:
     """One walk over the statements of a module."""
 
     def __init__(self, annotations: Annotations) -> None:

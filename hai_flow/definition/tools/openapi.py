@@ -46,7 +46,7 @@ _DEPTH_MAX: Final = 100  # of one schema of the document
 DEFINITIONS_MAX: Final = 5000  # of one operation; the time to compile a chain of them grows with its square
 
 
-class Unusable(ValueError):
+class UnusableDocument(ValueError):
     """The document, or an operation of it, can't be used; the sentence says why."""
 
 
@@ -89,7 +89,7 @@ class ApiDocument:
         return url if urlsplit(url).scheme in ("http", "https") and "{" not in url else None
 
     def find(self, id: str) -> Operation:
-        """Raises KeyError if there is no such operation, `Unusable` if it can't be called."""
+        """Raises KeyError if there is no such operation, `UnusableDocument` if it can't be called."""
         operation = self._known.get(id)
         if operation is None:
             path, method = self._places[id]
@@ -140,7 +140,7 @@ class ApiDocument:
             body = _mapping(self._resolve(post.get("requestBody")))
             kind, _, schema = self._body(body) if body else ("text", "", None)
             return DescribedCallback(_place_in(expression), self._compile_schema(schema) if kind == "body" else None)
-        except Unusable:
+        except UnusableDocument:
             return None
 
     def _parameters(
@@ -159,14 +159,14 @@ class ApiDocument:
                 continue
             if place == "cookie" or (place == "header" and name.lower() in _REFUSED_HEADERS):
                 if needed:
-                    raise Unusable(f"it needs the {place} `{shorten(name)}`, which is not sent from here")
+                    raise UnusableDocument(f"it needs the {place} `{shorten(name)}`, which is not sent from here")
                 continue
             if name in properties or name == "body":
-                raise Unusable(f"two of its parameters are called `{shorten(name)}`")
+                raise UnusableDocument(f"two of its parameters are called `{shorten(name)}`")
             placed.append(_place_parameter(place, name, parameter))
             schema = _mapping(parameter.get("schema"))
             if not schema and "content" in parameter:
-                raise Unusable(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
+                raise UnusableDocument(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
             about = parameter.get("description")
             properties[name] = {**schema, **({"description": about} if isinstance(about, str) else {})}
             if needed:
@@ -180,7 +180,9 @@ class ApiDocument:
                 plain = media_type.partition(";")[0].strip().lower()
                 if plain == preferred or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
                     return kind, "application/json" if plain == "*/*" else plain, _mapping(media).get("schema", {})
-        raise Unusable(f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here")
+        raise UnusableDocument(
+            f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here"
+        )
 
     def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The schema of the operation's successful answer, None where the document has none that can be used."""
@@ -197,7 +199,7 @@ class ApiDocument:
         references: set[str] = set()
         while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
             if reference in references:
-                raise Unusable(f"it refers to {shorten(reference)}, which refers to itself")
+                raise UnusableDocument(f"it refers to {shorten(reference)}, which refers to itself")
             references.add(reference)
             value = self._find_part(reference)
         return value
@@ -205,7 +207,9 @@ class ApiDocument:
     def _find_part(self, reference: str) -> Json:
         """The part of the document that a reference like `#/components/schemas/A` names."""
         if not reference.startswith("#/"):
-            raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
+            raise UnusableDocument(
+                f"it refers to {shorten(reference)}, and only what stands in the document itself is read"
+            )
         part_value: Json = self._raw
         for part in _parts(reference):
             if isinstance(part_value, list) and part.isdecimal() and len(part) < 10:
@@ -213,14 +217,14 @@ class ApiDocument:
             else:
                 part_value = _mapping(part_value).get(part)
         if part_value is None:
-            raise Unusable(f"it refers to {shorten(reference)}, which is not there")
+            raise UnusableDocument(f"it refers to {shorten(reference)}, which is not there")
         return part_value
 
     def _compile_schema(self, schema: Json) -> JsonSchema:
         try:
             return JsonSchema(self._whole(schema))
         except ValueError as error:
-            raise Unusable(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
+            raise UnusableDocument(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
 
     def _whole(self, schema: Json) -> Json:
         """A schema as JSON Schema has it, with all that it refers to."""
@@ -236,7 +240,7 @@ class ApiDocument:
                 definition = self._resolve_definition(name)
                 definitions[name] = definition.schema
                 if len(definitions) > DEFINITIONS_MAX:
-                    raise Unusable(f"its schema refers to more than {DEFINITIONS_MAX} others")
+                    raise UnusableDocument(f"its schema refers to more than {DEFINITIONS_MAX} others")
                 waiting += sorted(definition.used, reverse=True)
         return {**converted, "$defs": definitions}
 
@@ -253,7 +257,7 @@ class ApiDocument:
     def _convert(self, schema: Json, used: set[str], depth: int) -> Json:
         """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
         if depth > _DEPTH_MAX:
-            raise Unusable("its schema is nested too deep")
+            raise UnusableDocument("its schema is nested too deep")
         if isinstance(schema, list):
             return [self._convert(each, used, depth + 1) for each in schema]
         if not isinstance(schema, Mapping):
@@ -307,20 +311,20 @@ def _parts(reference: str) -> list[str]:
 
 
 def read(source: bytes) -> ApiDocument:
-    """The document, in JSON or YAML. Raises `Unusable`."""
+    """The document, in JSON or YAML. Raises `UnusableDocument`."""
     try:
         value = values.loads(source)
     except values.NotJson:
         document = parse(source)
         if document.findings:
             first = document.findings[0]
-            raise Unusable(f"it can't be read: line {first.line}: {first.message}") from None
+            raise UnusableDocument(f"it can't be read: line {first.line}: {first.message}") from None
         value = document.value
     if not isinstance(value, Mapping):
-        raise Unusable(f"expected a document of OpenAPI, found {kind_of(value)}")
+        raise UnusableDocument(f"expected a document of OpenAPI, found {kind_of(value)}")
     version = value.get("openapi")
     if not isinstance(version, str) or not version.startswith("3."):
-        raise Unusable(f"expected `openapi: 3...` in it, found {kind_of(version or value.get('swagger'))}")
+        raise UnusableDocument(f"expected `openapi: 3...` in it, found {kind_of(version or value.get('swagger'))}")
     return ApiDocument(value)
 
 
@@ -336,7 +340,7 @@ def _place_parameter(place: str, name: str, parameter: Mapping[str, Json]) -> Pl
     styles = _STYLES.get(place, ())
     style = parameter.get("style", "form" if place == "query" else "simple")
     if style not in styles:
-        raise Unusable(f"its parameter `{shorten(name)}` is written in the style `{shorten(str(style))}`")
+        raise UnusableDocument(f"its parameter `{shorten(name)}` is written in the style `{shorten(str(style))}`")
     explode = parameter.get("explode", style == "form")
     return Placed(name, cast(Any, place), cast(Any, style), explode is True)
 

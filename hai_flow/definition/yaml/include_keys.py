@@ -27,7 +27,7 @@ _NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\
 _FAULT: Final = b"--- #! "
 
 
-class Unusable(Exception):
+class UnusableFile(Exception):
     """The file can't be used; the sentence says why."""
 
 
@@ -100,7 +100,7 @@ def behind(source: bytes) -> list[str]:
 
 
 Read: TypeAlias = Callable[[str], bytes]
-"""The bytes of a file as the workflow names it, or would. Raises `Unusable`."""
+"""The bytes of a file as the workflow names it, or would. Raises `UnusableFile`."""
 
 
 def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
@@ -121,8 +121,8 @@ def _part(name: str, read: Callable[[str], bytes]) -> bytes:
     try:
         text = read(name)
         if _MARK.search(text):
-            raise Unusable("a file that is used is one document: take its line `---` out")
-    except Unusable as error:
+            raise UnusableFile("a file that is used is one document: take its line `---` out")
+    except UnusableFile as error:
         return _FAULT + " ".join(str(error).split()).encode() + b"\n"
     return b"--- # " + " ".join(name.split()).encode() + b"\n" + _with_line_end(text.removeprefix(b"\xef\xbb\xbf"))
 

@@ -26,7 +26,7 @@ CHAIN_MAX: Final = 16
 _ENDS: Final = (RunFinished, RunFailed, RunStopped)
 
 
-class End(msgspec.Struct, frozen=True):
+class RunEnd(msgspec.Struct, frozen=True):
     """The end of a run, as it is delivered. `depth` is that of its `origin`; `instigators` are the people behind it
     beside its requester."""
 
@@ -63,7 +63,7 @@ def has_ended(decision: Decision) -> bool:
 
 def end_message(state: RunState) -> Message:
     """The message of a run that has just ended."""
-    end = End(
+    end = RunEnd(
         run_id=state.run_id,
         thread_id=state.thread_id,
         workflow=state.workflow,

@@ -22,7 +22,7 @@ class Contradiction(Exception):
     """One call has two different forms in an answer. The message names both."""
 
 
-class Stage(StrEnum):
+class ArgumentStage(StrEnum):
     """How far the arguments are: nothing that counts has come, an object is open, an object is whole."""
 
     BLANK = "blank"
@@ -45,7 +45,7 @@ class Arguments:
     __slots__ = ("_behind", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "_waiting", "stage")
 
     def __init__(self) -> None:
-        self.stage = Stage.BLANK
+        self.stage = ArgumentStage.BLANK
         self._joiner = TextJoiner()
         self._head = ""  # what came and is no object
         self._text: list[str] = []  # the object
@@ -57,14 +57,14 @@ class Arguments:
     @property
     def is_blank(self) -> bool:
         """Whether nothing has come, or only placeholders."""
-        return self.stage is Stage.BLANK and _EMPTY.match(self._head.rstrip(_SPACE)) is not None
+        return self.stage is ArgumentStage.BLANK and _EMPTY.match(self._head.rstrip(_SPACE)) is not None
 
     def take(self, piece: str) -> str:
         """The next piece. Returns the part of the object that it brings."""
         piece = self._joiner.take(piece)
         if self._head.startswith("{") and piece.startswith(self._head):
             self._head = ""  # `{`, and again `{` with a name behind it
-        if self._waiting or (self.stage is Stage.OPEN and piece.startswith("".join(self._text))):
+        if self._waiting or (self.stage is ArgumentStage.OPEN and piece.startswith("".join(self._text))):
             if piece:
                 self._waiting.append(piece)
             return ""
@@ -79,7 +79,7 @@ class Arguments:
         if self._waiting:
             return self._end_of_waiting(rest)
         self._take(rest)
-        if self.stage is Stage.BLANK:
+        if self.stage is ArgumentStage.BLANK:
             return _unwrap(self._head.rstrip(_SPACE))
         text = "".join(self._text)
         behind = "".join(self._behind)
@@ -108,7 +108,7 @@ class Arguments:
         if self.is_blank:
             self._head = ""
             self._take(final)
-        elif self.stage is Stage.OPEN and final.startswith(so_far):
+        elif self.stage is ArgumentStage.OPEN and final.startswith(so_far):
             self._take(final[len(so_far) :])
         elif not is_equal_json(final, self.end()):
             raise Contradiction(f"its arguments are {_short(self.end())} and {_short(final)}")
@@ -121,22 +121,22 @@ class Arguments:
         return grown if is_grown and not is_object(in_parts) else Arguments.of(in_parts)
 
     def _take(self, text: str) -> str:
-        if self.stage is Stage.WHOLE:
+        if self.stage is ArgumentStage.WHOLE:
             self._behind.append(text)
             return ""
-        if self.stage is Stage.BLANK:
+        if self.stage is ArgumentStage.BLANK:
             text = (self._head + text).lstrip(_SPACE)
             while placeholder := _PLACEHOLDER.match(text):
                 text = text[placeholder.end() :]
             self._head = text
             if not _OBJECT.match(text):
                 return ""
-            self.stage, self._head = Stage.OPEN, ""
+            self.stage, self._head = ArgumentStage.OPEN, ""
         end = self._end_of_object(text)
         if end is None:
             self._text.append(text)
             return text
-        self.stage = Stage.WHOLE
+        self.stage = ArgumentStage.WHOLE
         self._text.append(text[:end])
         self._behind.append(text[end:])
         return text[:end]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.models.calls.arguments import Arguments, Contradiction, Stage, is_equal_json, is_object
+from hai_flow.models.calls.arguments import Arguments, ArgumentStage, Contradiction, is_equal_json, is_object
 from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
@@ -61,7 +61,7 @@ class Calls:
             draft.name = name if name.startswith(draft.name) else draft.name + name
         if id and not draft.given:
             draft.given = id
-        elif id and id != draft.given and not args and not name and draft.args.stage is not Stage.OPEN:
+        elif id and id != draft.given and not args and not name and draft.args.stage is not ArgumentStage.OPEN:
             draft.next_id = id
         draft.held += draft.args.take(args)
         if not self._waits(draft):
@@ -136,11 +136,11 @@ class Calls:
             return False
         if name != draft.name:
             return not self._is_continued(draft, name)
-        if draft.args.stage is Stage.OPEN:
+        if draft.args.stage is ArgumentStage.OPEN:
             return False
         if id and draft.given and id != draft.given:
             return True
-        return draft.args.stage is Stage.WHOLE and args.lstrip().startswith("{")
+        return draft.args.stage is ArgumentStage.WHOLE and args.lstrip().startswith("{")
 
     def _is_continued(self, draft: _Draft, name: str) -> bool:
         """Whether a name is the next part of the name of the call."""
@@ -156,7 +156,7 @@ class Calls:
             return False
         if any(not each.id for each in self._drafts[: self._drafts.index(draft)]):
             return True
-        if not draft.name or draft.slot == _OLD or draft.args.stage is Stage.BLANK:
+        if not draft.name or draft.slot == _OLD or draft.args.stage is ArgumentStage.BLANK:
             return True
         others = [each for each in self._drafts if each is not draft]
         return bool(others) and (not draft.given or any(each.given in ("", draft.given) for each in others))

@@ -19,7 +19,7 @@ import structlog
 
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.service import Service
-from hai_flow.store.ops.due_work import Due, due_work
+from hai_flow.store.ops.due_work import DueWork, due_work
 
 if TYPE_CHECKING:
     from hai_flow.runtime.base.queue_selection import Served
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 SOONEST: Final = 0.9  # of `poll_seconds`, until it is asked again
 LATEST: Final = 1.1
 
-Look: TypeAlias = Callable[[Due | None, float], None]
+Look: TypeAlias = Callable[[DueWork | None, float], None]
 """Called with what is due, and the monotonic time at which it was asked for; None: it is not known."""
 
 
@@ -57,7 +57,7 @@ class Pulse(Service):
                 look(due, began)
             await asyncio.sleep(self._poll_seconds * random.uniform(SOONEST, LATEST))
 
-    async def _due(self) -> Due | None:
+    async def _due(self) -> DueWork | None:
         if self._database.sharded:
             return None
         try:

@@ -21,7 +21,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.run_cache import CachedRun
-    from hai_flow.store.ops.due_work import Due
+    from hai_flow.store.ops.due_work import DueWork
     from hai_flow.store.ops.freezes import FreezeRow
     from hai_flow.store.postgres.database import Database
 
@@ -68,7 +68,7 @@ class Freezes(Service):
             self._newest = version
             self._stale.set()
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """What the pulse has found; None: it could not ask."""
         if due is None:
             self._stale.set()

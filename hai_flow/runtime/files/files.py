@@ -95,7 +95,7 @@ class Files:
         contents = self._elsewhere or self._here
         place = contents.new_place()
         await files.record_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
-        counted = _Counted(pieces, self.bytes_max)
+        counted = _CountedPieces(pieces, self.bytes_max)
         stored_place: str | None = None
         try:
             await contents.write(tenant, place, counted.pieces())
@@ -283,7 +283,7 @@ def _unavailable(error: BaseException) -> StepError:
     return StepError(f"the store of files does not answer: {reason}", code="step.file_unavailable", retriable=True)
 
 
-class _Counted:
+class _CountedPieces:
     """Pieces on their way, with their size and digest so far."""
 
     def __init__(self, pieces: AsyncIterator[bytes], bytes_max: int) -> None:

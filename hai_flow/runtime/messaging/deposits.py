@@ -26,7 +26,7 @@ from hai_flow.runtime.messaging.triggers import Triggers
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.store.messaging import deposits
 from hai_flow.store.messaging.deposits import Deposit
-from hai_flow.store.ops.due_work import Due
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class Deposits(Service):
     async def _stop(self) -> None:
         await self._end_tasks()
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """Take those that are due (`pulse`)."""
         if due is None or due.deposits:
             self._due.set()

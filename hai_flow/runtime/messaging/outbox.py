@@ -47,7 +47,7 @@ from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import outbox, signals
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Reach, Signal
-from hai_flow.store.ops.due_work import Due
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
 from hai_flow.values import Json
@@ -92,7 +92,7 @@ class _Subscription(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _SignalReading:
     """A type's stored signals, as they are read and offered to one run. `to_all` and `own` are the places up to which
     they were read; `offered` names as many of them as the run can be given: all, unless too many are left."""
 
@@ -165,7 +165,7 @@ class Delivery(Service):
     async def _stop(self) -> None:
         self.committer.listeners.outbox.remove(self._mail.set)
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """Take what is due (`pulse`)."""
         if due is None or due.messages:
             self._mail.set()
@@ -369,7 +369,7 @@ class Delivery(Service):
             await self._send_stored(message, subscription.since, {type: readings[type] for type in awaited}, ())
 
     async def _send_stored(
-        self, message: OutboxMessage, since: int, readings: Mapping[str, _Reading], left: Sequence[Signal]
+        self, message: OutboxMessage, since: int, readings: Mapping[str, _SignalReading], left: Sequence[Signal]
     ) -> list[str]:
         """Offer the run the stored signals of these types that were not read yet, and those `left`; returns the types
         that it still awaits."""
@@ -538,10 +538,10 @@ def _as_it_is(shown: c.ShownCall, call: ToolCallState) -> c.ShownCall:
     return replace(shown, args=call.args, open=call.open, result=call.result or "", error=call.error)
 
 
-def _reading(heard: Heard | None) -> _Reading:
+def _reading(heard: Heard | None) -> _SignalReading:
     if heard is None:
-        return _Reading(0, None, 0)
-    return _Reading(len(heard.left), heard.to_all or None, heard.own)
+        return _SignalReading(0, None, 0)
+    return _SignalReading(len(heard.left), heard.to_all or None, heard.own)
 
 
 def _encode_offers(offered: c.Offered | None) -> bytes | None:

@@ -62,7 +62,7 @@ from hai_flow.store.messaging import signals, triggers
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Signal
 from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow, TriggerKind
-from hai_flow.store.ops.due_work import Due
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
@@ -189,7 +189,7 @@ class Triggers(Service):
             except Exception as error:
                 log.warning("tick_failed", of=name, error=str(error) or repr(error))
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """Fire the schedules that are due, and learn of whose ends others are told (`pulse`)."""
         if due is None:
             self._unsure.set()
@@ -516,7 +516,7 @@ class Triggers(Service):
     async def _run_ended(self, message: OutboxMessage) -> None:
         """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after
         all others were: the message comes again then, and starts nothing twice."""
-        end = msgspec.json.decode(message.body, type=on_end_triggers.End)
+        end = msgspec.json.decode(message.body, type=on_end_triggers.RunEnd)
         rows = await triggers.list_event_triggers(self.database.api, message.tenant, end.workflow, "run")
         started = [await self._begin_behind(row, end, message) for row in rows]
         for error in started:
@@ -524,7 +524,7 @@ class Triggers(Service):
                 raise error
 
     async def _begin_behind(
-        self, row: EventTriggerRow, end: on_end_triggers.End, message: OutboxMessage
+        self, row: EventTriggerRow, end: on_end_triggers.RunEnd, message: OutboxMessage
     ) -> Exception | None:
         bound_log = log.bind(workflow=row.workflow_name, ended=end.run_id)
         try:

@@ -13,7 +13,7 @@ import structlog
 
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.audit import audit
-from hai_flow.store.ops.due_work import Due
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ class Sealer(Service):
         self._woken.set()
         self._keep(self._run, "sealing")
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """Seal the records that have no seal (`pulse`)."""
         if due is None or due.records:
             self._woken.set()

@@ -33,7 +33,7 @@ class Check(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that are judged beside the database's own: `embedded` says that the database is one of our own;
     `schema` is its revision, `newest` that of this release, `known` whether this release knows it; `descriptors` how
     many files a process may open. `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go
@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     replica: Standby | str | None = None
 
 
-def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
+def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]:
     """All findings, in the order of the report."""
     return [
         *_check_durability(facts, place),
@@ -69,7 +69,7 @@ def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
     ]
 
 
-def check_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
+def check_cell(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]:
     """The findings of a cell beside home: those of its database. `settings`: of a process over it."""
     return [
         *_check_durability(facts, place),
@@ -88,7 +88,7 @@ def away(fault: str) -> Check:
     return Check("database", "bad", fault, remedy)
 
 
-def _check_durability(facts: Facts, place: Place) -> Iterator[Check]:
+def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     why = {
         "fsync": "a power cut can destroy the whole database",
         "synchronous_commit": "what was answered as done can be lost",
@@ -106,7 +106,7 @@ def _check_durability(facts: Facts, place: Place) -> Iterator[Check]:
             yield Check(f"database.{name}", "good", f"{name} is {value}")
 
 
-def _versions(facts: Facts, place: Place) -> Iterator[Check]:
+def _versions(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     version = f"PostgreSQL {facts.settings.get('server_version', facts.version)}"
     if facts.version < OLDEST:
         yield Check("database.version", "bad", version, "upgrade it: HAI Flow needs PostgreSQL 15 or newer")
@@ -123,7 +123,7 @@ def _versions(facts: Facts, place: Place) -> Iterator[Check]:
         yield Check("schema", "doubtful", f"revision {place.schema}, which this release does not know", remedy)
 
 
-def _role(facts: Facts, place: Place) -> Iterator[Check]:
+def _role(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     powers = [name for name, has in (("SUPERUSER", facts.superuser), ("BYPASSRLS", facts.bypasses)) if has]
     if not powers:
         yield Check("database.role", "good", f"{facts.role} is neither superuser nor above row security")
@@ -156,7 +156,7 @@ def _clock(facts: Facts) -> Check:
     return Check("clock", "good", finding)
 
 
-def _hints(settings: Settings, place: Place) -> Iterator[Check]:
+def _hints(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     if settings.hints is None or place.hints is None:
         return
     if isinstance(place.hints, str):
@@ -198,7 +198,7 @@ def _check_way_in(settings: Settings) -> Iterator[Check]:
         yield Check("public_url", "doubtful", f"{settings.public_url} has no TLS", remedy)
 
 
-def _check_pooler(settings: Settings, place: Place) -> Iterator[Check]:
+def _check_pooler(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     if place.pooler and not settings.database_pooled:
         remedy = f"set {variable('database_pooled')}=1 and {variable('database_direct_url')} (docs/pooler.md)"
         yield Check("pooler", "bad", "a pooler answers, whose sessions are nobody's own", remedy)
@@ -219,7 +219,7 @@ def _check_pooler(settings: Settings, place: Place) -> Iterator[Check]:
         yield Check("pooler.direct", "bad", "the direct way leads through a pooler, too", remedy)
 
 
-def _replica(settings: Settings, place: Place) -> Iterator[Check]:
+def _replica(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     replica, url = place.replica, variable("database_replica_url")
     if replica is None:
         return
@@ -240,7 +240,7 @@ def _replica(settings: Settings, place: Place) -> Iterator[Check]:
         )
 
 
-def _check_audit(facts: Facts, place: Place) -> Iterator[Check]:
+def _check_audit(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     if place.schema is None:
         return  # there are no records yet: nobody has taken away what keeps them
     missing = sorted(AUDIT_TRIGGERS - facts.audit_triggers)
@@ -261,7 +261,7 @@ def _check_audit(facts: Facts, place: Place) -> Iterator[Check]:
         yield Check("audit.seals", "good", "no record waits for long")
 
 
-def _files(settings: Settings, place: Place) -> Iterator[Check]:
+def _files(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     needed = settings.connections_max + BESIDE_CONNECTIONS
     if place.descriptors < needed:
         remedy = f"ulimit -Hn {needed} (LimitNOFILE=), or lower {variable('connections_max')}"

@@ -9,7 +9,7 @@ import resource
 from typing import TYPE_CHECKING, Final
 
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime.ops.doctor import Check, Place, check_cell, examine
+from hai_flow.runtime.ops.doctor import Check, DoctorFacts, check_cell, examine
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -42,7 +42,7 @@ async def examine_database(
     schema = await revisions.current(dsn)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     asks_redis = home and settings.hints is not None
-    place = Place(
+    place = DoctorFacts(
         embedded=embedded,
         schema=schema,
         newest=revisions.head(),

@@ -56,7 +56,7 @@ _ABI_WITH_ANSWERS: Final = 9
 """Since this ABI of events, answers that decide alone have a row beside the votes (schema 0020)."""
 
 
-class Check:
+class RunCheck:
     """Give it the commits of one run in order, then ask for the `end`.
 
     `late`: runs that are due, and runs of dead workers, may wait for a worker so long; None: for ever, as where no
@@ -244,7 +244,7 @@ def _differ(what: str, made: Mapping[Any, Any], there: Mapping[Any, Any]) -> Ite
         yield f"the {what} {key} has a row, and the log does not know it"
 
 
-def _check_pendings(check: Check) -> Iterator[str]:
+def _check_pendings(check: RunCheck) -> Iterator[str]:
     rows = {row["id"]: row for row in check.evidence.rows["pendings"]}
     yield from _differ("question", check._made.pendings, rows)
     for id, (pending, opened) in check._made.pendings.items():
@@ -267,7 +267,7 @@ def _is_same_question(row: e.PendingOpened, made: e.PendingOpened) -> bool:
     return msgspec.structs.replace(row, at=made.at) == made
 
 
-def _check_inbox(check: Check) -> Iterator[str]:
+def _check_inbox(check: RunCheck) -> Iterator[str]:
     """An open question is in the inboxes of all that it asks, and a closed one is in no inbox."""
     rows_by_pending: dict[str, set[str]] = {}
     for row in check.evidence.rows["inbox"]:
@@ -285,7 +285,7 @@ def _check_inbox(check: Check) -> Iterator[str]:
             yield f"{id} asks {sorted(selectors)}, and is in the inbox of {sorted(rows_by_pending.get(id, ()))}"
 
 
-def _check_votes(check: Check) -> Iterator[str]:
+def _check_votes(check: RunCheck) -> Iterator[str]:
     rows = {(row["pending_id"], row["principal"]): row for row in check.evidence.rows["votes"]}
     older = {
         key
@@ -304,7 +304,7 @@ def _is_deciding_alone(vote: VoteRow) -> bool:
     return msgspec.json.decode(vote.body)["type"] == e.TYPES[e.PendingDecided]
 
 
-def _check_turns(check: Check) -> Iterator[str]:
+def _check_turns(check: RunCheck) -> Iterator[str]:
     rows = {row["n"]: (row["first_seq"], row["last_seq"], row["wire_run_id"]) for row in check.evidence.rows["turns"]}
     yield from _differ("turn", check._made.turns, rows)
     for n, expected in check._made.turns.items():
@@ -312,7 +312,7 @@ def _check_turns(check: Check) -> Iterator[str]:
             yield f"turn {n} has events {expected[0]} to {expected[1]}, and its row says {rows[n][0]} to {rows[n][1]}"
 
 
-def _check_messages(check: Check) -> Iterator[str]:
+def _check_messages(check: RunCheck) -> Iterator[str]:
     rows = {row["n"]: row for row in check.evidence.rows["messages"]}
     yield from _differ("message", check._made.messages, rows)
     for n, expected in check._made.messages.items():
@@ -342,23 +342,23 @@ def _is_same_message(row: MessageState | ToolCallState, made: MessageState | Too
 # --- rules of single rows of the log ----------------------------------------------------------------------------------
 
 
-def _check_gaps(check: Check, row: Row) -> Iterator[str]:
+def _check_gaps(check: RunCheck, row: Row) -> Iterator[str]:
     if row["first_seq"] != check.state.seq + 1:
         yield f"event {check.state.seq + 1} should come next, and the row begins with {row['first_seq']}"
 
 
-def _check_versions(check: Check, row: Row) -> Iterator[str]:
+def _check_versions(check: RunCheck, row: Row) -> Iterator[str]:
     """Each decision is one more; chunks are none."""
     if row["version"] not in (check._version, check._version + 1):
         yield f"decision {row['version']} follows decision {check._version}"
 
 
-def _log_is_the_tenants(check: Check, row: Row) -> Iterator[str]:
+def _log_is_the_tenants(check: RunCheck, row: Row) -> Iterator[str]:
     if row["tenant"] != check.run["tenant"]:
         yield f"the events {row['first_seq']} to {row['last_seq']} are of another tenant"
 
 
-def _check_chunks(check: Check, commit: Commit) -> Iterator[str]:
+def _check_chunks(check: RunCheck, commit: Commit) -> Iterator[str]:
     """A commit that is no decision holds streamed events only, for it was written without a comparison of the run's
     version."""
     if commit.row["version"] != check._version:
@@ -369,7 +369,7 @@ def _check_chunks(check: Check, commit: Commit) -> Iterator[str]:
             yield f"{event.type} stands in a commit that is no decision"
 
 
-_OF_ROWS: Final[tuple[tuple[str, Callable[[Check, Row], Iterator[str]]], ...]] = (
+_OF_ROWS: Final[tuple[tuple[str, Callable[[RunCheck, Row], Iterator[str]]], ...]] = (
     ("log_gap_free", _check_gaps),
     ("versions_rise", _check_versions),
     ("tenants_are_apart", _log_is_the_tenants),
@@ -380,7 +380,7 @@ _BREAKING: Final = ("log_gap_free",)
 # --- rules of the run, whatever its log says --------------------------------------------------------------------------
 
 
-def _check_row_end(check: Check) -> Iterator[str]:
+def _check_row_end(check: RunCheck) -> Iterator[str]:
     if check.broken:
         return
     if check.run["seq"] != check.state.seq:
@@ -391,18 +391,18 @@ def _check_row_end(check: Check) -> Iterator[str]:
         yield f"the log has {check._bytes} bytes, and the row says {check.run['log_bytes']}"
 
 
-def _log_is_chained(check: Check) -> Iterator[str]:
+def _log_is_chained(check: RunCheck) -> Iterator[str]:
     if not check.broken and check.run["head"] != check._head:
         yield "its events, or its head, were changed: the chain of its commits ends otherwise"
 
 
-def _check_audit_rows(check: Check) -> Iterator[str]:
+def _check_audit_rows(check: RunCheck) -> Iterator[str]:
     for seq in sorted(check._heads):
         if not check.broken:
             yield f"the audit knows a commit that ends with event {seq}, and the log has none"
 
 
-def _check_tenants(check: Check) -> Iterator[str]:
+def _check_tenants(check: RunCheck) -> Iterator[str]:
     tenant = check.run["tenant"]
     for table, rows in check.evidence.rows.items():
         if any(row["tenant"] != tenant for row in rows):
@@ -412,7 +412,7 @@ def _check_tenants(check: Check) -> Iterator[str]:
         yield "it has a run above or below it that is another tenant's"
 
 
-def _check_lateness(check: Check) -> Iterator[str]:
+def _check_lateness(check: RunCheck) -> Iterator[str]:
     """A worker comes in time to runs that are due, and to runs that a dead worker held."""
     if check.late is None:
         return
@@ -424,13 +424,13 @@ def _check_lateness(check: Check) -> Iterator[str]:
         yield f"worker {run['worker']} holds it, and gives no sign of life"
 
 
-def _check_holder(check: Check) -> Iterator[str]:
+def _check_holder(check: RunCheck) -> Iterator[str]:
     """A claim names a worker that has a row: without the row its death would never be noticed."""
     if check.run["worker"] is not None and check.evidence.holder is None:
         yield f"worker {check.run['worker']} holds it, and there is no such worker"
 
 
-_OF_RUN: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
+_OF_RUN: Final[tuple[tuple[str, Callable[[RunCheck], Iterator[str]]], ...]] = (
     ("row_ends_with_its_log", _check_row_end),
     ("log_chained", _log_is_chained),
     ("log_audited", _check_audit_rows),
@@ -443,7 +443,7 @@ _OF_RUN: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
 # --- rules of the run and the fold of its log -------------------------------------------------------------------------
 
 
-def _check_row(check: Check) -> Iterator[str]:
+def _check_row(check: RunCheck) -> Iterator[str]:
     run, state = check.run, check.state
     ended = state.status in TERMINAL_STATUSES
     parent = None if state.parent is None else UUID(state.parent.run_id)
@@ -477,13 +477,13 @@ def _result(state: RunState) -> dict[str, Any]:
     return {"output": state.output} if state.error is None else {"error": msgspec.to_builtins(state.error)}
 
 
-def _check_version(check: Check) -> Iterator[str]:
+def _check_version(check: RunCheck) -> Iterator[str]:
     """A run stays with the document that it began with, unless it was moved to another one."""
     if check.run["workflow"].hex() != check.state.sha256:
         yield f"its row names the workflow {check.run['workflow'].hex()}, and the log {check.state.sha256}"
 
 
-def _check_wake(check: Check) -> Iterator[str]:
+def _check_wake(check: RunCheck) -> Iterator[str]:
     """A run that can go on by itself is held by a worker, or has a time at which it is due."""
     run, state = check.run, check.state
     if state.ended:
@@ -500,7 +500,7 @@ def _check_wake(check: Check) -> Iterator[str]:
         yield f"something of it is due at {instants.rfc3339(due)}, and no worker looks at it by then"
 
 
-def _check_slot(check: Check) -> Iterator[str]:
+def _check_slot(check: RunCheck) -> Iterator[str]:
     """One run of a thread is active, and a run that has ended holds no slot."""
     run, rows = check.run, check.evidence.rows["slots"]
     held = {row["slot"] for row in rows if row.get("left_by") != run["id"]}  # else it is about to take its work back
@@ -511,19 +511,19 @@ def _check_slot(check: Check) -> Iterator[str]:
         yield f"it is active, and the slot {run['slot']} is held by {check.evidence.slot_holder or 'nobody'}"
 
 
-def _check_rows(check: Check) -> Iterator[str]:
+def _check_rows(check: RunCheck) -> Iterator[str]:
     """A command was carried out, and a message sent, by a commit that is in the log."""
     for seq in sorted(check._named):
         yield f"a command or a message names the commit that ends with event {seq}, and the log has none"
 
 
-def _check_snapshots(check: Check) -> Iterator[str]:
+def _check_snapshots(check: RunCheck) -> Iterator[str]:
     for seq in check._snapshots:
         if seq > check.state.seq:
             yield f"it has a snapshot of event {seq}, and the log ends with {check.state.seq}"
 
 
-def _check_kin(check: Check) -> Iterator[str]:
+def _check_kin(check: RunCheck) -> Iterator[str]:
     """A child that a run waits for exists, or its start is in the outbox; and if it has ended, the news of its end
     is."""
     state, above = check.state, check.evidence.above
@@ -541,7 +541,7 @@ def _check_kin(check: Check) -> Iterator[str]:
             yield f"the step {path} waits for the run {child}, which is {below.status}, and was told nothing of it"
 
 
-_OF_FOLD: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
+_OF_FOLD: Final[tuple[tuple[str, Callable[[RunCheck], Iterator[str]]], ...]] = (
     ("row_is_made", _check_row),
     ("version_is_pinned", _check_version),
     ("wakes_in_time", _check_wake),

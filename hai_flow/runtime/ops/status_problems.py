@@ -15,7 +15,7 @@ OUTBOX_SECONDS_MAX: Final = 60.0
 UNSEALED_SECONDS_MAX: Final = 60.0
 
 
-class Schema(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`revision` is the database's, `newest` that of this release, `known` whether this release knows it; `held`: why
     nothing may be performed over the database."""
 
@@ -25,13 +25,13 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     held: str | None = None
 
 
-def faults(schema: Schema, standing: Standing | None) -> list[str]:
+def faults(schema: SchemaStatus, standing: Standing | None) -> list[str]:
     """Sentences on all that a person should look at, the worst first. `standing` is None where the schema is not
     there."""
     return [*_check_schema(schema), *(() if standing is None else faults_of(standing))]
 
 
-def _check_schema(schema: Schema) -> Iterator[str]:
+def _check_schema(schema: SchemaStatus) -> Iterator[str]:
     if schema.revision is None:
         yield "the database is empty: run hai-flow migrate"
     elif schema.revision != schema.newest and schema.known:

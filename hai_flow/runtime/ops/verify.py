@@ -20,7 +20,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import DefinitionError
-from hai_flow.runtime.ops.run_checks import Check, Commit, Violation
+from hai_flow.runtime.ops.run_checks import Commit, RunCheck, Violation
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import run_bundle
 from hai_flow.store.runs.run_bundle import Evidence
@@ -34,7 +34,7 @@ VIOLATIONS_KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Verifying:
-    """How to verify. `late`: see `Check`. `pace`: at most so many runs a second; None: as many as there is time for.
+    """How to verify. `late`: see `RunCheck`. `pace`: at most so many runs a second; None: as many as there is time for.
     `limits`: those of the deployment's engine; None: no decision is made again."""
 
     tenant: UUID | None = None
@@ -45,7 +45,7 @@ class Verifying:
 
 
 @dataclass(slots=True)
-class Verified:
+class VerifiedRuns:
     """The result: `reached` says of each rule how often it applied. `broken` counts all violations, the first
     `VIOLATIONS_KEPT` are in `violations`. `unread`: runs of a newer release, which this one can't fold. `undecided`:
     decisions whose inputs are not all in the log. `older`: rows that a release before wrote none of
@@ -60,7 +60,7 @@ class Verified:
     violations: list[Violation] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
 
-    def add(self, check: Check, found: Sequence[Violation]) -> None:
+    def add(self, check: RunCheck, found: Sequence[Violation]) -> None:
         self.runs += 1
         self.events += check.state.seq
         self.undecided += check.undecided
@@ -69,7 +69,7 @@ class Verified:
         self.violations += found[: VIOLATIONS_KEPT - len(self.violations)]
         self.reached += check.reached
 
-    def join(self, other: Verified) -> None:
+    def join(self, other: VerifiedRuns) -> None:
         """Add the result of another database."""
         self.runs += other.runs
         self.events += other.events
@@ -108,10 +108,10 @@ class Plans:
         return plan if plan.sha256 == digest else "its bytes are not those of its digest"
 
 
-async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[Verified]:
+async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[VerifiedRuns]:
     """Yields the result so far, after each page of runs. The connection must not be used for anything else
     meanwhile."""
-    plans, verified, began = Plans(connection), Verified(), time.monotonic()
+    plans, verified, began = Plans(connection), VerifiedRuns(), time.monotonic()
     async for page in _pages(connection, verifying):
         async with run_bundle.snapshot(connection):
             for each in await run_bundle.evidence_of(connection, page):
@@ -129,7 +129,9 @@ async def _pages(connection: Connection, verifying: Verifying) -> AsyncIterator[
         yield page
 
 
-async def _add(connection: Connection, found: Evidence, plans: Plans, verifying: Verifying, verified: Verified) -> None:
+async def _add(
+    connection: Connection, found: Evidence, plans: Plans, verifying: Verifying, verified: VerifiedRuns
+) -> None:
     if verifying.tenant is not None and found.run["tenant"] != verifying.tenant:
         return
     if found.run["abi"] > e.ABI:
@@ -145,9 +147,9 @@ async def fold_and_check(
     plans: Plans,
     late: timedelta | None = None,
     limits: Bounds | None = None,
-) -> Check:
+) -> RunCheck:
     """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
-    check, tenant = Check(found, late, limits), found.run["tenant"]
+    check, tenant = RunCheck(found, late, limits), found.run["tenant"]
     try:
         async for row in run_bundle.log_rows(connection, found.run["id"]):
             commit = check.decode(row)
@@ -164,7 +166,7 @@ async def fold_and_check(
     return check
 
 
-async def _follow_version(check: Check, commit: Commit, plans: Plans, tenant: UUID) -> None:
+async def _follow_version(check: RunCheck, commit: Commit, plans: Plans, tenant: UUID) -> None:
     """The plan that the run has from this commit on."""
     named: Any = [each.sha256 for each in commit.events if isinstance(each, e.RunStarted | e.Migrated)]
     if not named:

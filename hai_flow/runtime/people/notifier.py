@@ -26,8 +26,8 @@ from hai_flow.cells import cell_of, sign_address
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.notify import channels
-from hai_flow.notify.channels import NotifyFile, Person, Place
-from hai_flow.notify.letters import Told
+from hai_flow.notify.channels import NotifyFile, Person, TenantChannels
+from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
@@ -222,7 +222,7 @@ class Notifier(Service):
         base = self.config.link_base
         return None if base is None else f"{base.rstrip('/')}{addresses.pending(pending_id)}"
 
-    async def _place(self, tenant: UUID) -> Place:
+    async def _place(self, tenant: UUID) -> TenantChannels:
         if tenant not in self._names:
             self._names |= {each.id: each.name for each in await tenants.list_tenants(self._database.api)}
         return self._file.place(self._names.get(tenant, ""))
@@ -238,8 +238,10 @@ def _derive_part_id(id: str, recipient: channels.Recipient) -> str:
     return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _message_of(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:
-    return Told(
+def _message_of(
+    given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None
+) -> NoticeContent:
+    return NoticeContent(
         what=given.what,
         pending_id=given.pending_id,
         run_id=str(given.run_id),

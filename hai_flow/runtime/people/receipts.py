@@ -23,7 +23,7 @@ from hai_flow.store.audit import audit
 from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json
 from hai_flow.wire.personal import Mask
-from hai_flow.wire.receipt import Recorder
+from hai_flow.wire.receipt import ReceiptRecorder
 from hai_flow.wire.withheld import strip_evidence
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def make_key(path: Path) -> signing.Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReceiptReader:
     """What the reader of a receipt may see: whose personal values (`mask`; None: all), the question's evidence, and
     more of the run than the question."""
 
@@ -107,13 +107,13 @@ class Reader:
 
 
 async def build_receipt(
-    pool: Pool, tenant: UUID, run_id: UUID, pending_id: str, keys: signing.SigningKeys, reader: Reader
+    pool: Pool, tenant: UUID, run_id: UUID, pending_id: str, keys: signing.SigningKeys, reader: ReceiptReader
 ) -> str:
     """The receipt of a question of the run. Raises Rejected 404 where the run did not ask it itself, 409 where it is
     too early."""
     state, recorder, head, closed, read = (
         RunState(str(run_id)),
-        Recorder(pending_id, keys.salt),
+        ReceiptRecorder(pending_id, keys.salt),
         b"",
         dict[str, Json](),
         0,

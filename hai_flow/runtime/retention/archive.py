@@ -121,7 +121,7 @@ async def _write(connection: Connection, file: Path, unit: Sequence[Member]) -> 
         "columns": names,
     }
     with file.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as out:
-        writer = _Writer(out)
+        writer = _ArchiveWriter(out)
         writer.line(json.dumps(head))
         for table in retention.ARCHIVED:
             async for row in retention.read_rows(connection, table, ids):
@@ -129,7 +129,7 @@ async def _write(connection: Connection, file: Path, unit: Sequence[Member]) -> 
         return writer.end()
 
 
-class _Writer:
+class _ArchiveWriter:
     def __init__(self, out: Any) -> None:
         self._out = out
         self._sha = hashlib.sha256()
@@ -151,13 +151,13 @@ class _Writer:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class _Line(NamedTuple):
+class _ArchiveLine(NamedTuple):
     number: int
     value: Any
     text: str
 
 
-def _lines(file: Path, place: str) -> Iterator[_Line]:
+def _lines(file: Path, place: str) -> Iterator[_ArchiveLine]:
     """All lines but the last one, whose count and digest they are checked against. Raises Damaged, at the end at the
     latest."""
     sha, held, number = hashlib.sha256(), b"", 0
@@ -167,7 +167,7 @@ def _lines(file: Path, place: str) -> Iterator[_Line]:
                 if held:
                     number += 1
                     sha.update(held)
-                    yield _Line(number, _decode_line(held, place, number), held.decode(errors="replace"))
+                    yield _ArchiveLine(number, _decode_line(held, place, number), held.decode(errors="replace"))
                 held = line
     except (OSError, EOFError, zlib.error) as error:
         raise Damaged(f"{place}, behind line {number}: it is cut off or damaged: {error}.") from None

@@ -36,18 +36,18 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remove: str | None = None
 
 
-class Place(Rule, frozen=True, forbid_unknown_fields=True):
+class TenantRule(Rule, frozen=True, forbid_unknown_fields=True):
     """The rules for a tenant's runs."""
 
     workflows: Mapping[str, Rule] = {}
 
 
-class Retention(Place, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Retention(TenantRule, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole file."""
 
     hai: Literal["retention/v1"]
     archive: str | None = None
-    tenants: Mapping[str, Place] = {}
+    tenants: Mapping[str, TenantRule] = {}
 
     def pack_after(self, tenant: str, workflow: str) -> timedelta | None:
         """How long after its end the log of a run is merged; None: never."""
@@ -70,7 +70,7 @@ class Retention(Place, frozen=True, forbid_unknown_fields=True, kw_only=True):
             yield from place.workflows.values()
 
     def _after(self, what: Literal["pack", "remove"], tenant: str, workflow: str, default: str) -> timedelta | None:
-        near = self.tenants.get(tenant, Place())
+        near = self.tenants.get(tenant, TenantRule())
         rules = (near.workflows.get(workflow), near, self.workflows.get(workflow), self)
         values = (getattr(rule, what) for rule in rules if rule is not None)
         return _time(next((each for each in values if each is not None), default))

@@ -45,7 +45,7 @@ FULL: Final = Rejected(
 _LATER: Final = (429, 503)
 
 
-class _Freed(msgspec.Struct):
+class _FreedThread(msgspec.Struct):
     thread: str
 
 
@@ -151,7 +151,7 @@ class MessageQueue(Service):
         )
 
     async def _handle_freed(self, message: OutboxMessage) -> None:
-        await self.advance(message.tenant, msgspec.json.decode(message.body, type=_Freed).thread)
+        await self.advance(message.tenant, msgspec.json.decode(message.body, type=_FreedThread).thread)
 
     # --- for callers that wait, and for messages that were left behind ------------------------------------------------
 

@@ -83,9 +83,9 @@ class _Ring:
     first_seq: int
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
-    places: dict[Place, None] = field(default_factory=dict)
+    places: dict[RingSubscription, None] = field(default_factory=dict)
     broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
-    _notifying: Iterator[Place] | None = None
+    _notifying: Iterator[RingSubscription] | None = None
     _again: bool = False
     _newest: tuple[int, int, News] | None = None  # the piece that was taken last: its two ends, and it
 
@@ -128,7 +128,7 @@ class _Ring:
         self._notify_all(tuple(self.places))
         return True
 
-    def _notify_all(self, places: Sequence[Place]) -> None:
+    def _notify_all(self, places: Sequence[RingSubscription]) -> None:
         for place in places:
             try:
                 place.notify()
@@ -152,7 +152,7 @@ def _ignore_news() -> None:
     """A place's callback while its follower waits for nothing."""
 
 
-class Place:
+class RingSubscription:
     """Where a follower stands in a ring. `notify` is called whenever there may be something to take."""
 
     __slots__ = ("_fanout", "_last", "_ring", "notify", "seq")
@@ -228,7 +228,7 @@ class Following:
     __slots__ = ("__weakref__", "_before", "_reading", "place")
 
     def __init__(self, reading: Callable[[Following], AsyncGenerator[Sequence[Piece]]]) -> None:
-        self.place: Place | None = None
+        self.place: RingSubscription | None = None
         self._before: list[Piece] = []
         self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
 
@@ -270,7 +270,7 @@ class Following:
                 self._reading = None
         return None
 
-    def hand_over(self) -> Place:
+    def hand_over(self) -> RingSubscription:
         """The place, which is the caller's from now on: the caller leaves it."""
         place, self.place = self.place, None
         assert place is not None, "hand_over comes after catch_up, while there is a place"
@@ -538,7 +538,7 @@ class Fanout(Service):
                             return
                         self._read_later(feed)
                         await moved.wait()
-            following.place = Place(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
+            following.place = RingSubscription(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
 
     async def _log_behind(self, run_id: UUID, seq: int) -> list[logs.LogRow]:
         async with self.database.api.acquire() as connection:

@@ -51,14 +51,14 @@ _letters = msgspec.msgpack.Decoder(Letter)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class Place(NamedTuple):
+class RedisAddress(NamedTuple):
     """Where a stream is: the address of the server, as redis-py reads it, and the beginning of the stream's name."""
 
     url: str
     prefix: str
 
     @classmethod
-    def parse(cls, url: str) -> Place:
+    def parse(cls, url: str) -> RedisAddress:
         """The place that the setting names: `?prefix=` is ours, the rest redis-py's."""
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
@@ -99,7 +99,7 @@ class Sealed(NamedTuple):
     data: bytes
 
 
-class Sealer:
+class LetterSealer:
     """Seals and opens letters. A sender's key is made for it alone and its numbers never come twice, so neither does a
     nonce."""
 
@@ -145,9 +145,9 @@ class RedisHints:
     carries_events = True
 
     def __init__(self, url: str, seal: Seal) -> None:
-        self._place = Place.parse(url)
+        self._place = RedisAddress.parse(url)
         self.stream = f"{self._place.prefix}:{seal.place}:hints"
-        self._sealer = Sealer(seal.key)
+        self._sealer = LetterSealer(seal.key)
         self._sending: Redis | None = None
         self._one_by_one = asyncio.Lock()
         self._hear: Callable[[Letter], None] = lambda letter: None
@@ -328,7 +328,7 @@ async def _hang_up(client: Redis | None) -> None:
 
 async def probe(url: str) -> float:
     """The seconds in which Redis answers. Raises `StoreError` with the reason if it does not."""
-    client = connect(Place.parse(url).url)
+    client = connect(RedisAddress.parse(url).url)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):

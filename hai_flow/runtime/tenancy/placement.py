@@ -108,7 +108,7 @@ class Places:
             pointed = await thread_locations.point(connection, tenant, thread_id, wanted)
         return anchor if pointed is None else pointed
 
-    async def _find_cell(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
+    async def _find_cell(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.ThreadLocation:
         return await thread_locations.locate(self._database_of(cell).api, tenant, thread_id)
 
 

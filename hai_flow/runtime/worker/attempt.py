@@ -171,7 +171,7 @@ class Performance:
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
         self.notes: tuple[str, ...] = ()
-        self._text: _Text | None = None
+        self._text: _StreamedText | None = None
         self._progress: _Progress | None = None
         self._transaction: Transaction | None = None
         self._ended = self._succeeded = False
@@ -353,13 +353,13 @@ class Performance:
     async def __call__(self, text: str, kind: Kind = "text") -> None:
         """Stream a piece of text."""
         if self._text is None:
-            self._text = _Text(self._stage, self)
+            self._text = _StreamedText(self._stage, self)
         self._text.add(self._stage.registry.hidden(text), kind)
 
     async def call(self, name: str, number: int, text: str) -> None:
         """Stream a piece of a call that the attempt's model writes."""
         if self._text is None:
-            self._text = _Text(self._stage, self)
+            self._text = _StreamedText(self._stage, self)
         self._text.call(name, number, self._stage.registry.hidden(text))
 
     def progress(self, value: Json) -> None:
@@ -386,7 +386,7 @@ class Performance:
             self._text.end()
 
 
-class _Text:
+class _StreamedText:
     """The text that an attempt streams, and the arguments of the calls that its model writes. New text is handed to the
     committer in chunks of bounded size.
 

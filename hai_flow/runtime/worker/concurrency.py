@@ -53,7 +53,7 @@ class Limiter:
         self._free += 1
 
 
-class Places:
+class ConcurrencyPlaces:
     """The places of a process: `count` in all, and of each queue of `of_queues` no more than it says."""
 
     def __init__(self, count: int, of_queues: Mapping[str, int]) -> None:

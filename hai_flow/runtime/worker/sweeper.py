@@ -25,7 +25,7 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.messaging import callbacks, hints, signals
-from hai_flow.store.ops.due_work import Due
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.people import notifications
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import EVERYTHING, Database
@@ -90,7 +90,7 @@ class Sweeper(Service):
         if is_served:
             self._hinted.set()
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """Claim runs that are due, or will be before it is asked again, and those of dead workers (`pulse`)."""
         if due is None or due.lost:
             self._hinted.set()

@@ -21,7 +21,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.committer import Committer
     from hai_flow.runtime.commit.freezes import Freezes
-    from hai_flow.store.ops.due_work import Due
+    from hai_flow.store.ops.due_work import DueWork
     from hai_flow.store.ops.freezes import HeldRun
     from hai_flow.store.postgres.database import Database
 
@@ -40,7 +40,7 @@ class Thaws(Service):
         self._committer = committer
         self._due = asyncio.Event()
 
-    def look(self, due: Due | None, asked_at: float) -> None:
+    def look(self, due: DueWork | None, asked_at: float) -> None:
         """What the pulse has found; None: it could not ask."""
         if due is None or due.to_release:
             self._due.set()

@@ -28,7 +28,7 @@ ENTRY_BYTES: Final = 512  # that a run without a message counts
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptMessages:
     """The messages before a run that had been retried so many times when they were read."""
 
     retried: int
@@ -43,7 +43,7 @@ class ThreadMessages:
         self._database = database
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
+        self._kept: OrderedDict[UUID, _KeptMessages] = OrderedDict()
 
     async def before(self, run: CachedRun) -> Sequence[Said]:
         """The newest messages of the thread's line before the run, the oldest first; none of a run beside it."""
@@ -55,7 +55,7 @@ class ThreadMessages:
         entry = self._kept.get(run.id)
         if entry is None or entry.retried != state.retried:
             messages, size = await self._read(run)
-            entry = _Kept(state.retried, messages, size)
+            entry = _KeptMessages(state.retried, messages, size)
             self._keep(run.id, entry)
         else:
             self._kept.move_to_end(run.id)
@@ -73,7 +73,7 @@ class ThreadMessages:
         ]
         return messages, sum(len(row.body) for row in rows)
 
-    def _keep(self, run_id: UUID, kept: _Kept) -> None:
+    def _keep(self, run_id: UUID, kept: _KeptMessages) -> None:
         self._forget(run_id)
         self._kept[run_id] = kept
         self._bytes += kept.bytes + ENTRY_BYTES

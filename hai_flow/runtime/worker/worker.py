@@ -39,7 +39,7 @@ from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.attempt import CANCELLED, Performance, Stage, failure
-from hai_flow.runtime.worker.concurrency import Places
+from hai_flow.runtime.worker.concurrency import ConcurrencyPlaces
 from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, Heart
 from hai_flow.runtime.worker.takeover import build_worker_name
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
@@ -135,7 +135,7 @@ class Worker(Service):
         self._claims: dict[UUID, Claimed] = {}  # by an answered statement, and not here yet
         self._wakes = Wakes()
         self._woken = asyncio.Event()
-        self._places = Places(self.config.attempts_max, self.config.served.places)
+        self._places = ConcurrencyPlaces(self.config.attempts_max, self.config.served.places)
         self.short_of_places = False  # something was not claimed for want of a place
         self.on_place: Callable[[], object] | None = None  # called when one is free
         self._attempts: set[asyncio.Task[None]] = set()

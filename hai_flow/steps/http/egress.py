@@ -40,7 +40,7 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in answers))
 
 
-class Guard:
+class EgressGuard:
     """`allowed`: hosts that may be reached though they are not public: names (`*.internal`: all below), addresses or
     networks. `resolve` gives the addresses of a name."""
 

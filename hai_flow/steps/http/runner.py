@@ -22,7 +22,7 @@ from hai_flow.definition.names.secret_names import fill_secrets, with_callback
 from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
 from hai_flow.errors import StepError
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.stream import Telling
 from hai_flow.steps.http.transport import HttpConfig, make_transport
 from hai_flow.steps.runner import Attempt, Stream
@@ -47,7 +47,7 @@ _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 class HttpRunner:
     """Performs `http`."""
 
-    def __init__(self, guard: Guard, secrets: Secrets, config: HttpConfig) -> None:
+    def __init__(self, guard: EgressGuard, secrets: Secrets, config: HttpConfig) -> None:
         self._guard = guard
         self._secrets = secrets
         self._config = config
@@ -56,7 +56,7 @@ class HttpRunner:
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         http = attempt.step.verb
         assert isinstance(http, Http)
-        exchange = Exchange(self, attempt, http.expect, http.next, stream)
+        exchange = HttpExchange(self, attempt, http.expect, http.next, stream)
         request = values.loads(attempt.args)
         if http.callback is not None:
             request = {**await with_address(request, attempt), "url": request["url"]}
@@ -123,7 +123,7 @@ async def with_address(value: Json, attempt: Attempt) -> Json:
     return with_callback(value, url)
 
 
-class Exchange:
+class HttpExchange:
     """The requests of one attempt. `expect`: the statuses that count as success (None: any 2xx); `following`: the next
     page."""
 
@@ -348,7 +348,7 @@ def _parse_media(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _make_client(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
+def _make_client(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncClient:
     import httpx2
 
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)

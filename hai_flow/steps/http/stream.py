@@ -27,7 +27,7 @@ _MARKED: Final = re.compile(r"\\u[dD][bB][fF][67]\\u")  # the first half of thos
 
 
 @dataclass(slots=True)
-class Event:
+class StreamEvent:
     """One event of a stream. `data` may hold half a character (`_HALF`): the next event has the rest."""
 
     type: str = ""
@@ -68,10 +68,10 @@ class Events:
     def __init__(self) -> None:
         self._line: list[str] = []
         self._cut = False  # the last piece ended with a carriage return, whose line feed may come yet
-        self._event = Event()
+        self._event = StreamEvent()
         self._data: list[str] = []
 
-    def fed(self, text: str) -> Iterator[Event]:
+    def fed(self, text: str) -> Iterator[StreamEvent]:
         """The events that end in this piece."""
         if self._cut and text.startswith("\n"):
             text = text[1:]
@@ -86,7 +86,7 @@ class Events:
             elif self._data:
                 self._event.data = "\n".join(self._data)
                 yield self._event
-                self._event, self._data = Event(id=self._event.id), []
+                self._event, self._data = StreamEvent(id=self._event.id), []
             else:
                 self._event.type = ""
         self._line.append(lines[-1])

@@ -16,7 +16,7 @@ from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.errors import StepError
-from hai_flow.steps.http.runner import Exchange, HttpRunner, unfit, with_address
+from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.values import Json
@@ -46,7 +46,7 @@ class HttpToolRunner:
         request = request_of(tool.base_url or "", operation, arguments)
         request["headers"] = {**request["headers"], **_render_headers(attempt, tool.headers)}
         request["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
-        response = await Exchange(self._http, attempt).asked(request)
+        response = await HttpExchange(self._http, attempt).asked(request)
         if notes := response.get("notes"):
             stream.noted(notes)
         return response["text"] or None if response["json"] is None else response["json"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 
 if TYPE_CHECKING:
     import httpx2
@@ -22,7 +22,7 @@ class HttpConfig:
     takes_callbacks: bool = False
 
 
-def make_transport(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
+def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
     """A transport that connects only to addresses that `guard` has allowed. Behind a proxy it can't judge addresses,
     and connects to the proxy alone."""
     import httpcore2

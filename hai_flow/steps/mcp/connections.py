@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
@@ -477,7 +477,7 @@ def connect_over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_m
 
 
 def over_http(
-    url: str, guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: Callable[[], Any] | None
+    url: str, guard: EgressGuard, config: HttpConfig, headers: Mapping[str, str], auth: Callable[[], Any] | None
 ) -> Open:
     """A server at an address. `auth` makes the object that adds a token to its requests."""
 

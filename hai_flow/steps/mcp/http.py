@@ -17,7 +17,7 @@ import mcp_types as types
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import read, to_read, unreadable
@@ -40,7 +40,7 @@ _STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notificat
 
 
 def make_client(
-    guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: httpx2.Auth | None
+    guard: EgressGuard, config: HttpConfig, headers: Mapping[str, str], auth: httpx2.Auth | None
 ) -> httpx2.AsyncClient:
     """A client that connects to judged addresses only, and takes `config.bytes_max` of an answer."""
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
@@ -50,7 +50,7 @@ def make_client(
 
 class _Answering(httpx2.AsyncBaseTransport):
     def __init__(
-        self, guard: Guard, inner: httpx2.AsyncBaseTransport, config: HttpConfig, *, asks_for_tokens: bool
+        self, guard: EgressGuard, inner: httpx2.AsyncBaseTransport, config: HttpConfig, *, asks_for_tokens: bool
     ) -> None:
         self._asks_for_tokens = asks_for_tokens
         self._guard = guard

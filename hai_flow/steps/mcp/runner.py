@@ -33,7 +33,7 @@ from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Pla
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.files import extract_files, has_no_files, put_in
-from hai_flow.steps.http.egress import Guard
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.offers import Offered
@@ -272,8 +272,8 @@ class McpRunner:
             code = "mcp.unavailable" if error.retriable else error.code
             raise StepError(f"{reached.name}: {error.message}", code=code, retriable=error.retriable) from None
 
-    def _guard(self, host: str, *, is_trusted: bool) -> Guard:
-        return Guard((*self._hosts, host) if is_trusted else self._hosts)
+    def _guard(self, host: str, *, is_trusted: bool) -> EgressGuard:
+        return EgressGuard((*self._hosts, host) if is_trusted else self._hosts)
 
     def _forget(self, key: object) -> None:
         """The connection has ended: what it knew, and the secrets that it was opened with, go as well."""

@@ -54,7 +54,7 @@ def read_schema(raw: Any) -> dict[str, Json]:
     """
     if not isinstance(raw, Mapping):
         return dict(NOTHING)
-    return dict(_Reader(raw).schema(raw, 0)) if raw else dict(NOTHING)
+    return dict(_SchemaReader(raw).schema(raw, 0)) if raw else dict(NOTHING)
 
 
 def compile_schema(raw: Json) -> JsonSchema:
@@ -62,7 +62,7 @@ def compile_schema(raw: Json) -> JsonSchema:
     return schemas.compile_cached(values.dumps(values.check(read_schema(raw))))
 
 
-class _Reader:
+class _SchemaReader:
     """Reads the schemas inside of `root`, which their references are held against."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:

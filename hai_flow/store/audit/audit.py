@@ -211,7 +211,7 @@ async def _read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, byte
     )
 
 
-class Wanted(NamedTuple):
+class AuditFilter(NamedTuple):
     """Which records a list shows: None wants all. `until` is the first moment that is too late, `before` the id of the
     last record of the page before."""
 
@@ -236,7 +236,7 @@ class Found(NamedTuple):
 _SKEW: Final = timedelta(hours=1)
 
 
-async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) -> list[Found]:
+async def list_records(pool: Pool, tenant: UUID, wanted: AuditFilter, *, limit: int) -> list[Found]:
     """A tenant's records, newest first."""
     conditions, arguments = ["a.tenant = $1"], [tenant]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _POINTER: Final = 0xFFFF_FFFF_FFFF_0000_0000 << 48  # of no version that a run's id has; below it the cell
 
 
-class Known(NamedTuple):
+class ThreadLocation(NamedTuple):
     """The place of a thread as a cell knows it: whether it lives there, or to which cell it points."""
 
     here: bool
@@ -35,12 +35,12 @@ SELECT (SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2),
 """
 
 
-async def locate(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
+async def locate(connection: Connection | Pool, tenant: UUID, thread_id: str) -> ThreadLocation:
     """The place of the thread as the cell knows it."""
     row = await connection.fetchrow(_KNOWN, tenant, derive_thread_slot(thread_id), thread_id)
     assert row is not None
     cell = None if row[0] is None else cell_pointed_to(row[0])
-    return Known(row[1] and cell is None, cell)
+    return ThreadLocation(row[1] and cell is None, cell)
 
 
 _POINT: Final = """

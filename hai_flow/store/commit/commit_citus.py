@@ -103,7 +103,7 @@ async def commit_in_pieces(
 _Row: TypeAlias = tuple[int, Entry]  # an entry with its number
 
 
-class _Wanted(NamedTuple):
+class _WantedSlot(NamedTuple):
     """A slot that an entry needs. `ends`: its run ends in this very commit; `again`: it had the slot before."""
 
     tenant: UUID
@@ -152,7 +152,7 @@ class _Pieces:
 
         return [row for row in moved if holds(row[1])], [row for row in born if holds(row[1])]
 
-    async def _lock(self, moved: list[_Row]) -> list[_Wanted]:
+    async def _lock(self, moved: list[_Row]) -> list[_WantedSlot]:
         """Lock the rows of the runs. Returns the slots that some of them want again, and may have if they are free."""
         rows = await self._connection.fetch(_LOCK_RUNS, [entry.run_id for _, entry in moved])
         locked = {row[0]: (row[1], row[2]) for row in rows}
@@ -163,20 +163,20 @@ class _Pieces:
             return locked.get(entry.run_id) == (entry.tenant, entry.version) and entry.run_id not in repeated
 
         return [
-            _Wanted(entry.tenant, entry.take_slot, entry.run_id, entry.status in ENDED, again=True)
+            _WantedSlot(entry.tenant, entry.take_slot, entry.run_id, entry.status in ENDED, again=True)
             for _, entry in moved
             if entry.take_slot is not None and fresh(entry)
         ]
 
     async def _keep_with_slots(
-        self, wanted: list[_Wanted], moved: list[_Row], born: list[_Row]
+        self, wanted: list[_WantedSlot], moved: list[_Row], born: list[_Row]
     ) -> tuple[list[_Row], list[_Row]]:
         """The entries without those that do not get the slot which they want again, or begin with. All are taken at
         once, in one order."""
         for _, entry in born:
             if entry.born is not None and entry.born.slot is not None:
                 ends = entry.status in ENDED
-                wanted.append(_Wanted(entry.tenant, entry.born.slot, entry.run_id, ends, again=False))
+                wanted.append(_WantedSlot(entry.tenant, entry.born.slot, entry.run_id, ends, again=False))
         seated = await self._take(wanted) if wanted else set()
 
         def sits(entry: Entry) -> bool:
@@ -185,7 +185,7 @@ class _Pieces:
 
         return [row for row in moved if sits(row[1])], [row for row in born if sits(row[1])]
 
-    async def _take(self, wanted: list[_Wanted]) -> set[UUID]:
+    async def _take(self, wanted: list[_WantedSlot]) -> set[UUID]:
         """The runs that have the slots which they want."""
         held = [(each.tenant, each.slot, each.run_id, each.again) for each in wanted if not each.ends]
         seated: set[UUID] = set()

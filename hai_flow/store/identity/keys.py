@@ -36,17 +36,17 @@ def is_principal(id: str) -> bool:
     return PRINCIPAL.fullmatch(id) is not None and not has_invisible(id)
 
 
-class Parts(NamedTuple):
+class KeyParts(NamedTuple):
     """A key as it is sent, taken apart."""
 
     id: str
     secret: str
 
 
-def split_key(text: str) -> Parts | None:
+def split_key(text: str) -> KeyParts | None:
     """The id and the secret of a key; None: `text` has not its form."""
     match = _KEY.fullmatch(text)
-    return None if match is None else Parts(match[1], match[2])
+    return None if match is None else KeyParts(match[1], match[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Key:
         own = principal == self.principal
         return own or any(is_pattern_of(pattern, principal) for pattern in self.speaks_for or ())
 
-    def proves(self, parts: Parts) -> bool:
+    def proves(self, parts: KeyParts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
         return hmac.compare_digest(self.sha256, _digest(parts.secret))
 
@@ -115,7 +115,7 @@ async def create_key(
     speaks_for: Sequence[str] | None = None,
 ) -> tuple[Key, str]:
     """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
-    parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
+    parts = KeyParts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
     row = await connection.fetchrow(
         _CREATE,
         parts.id,
@@ -194,12 +194,12 @@ async def has_others(connection: Connection | Pool, key: Key) -> bool:
     return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
 
 
-def sign(parts: Parts, data: bytes) -> bytes:
+def sign(parts: KeyParts, data: bytes) -> bytes:
     """A signature that needs the key's secret."""
     return _signing(parts).sign(_DOMAIN + data)
 
 
-def _signing(parts: Parts) -> Ed25519PrivateKey:
+def _signing(parts: KeyParts) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(hmac.digest(parts.secret.encode(), _DOMAIN, "sha256"))

@@ -31,7 +31,7 @@ class _Who(msgspec.Struct):
     groups: tuple[str, ...] = ()
 
 
-class _Kept(msgspec.Struct):
+class _StoredIdentity(msgspec.Struct):
     who: _Who
     credential: str | None = None
 
@@ -81,5 +81,5 @@ async def load_holdings_of_people(
 
 
 def _build_session_holding(principal: str) -> Holding:
-    row = msgspec.json.decode(principal, type=_Kept)
+    row = msgspec.json.decode(principal, type=_StoredIdentity)
     return Holding(None if row.credential == WHOLE else frozenset(row.who.roles), frozenset(row.who.groups))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedQuota:
     """`earliest`: when the earliest of the last `runs_per_minute` runs began, None if it was more than a minute ago;
     `now` by the same clock. `open_runs`: how many have not ended, counted up to the limit."""
 
@@ -32,11 +32,11 @@ SELECT (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND 
 """
 
 
-async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> Used:
+async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> UsedQuota:
     """The tenant's runs, counted up to these limits; 0: no limit, so they are not counted."""
     row = await connection.fetchrow(_USED, tenant, max(1, runs_per_minute), open_runs)
     assert row is not None
-    return Used(row[0] if runs_per_minute else None, row[1], row[2])
+    return UsedQuota(row[0] if runs_per_minute else None, row[1], row[2])
 
 
 @dataclass(frozen=True, slots=True)

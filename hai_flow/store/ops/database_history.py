@@ -51,7 +51,7 @@ class Era(NamedTuple):
     timeline_moved: bool
 
 
-class _Place(NamedTuple):
+class _DatabasePosition(NamedTuple):
     system: int | None
     base: int | None
     timeline: int | None
@@ -102,7 +102,7 @@ async def look(connection: Connection | Pool) -> Era | None:
     if row is None:
         return None
     held = (row["held_why"] or "it is held") if row["held"] else None
-    was = _Place(row["system"], row["base"], row["timeline"])
+    was = _DatabasePosition(row["system"], row["base"], row["timeline"])
     moved = None
     if not row["original"]:
         moved = "its rows were written anew: it was restored from a dump, or replicated row by row"
@@ -118,17 +118,19 @@ async def _new_id(connection: Connection | Pool) -> UUID:
     return await connection.fetchval("SELECT gen_random_uuid()")
 
 
-async def _read_era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record | None, _Place]:
+async def _read_era_and_place(connection: Connection | Pool) -> tuple[asyncpg.Record | None, _DatabasePosition]:
     """The row of the era, and where the database is now: in one statement, if the server tells all of that at once."""
     try:
         row = await connection.fetchrow(_ERA_AND_PLACE)
     except _NOT_TOLD:
         return await connection.fetchrow(_ERA), await _place(connection)
-    return row, _Place(None, None, None) if row is None else _Place(row["here"], row["in_base"], row["on_timeline"])
+    return row, _DatabasePosition(None, None, None) if row is None else _DatabasePosition(
+        row["here"], row["in_base"], row["on_timeline"]
+    )
 
 
-async def _place(connection: Connection | Pool) -> _Place:
-    return _Place(*[await _ask_server(connection, query) for query in _PLACE])
+async def _place(connection: Connection | Pool) -> _DatabasePosition:
+    return _DatabasePosition(*[await _ask_server(connection, query) for query in _PLACE])
 
 
 async def _ask_server(connection: Connection | Pool, query: str) -> int | None:

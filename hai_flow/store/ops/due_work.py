@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
 
 
-class Due(NamedTuple):
+class DueWork(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
     seal, `promises` of slots that are over, runs of a dead worker, and `deposits` of other programs; when the next free
     run and the next schedule are to be looked at, None: there is none. `watched`: the workflows of whose ends others
@@ -60,7 +60,7 @@ SELECT {_OF_PERFORMERS}
 """
 
 
-async def due_work(connection: Connection, queues: Sequence[str] | None, *, performs: bool) -> Due:
+async def due_work(connection: Connection, queues: Sequence[str] | None, *, performs: bool) -> DueWork:
     """What is due for a process; `queues`: those whose runs it performs, None: all."""
     if not performs:
         row = await connection.fetchrow(f"SELECT {_OF_ALL}")
@@ -70,7 +70,7 @@ async def due_work(connection: Connection, queues: Sequence[str] | None, *, perf
         row = await connection.fetchrow(_NAMED, queues)
     assert row is not None, "it is one row of values"
     messages, signals, watched, *others = row
-    return Due(messages, signals, frozenset(map(_watched, watched)), *others)
+    return DueWork(messages, signals, frozenset(map(_watched, watched)), *others)
 
 
 def _watched(text: str) -> tuple[UUID, str]:

@@ -35,7 +35,7 @@ QUEUE_COUNTED_MAX: Final = 1000
 _OPEN: Final = sorted(set(get_args(Status)) - TERMINAL_STATUSES)
 
 
-class Place(msgspec.Struct, frozen=True):
+class RoundPosition(msgspec.Struct, frozen=True):
     """How far a round is: behind this run. `created_at` is as PostgreSQL writes it."""
 
     tenant: UUID
@@ -84,7 +84,7 @@ class Found(msgspec.Struct, kw_only=True):
     queues: list[InQueue] = []
     runs: list[tuple[str, str, int]] | None = None
     counting: list[tuple[str, str, int]] = []
-    place: Place | None = None
+    place: RoundPosition | None = None
 
 
 async def read_last_counts(connection: Connection) -> Found | None:
@@ -126,9 +126,9 @@ async def _count(connection: Connection, found: Found) -> None:
     if counted >= PAGE_RUNS:
         last = max(rows, key=lambda row: row[3])[3:]
         n, created_at, id = last
-        found.place = Place(tenants[n - 1], statuses[n - 1], created_at, id)
+        found.place = RoundPosition(tenants[n - 1], statuses[n - 1], created_at, id)
     elif len(groups) > PAGE_GROUPS:
-        found.place = Place(tenants[-1], statuses[-1], "infinity", UUID(int=2**128 - 1))
+        found.place = RoundPosition(tenants[-1], statuses[-1], "infinity", UUID(int=2**128 - 1))
     else:
         found.runs, found.counting, found.place = found.counting, [], None
 

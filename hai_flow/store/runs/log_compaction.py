@@ -29,7 +29,7 @@ _EPOCH: Final = instants.instant(0)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class _Part(NamedTuple):
+class _MergedCommit(NamedTuple):
     """A commit within a merged row: `size` is that of its events in bytes, `at` in microseconds since 1970."""
 
     last_seq: int
@@ -38,14 +38,15 @@ class _Part(NamedTuple):
     at: int
 
 
-_parts: Final = msgspec.json.Decoder(list[_Part])
+_parts: Final = msgspec.json.Decoder(list[_MergedCommit])
 
 
 def merge_commits(rows: Sequence[Row]) -> tuple[bytes, bytes]:
     """The events and the parts of the row that stands for these commits, which follow each other."""
     events = b"[" + b",".join(row["events"][1:-1] for row in rows) + b"]"
     parts = [
-        _Part(row["last_seq"], len(row["events"]), row["version"], _convert_to_microseconds(row["at"])) for row in rows
+        _MergedCommit(row["last_seq"], len(row["events"]), row["version"], _convert_to_microseconds(row["at"]))
+        for row in rows
     ]
     return events, msgspec.json.encode(parts)
 

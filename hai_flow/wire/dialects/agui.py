@@ -193,7 +193,7 @@ class AguiEncoder(TurnEncoder):
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         """An empty thread has no snapshot: it would only delete messages that the client has not posted yet."""
-        words, anew = _Words(self._old, self._reasons), self._anew()
+        words, anew = _AguiWords(self._old, self._reasons), self._anew()
         messages = history(words, self.profile, self.state, transcript, self._call_of, anew)
         if not messages:
             return []
@@ -462,7 +462,7 @@ def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     return f"{opened.id}:call"
 
 
-class _Words:
+class _AguiWords:
     """Messages in a snapshot."""
 
     def __init__(self, old: bool, reasons: bool) -> None:

@@ -204,7 +204,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_state_delta", at, delta=[strip_none(dict(each)) | _value_of(each) for each in ops])]
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
-        messages = history(_Words(), self.profile, self.state, transcript)
+        messages = history(_AuiWords(), self.profile, self.state, transcript)
         return [_frame("aui_messages_snapshot", at, messages=messages)]
 
     # --- messages
@@ -357,7 +357,7 @@ def _value_of(operation: Object) -> Object:
     return {"value": operation["value"]} if "value" in operation else {}
 
 
-class _Words:
+class _AuiWords:
     """Messages in a snapshot: text as text, a structured output as its JSON."""
 
     def message(self, message: MessageState) -> Object | None:

@@ -75,7 +75,7 @@ class SocialEncoder(TurnEncoder):
             "threadId": state.thread_id,
             "runId": self.run_id() if state.seq else None,
             "status": state.status if state.seq else None,
-            "messages": history(_Words(), self.profile, state, transcript),
+            "messages": history(_SocialWords(), self.profile, state, transcript),
             "pendings": self._open_questions() or [],
         }
 
@@ -137,7 +137,9 @@ class SocialEncoder(TurnEncoder):
         return self.state_snapshot(at)
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
-        return [self._frame("MESSAGES_SNAPSHOT", messages=history(_Words(), self.profile, self.state, transcript))]
+        return [
+            self._frame("MESSAGES_SNAPSHOT", messages=history(_SocialWords(), self.profile, self.state, transcript))
+        ]
 
     # --- messages
 
@@ -230,7 +232,7 @@ class SocialEncoder(TurnEncoder):
     SHOWN: ClassVar = {**TurnEncoder.SHOWN, e.TurnStarted: _turn_started}
 
 
-class _Words:
+class _SocialWords:
     """Messages as the history has them: the text in `content`, the other fields of the stream's message beside it."""
 
     def message(self, message: MessageState) -> dict[str, Json] | None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import TERMINAL_STATUSES
-from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, fold_and_check, verify
+from hai_flow.runtime.ops.verify import Plans, VerifiedRuns, Verifying, fold_and_check, verify
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.error_classes import FAILURES
@@ -52,7 +52,7 @@ class Outcome:
     faults_until: float = 0.0
     quiet_after: float | None = None
     statuses: dict[str, int] = field(default_factory=dict)
-    verified: Verified = field(default_factory=Verified)
+    verified: VerifiedRuns = field(default_factory=VerifiedRuns)
     broken: list[Broken] = field(default_factory=list)
     logs: dict[str, Sequence[e.Event]] = field(default_factory=dict)
 
@@ -163,7 +163,7 @@ class _Looked:
 async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
     """Verify every run that is not over yet against its log, and keep it in `looked` for the oracle. All that clients
     and the world had noted before this call is in these logs, or is lost."""
-    found, limits = Verified(), bounds_of(Settings.from_environment(stage.settings))
+    found, limits = VerifiedRuns(), bounds_of(Settings.from_environment(stage.settings))
     connection = await stage.connect()
     try:
         plans = Plans(connection)
@@ -205,14 +205,14 @@ def _faults_said(report: Path) -> Iterator[Broken]:
             yield Broken("no process has a fault of its own", name, str(entry)[:600])
 
 
-def _broken_by(verified: Verified) -> Iterator[Broken]:
+def _broken_by(verified: VerifiedRuns) -> Iterator[Broken]:
     for violation in verified.violations:
         at = "" if violation.seq is None else f"event {violation.seq}: "
         yield Broken(f"verify: {violation.rule}", str(violation.run_id), at + violation.message)
 
 
-async def _verified(stage: Stage, connection: Connection[Any]) -> Verified:
-    verified, limits = Verified(), bounds_of(Settings.from_environment(stage.settings))
+async def _verified(stage: Stage, connection: Connection[Any]) -> VerifiedRuns:
+    verified, limits = VerifiedRuns(), bounds_of(Settings.from_environment(stage.settings))
     async for found in verify(connection, Verifying(limits=limits)):
         verified = found
     return verified

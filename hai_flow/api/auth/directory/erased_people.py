@@ -16,7 +16,7 @@ from hai_flow.store.identity import credential_checks
 SECONDS: Final = 1.0  # a token of a forgotten person is taken for no longer
 
 
-class Forgotten:
+class ErasedPeople:
     """The forgotten people. They are few, so all are read at once."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.api.auth.directory.tenants import Tenants
+from hai_flow.api.auth.directory.tenants import TenantIds
 from hai_flow.api.permissions.principals import NO_ALIASES, Aliases, Principal
 from hai_flow.runtime.runtime import Runtime
 
@@ -23,7 +23,7 @@ class People:
     """Whose ids are one person's. `ids` is what the identity file says."""
 
     def __init__(self, runtime: Runtime, ids: Ids = NOBODY) -> None:
-        self._tenants = Tenants(runtime)
+        self._tenants = TenantIds(runtime)
         self._aliases = {name: Aliases(one) for name, one in ids.items() if one}
 
     async def of(self, tenant: UUID) -> Aliases:

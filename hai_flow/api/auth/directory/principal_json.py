@@ -10,7 +10,7 @@ from hai_flow.api.permissions.principals import Principal, Way
 from hai_flow.engine import commands as c
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredPrincipal(msgspec.Struct, frozen=True):
     """The principal, but for their tenant."""
 
     who: c.Principal
@@ -25,7 +25,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 def dump_principal(principal: Principal) -> str:
     """The principal as JSON, without their tenant."""
-    record = _Kept(
+    record = _StoredPrincipal(
         principal.who,
         principal.credential,
         principal.expires_at,
@@ -40,7 +40,7 @@ def dump_principal(principal: Principal) -> str:
 
 def load_principal(tenant: UUID, text: str, way: Way) -> Principal:
     """The principal that `dump_principal` wrote; their request now comes by this `way`."""
-    record = msgspec.json.decode(text, type=_Kept)
+    record = msgspec.json.decode(text, type=_StoredPrincipal)
     return Principal(
         record.who,
         tenant,

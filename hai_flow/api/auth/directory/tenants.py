@@ -12,7 +12,7 @@ from hai_flow.store.identity import tenants
 SECONDS: Final = 5.0  # for how long it is believed that a name has a tenant, or none
 
 
-class Tenants:
+class TenantIds:
     """The ids of tenants by name."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from hai_flow import values
-from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
-from hai_flow.api.auth.directory.tenants import Tenants
+from hai_flow.api.auth.directory.tenants import TenantIds
 from hai_flow.api.auth.issuers.jwks import KeySet
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
@@ -42,7 +42,7 @@ _NEVER: Final = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ClientRegistration:
     """This server's registration with an issuer, for browsers that sign in there."""
 
     id: str
@@ -72,14 +72,14 @@ class Issuer:
     roles: Mapping[str, tuple[str, ...]] | None = None
     prefix: str = ""
     leeway: int = 0
-    client: Client | None = None
+    client: ClientRegistration | None = None
 
 
 class Tokens:
     """The tokens of all issuers. `people`: whose ids are one person's."""
 
-    def __init__(self, runtime: Runtime, forgotten: Forgotten, issuers: Sequence[Issuer], people: People) -> None:
-        self._tenants = Tenants(runtime)
+    def __init__(self, runtime: Runtime, forgotten: ErasedPeople, issuers: Sequence[Issuer], people: People) -> None:
+        self._tenants = TenantIds(runtime)
         self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people

@@ -60,7 +60,7 @@ async def list_audit(
         raise reject_cursor()
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(422, "request.invalid", f"run_id: expected the id of a run, found {run_id[:60]!r}.")
-    filters = audit.Wanted(
+    filters = audit.AuditFilter(
         principal=principal,
         act=act,
         run_id=None if run_id is None else UUID(run_id),
@@ -124,7 +124,7 @@ def _find_access_to_cell(access: Access, name: str | None) -> Access:
     return named[name]
 
 
-def _format_filters(wanted: audit.Wanted) -> dict[str, str]:
+def _format_filters(wanted: audit.AuditFilter) -> dict[str, str]:
     def shown(value: Any) -> str:
         return value.isoformat() if isinstance(value, datetime) else str(value)
 

@@ -191,7 +191,7 @@ async def follow_inbox(
 async def _begin(access: Access, filters: Filters, limit: int, last: str | None) -> Pieces:
     before: live_lists.Items | None = None
 
-    async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
+    async def news(reader: live_lists.ListReader) -> AsyncGenerator[Piece, None]:
         nonlocal before, last
         listed = await reader.read("inbox")
         now, id = listed.items, listed.print

@@ -15,7 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.decide_pendings import find_pending
-from hai_flow.runtime.people.receipts import Reader, build_receipt
+from hai_flow.runtime.people.receipts import ReceiptReader, build_receipt
 
 router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
 
@@ -32,7 +32,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     run, pending = await find_pending(access, pending_id)
     run_id = UUID(run.run_id)
     keys = access.runtime.receipt_keys.demand()
-    reader = Reader(access.mask(run_id), access.sees_evidence(run, pending), access.can_see_conversation(run_id))
+    reader = ReceiptReader(access.mask(run_id), access.sees_evidence(run, pending), access.can_see_conversation(run_id))
     receipt = await build_receipt(access.reads, access.tenant, run_id, pending_id, keys, reader)
     return Response(receipt, media_type="application/json")
 

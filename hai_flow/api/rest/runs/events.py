@@ -78,11 +78,11 @@ async def get_events(
     it, if Accept asks for one. If the cursor is not a place of this run, the answer is `cursor_reset` and the run as it
     is now.
     """
-    selection = _Wanted(before, None if type is None else _types(type), path, backwards=order == "desc")
+    selection = _WantedEvents(before, None if type is None else _types(type), path, backwards=order == "desc")
     row = await access.run(run_id, Sight.QUESTIONS)
     cursor = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
-        view = _Shown(access, row, DIALECTS[dialect].choose_framing(accept))
+        view = _ShownRun(access, row, DIALECTS[dialect].choose_framing(accept))
         return await access.stream(lambda: view.after(cursor), view.dialect, farewell(access, view.dialect))
     seq = _seq(cursor)
     if sse.CONTENT_TYPE not in accept:
@@ -102,7 +102,7 @@ def _seq(text: str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedEvents:
     """Which events of a log a page has."""
 
     before: int | None
@@ -128,7 +128,7 @@ def _types(given: list[str]) -> frozenset[str]:
     return frozenset(given)
 
 
-async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _Wanted) -> Response:
+async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _WantedEvents) -> Response:
     if after > row.seq:
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     last = row.seq if wanted.before is None else min(wanted.before - 1, row.seq)
@@ -140,7 +140,7 @@ async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _Wa
 
 
 async def _read_forwards(
-    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
+    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _WantedEvents
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, and the seq behind which there are more."""
     items: list[dict[str, Any]] = []
@@ -163,7 +163,7 @@ async def _read_forwards(
 
 
 async def _read_backwards(
-    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
+    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _WantedEvents
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `limit` events, the newest first, and the seq before which there are more."""
     items: list[dict[str, Any]] = []
@@ -203,7 +203,7 @@ def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Piece
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ShownRun:
     """A run as a dialect shows it to clients that come without a POST."""
 
     access: Access

@@ -46,7 +46,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Reader:
+class ListReader:
     """The lists of one stream as they are now, each read once for all streams that show the same."""
 
     shared: Mapping[str, SharedList]
@@ -76,7 +76,7 @@ def _next_change(items: Items, member: str | None) -> float | None:
 
 
 async def watch_news(
-    access: Access, sources: Mapping[str, Source], news: Callable[[Reader], AsyncIterator[Piece]]
+    access: Access, sources: Mapping[str, Source], news: Callable[[ListReader], AsyncIterator[Piece]]
 ) -> AsyncGenerator[list[Piece], None]:
     """The pieces that `news` makes of the lists, now and after each change that may concern them, until the server
     closes."""
@@ -89,7 +89,7 @@ async def watch_news(
             topic: watching.enter_context(access.lists.open((topic, access.tenant, access.cell, source.sight)))
             for topic, source in sources.items()
         }
-        reader = Reader(shared, sources, since=time.monotonic())
+        reader = ListReader(shared, sources, since=time.monotonic())
         closing = access.cells.home.fanout.closing
         while not closing.is_set():
             hinted.clear()
