@@ -9,7 +9,10 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.jobs import is_busy
+from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
 from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import MINUTE, SECOND, Play
@@ -48,6 +51,14 @@ class Frozen:
         self.freezes.clear()
         self.play.go_on()
 
+    def check_again(self) -> None:
+        """Each commit of the log can be decided again, by who knows nothing of the freezes but the log."""
+        state = RunState(str(self.play.run_id))
+        for batch in self.play.log:
+            again = decide_again(self.play.plan, state, batch)
+            assert again.left is None, again
+            state = fold(state, batch)
+
 
 def test_what_has_begun_is_finished_and_nothing_follows_until_the_thaw() -> None:
     it = Frozen(TWO_CALLS)
@@ -63,6 +74,7 @@ def test_what_has_begun_is_finished_and_nothing_follows_until_the_thaw() -> None
     assert (it.play.status, it.play.open, dict(it.play.state.held)) == ("running", {"b": 1}, {})
     it.play.succeed("b")
     assert it.play.status == "finished"
+    it.check_again()
 
 
 def test_a_run_that_starts_under_a_freeze_begins_no_step() -> None:
@@ -96,6 +108,7 @@ def test_a_branch_that_is_not_held_goes_on_beside_one_that_is() -> None:
     assert it.play.status == "waiting"
     it.thaw()
     assert it.play.open == {"both/left/l2": 1}
+    it.check_again()
 
 
 @pytest.mark.parametrize(
@@ -164,6 +177,7 @@ def test_a_run_under_two_freezes_goes_on_when_the_last_of_them_ends() -> None:
     assert dict(it.play.state.held) == {"b": "f2"}
     it.thaw()
     assert it.play.open == {"b": 1}
+    it.check_again()
 
 
 @pytest.mark.parametrize("mode", MODES)

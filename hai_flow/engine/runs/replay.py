@@ -30,6 +30,7 @@ from hai_flow.engine.state import budget
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.run_size import TRACE
 from hai_flow.engine.state.state import LastChild, RunState
+from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
 
 
@@ -89,15 +90,24 @@ def _count_matching(
     plan: Plan, state: RunState, command: c.Command, events: Sequence[e.Event], log_bytes: int, limits: Bounds
 ) -> int:
     """How many of the events the command gives, if it gives nothing else."""
+    freezes = _list_recorded_freezes(state, events)
     for now in dict.fromkeys(max(each.at, state.at) for each in events):
         try:
-            decision = decide(plan, state, command, now, limits, log_bytes)
+            decision = decide(plan, state, command, now, limits, log_bytes, freezes)
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
         if decided and [_with_run_time(each, state.at) for each in events[: len(decided)]] == decided:
             return len(decided)
     return 0
+
+
+def _list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:
+    """The freezes under which the commit was decided, each of one step: as far as they held any."""
+    holds = [event for event in events if isinstance(event, e.StepsHeld)]
+    held = {path: id for event in holds for path, id in event.held.items()} if holds else dict(state.held)
+    reasons = {next(iter(event.held.values())): event.reason for event in holds if event.held}
+    return [Freeze(id, "frozen", "step", path, reasons.get(id, "")) for path, id in held.items()]
 
 
 def _with_run_time(event: e.Event, least: int) -> e.Event:

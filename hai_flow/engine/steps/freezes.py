@@ -35,11 +35,12 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 class Freeze(msgspec.Struct, frozen=True, gc=False):
     """`mode`: nothing begins (`frozen`), nothing that writes (`read_only`), or nothing that an agent does
-    (`no_agents`). `scope` and `name` say where; `reason` is the operator's sentence."""
+    (`no_agents`). `scope` and `name` say where; `step` is for who decides a log again. `reason` is the operator's
+    sentence."""
 
     id: str
     mode: Mode
-    scope: Scope
+    scope: Scope | Literal["step"]
     name: str
     reason: str
 
@@ -81,6 +82,8 @@ def _is_of_run(freeze: Freeze, state: RunState) -> bool:
 
 
 def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
+    if freeze.scope == "step" and freeze.name != step.path:
+        return False
     if freeze.scope == "tool" and freeze.name not in _tool_names(step):
         return False
     if freeze.scope == "model" and freeze.name not in _model_names(step):

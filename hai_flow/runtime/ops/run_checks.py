@@ -464,6 +464,9 @@ def _check_row(check: RunCheck) -> Iterator[str]:
         state.forked and run["instigators"] is None
     ):  # of an older release
         yield f"its instigators are {_text(run['instigators'])}, and the log says {_text(behind)}"
+    held = " ".join(sorted(set(state.held.values())))
+    if (run["held"] or "") != held:
+        yield f"the freezes that hold its steps are {_text(run['held'])}, and the log says {_text(held)}"
     if (run["ended_at"] is not None) != ended:
         yield f"it is {state.status}, and its row says that it {'has not' if ended else 'has'} ended"
     if run["input"] is not None and values.loads(run["input"]) != state.input:
