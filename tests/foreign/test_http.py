@@ -88,6 +88,6 @@ async def test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_dat
     assert fault.data["status"] == 201
     assert fault.data["text"].startswith("xxx")
     broken = (("Content-Encoding", "gzip"),)
-    async with Service(lambda _: Reply(201, b"paid, and no gzip", headers=broken)) as service:
+    async with Service(lambda _: Reply(201, b"\x1f\x8bpaid, and no gzip", headers=broken)) as service:
         fault = await failure({"post": service.url("/pay"), "body": {}})
     assert (fault.code, fault.data["status"]) == ("http.invalid_response", 201)

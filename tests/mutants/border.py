@@ -9,6 +9,7 @@ from tests.mutants.mutant import Room
 _VALUES: Final = "tests/foreign/test_values.py"
 _HTTP: Final = "tests/foreign/test_http.py"
 _MCP: Final = "tests/foreign/test_mcp.py"
+_UNPACKING: Final = "tests/foreign/test_unpacking.py"
 _SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
 _UNSEEN: Final = "tests/definition/test_unseen.py"
 _SIGNS: Final = "tests/test_signs.py"
@@ -103,6 +104,20 @@ mcp_http.bug(
     "a session is gone only where the server says 404",
     ("    return status in (404, 410) or (status == 400 and", "    return status == 404 or (status == 4000 and"),
     by=f"{_MCP}::test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once",
+)
+mcp_http.bug(
+    "a packed answer keeps the header of its packing when it is unpacked",
+    ('("content-length", "content-encoding")', '("content-length",)'),
+    by=f"{_UNPACKING}::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call",
+)
+unpacking = Room("hai_flow/primitives/unpacking.py", _UNPACKING)
+unpacking.bug(
+    "a packed body that breaks off is whole", ("not self._inner.eof:\n            raise", "False:\n            raise")
+)
+unpacking.bug(
+    "a small body comes out as a large one at once",
+    ("self._inner.decompress(piece, PIECE_BYTES_MAX)", "self._inner.decompress(piece)"),
+    by=f"{_UNPACKING}::test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces",
 )
 taps = Room("hai_flow/steps/mcp/taps.py", _MCP)
 taps.bug(
@@ -277,7 +292,8 @@ mcp_messages.bug(
     by="tests/foreign/test_notes.py::test_characters_of_a_server_that_were_replaced_are_noted",
 )
 ROOMS: Final = (
-    foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
+    foreign, answers, setting, races, posted_json, http, connections, mcp_http, unpacking, taps,
+    structured, document, signs,
     hiding, secrets,
     basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
     messages, results, jobs, queues, outcomes, includes, threads, streaming,

@@ -22,9 +22,10 @@ from hai_flow.definition.names.secret_names import fill_secrets, with_callback
 from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
 from hai_flow.errors import StepError
 from hai_flow.primitives.retry_after import retry_after
+from hai_flow.primitives.unpacking import NotUnpacked
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.stream import Telling
-from hai_flow.steps.http.transport import HttpConfig, make_transport
+from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hide_in_attempt, hide_secrets
 from hai_flow.values import Json, storable
@@ -216,7 +217,7 @@ class HttpExchange:
                 telling = self._telling(response)
                 if telling is not None:
                     return await self._stream_body(response, telling, url)
-                await self._read(response.aiter_bytes(), content, url)
+                await self._read(unpack_body(response), content, url)
             except StepError as error:
                 if error.data is None:
                     error.data = self._describe_partial(response, content, url)
@@ -225,7 +226,7 @@ class HttpExchange:
                 await response.aclose()
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise unfit(f"{url!r} is no address that can be asked: {error}") from None
-        except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
+        except (NotUnpacked, httpx2.RemoteProtocolError) as error:
             data = self._describe_partial(response, content, url)
             if isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error)):
                 message = f"{self._place(url)} broke off its answer: {error}"
@@ -276,7 +277,7 @@ class HttpExchange:
         verb = self._attempt.step.verb
         assert isinstance(verb, Http)
         assert verb.stream is not None
-        seconds, chunks = verb.stream.idle / 1000, aiter(response.aiter_bytes())
+        seconds, chunks = verb.stream.idle / 1000, aiter(unpack_body(response))
         while True:
             try:
                 async with asyncio.timeout(seconds):

@@ -17,8 +17,9 @@ import mcp_types as types
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.primitives.retry_after import retry_after
+from hai_flow.primitives.unpacking import NotUnpacked, can_unpack
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.steps.http.transport import HttpConfig, make_transport
+from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import read, to_read, unreadable
 
@@ -74,21 +75,27 @@ class _Answering(httpx2.AsyncBaseTransport):
         self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
     ) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
-        if response.headers.get("content-encoding", "identity").lower() != "identity":  # which was not asked for
+        encoding = response.headers.get("content-encoding", "")
+        if not can_unpack(encoding):
             await response.aclose()
-            return _fault("its answer is compressed", code="tool.invalid_result", reached=True, final=True)
+            message = f"it answers {response.status_code}, compressed as {values.storable(encoding)[:100]}, unasked"
+            return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
             stream = _Events(response, self._config.bytes_max, bounded=call is not None)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
+        content = bytearray()
         try:
-            content = bytearray()
-            async for piece in response.aiter_raw():
+            async for piece in unpack_body(response):
                 content += piece
                 if len(content) > self._config.bytes_max:
                     message = f"it answers with more than {self._config.bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
                     return _fault(message, code="tool.invalid_result", reached=True, final=True)
         except httpx2.TransportError as error:
             return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
+        except NotUnpacked as error:
+            text = values.storable(content.decode(errors="replace"))
+            message = f"{mcp_messages.UNREADABLE}: {error}"
+            return _fault(message, code="tool.invalid_result", reached=True, final=True, text=text)
         finally:
             await response.aclose()
         status = response.status_code
@@ -101,7 +108,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             if body is not None:
                 return httpx2.Response(status, headers=_strip_length(response), content=body)
         if self._is_for_the_sdk(status):
-            return httpx2.Response(status, headers=response.headers, content=bytes(content))
+            return httpx2.Response(status, headers=_strip_length(response), content=bytes(content))
         if status in _BUSY:
             return _fault(f"it is busy ({status})", reached=False, after=retry_after(dict(response.headers)))
         if status >= 500:
@@ -146,8 +153,10 @@ def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> 
 
 
 def _strip_length(response: httpx2.Response) -> httpx2.Headers:
+    """The headers without those that told of the body as it was sent."""
     headers = response.headers.copy()
-    headers.pop("content-length", None)
+    for name in ("content-length", "content-encoding"):
+        headers.pop(name, None)
     return headers
 
 
@@ -167,6 +176,13 @@ class _Events(httpx2.AsyncByteStream):
         self._left = _STREAM_FACTOR * bytes_max if bounded else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for event in self._events():
+                yield event
+        except NotUnpacked as error:
+            yield _event(to_read(unreadable(None, f"{mcp_messages.UNREADABLE}: {error}")).text)
+
+    async def _events(self) -> AsyncIterator[bytes]:
         event: list[bytes] = []  # its lines so far
         size = 0
         async for line in self._lines():
@@ -188,7 +204,7 @@ class _Events(httpx2.AsyncByteStream):
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
         partial, cut = bytearray(), False
-        async for piece in self._response.aiter_raw():
+        async for piece in unpack_body(self._response):
             if self._left is not None:
                 self._left -= len(piece)
             if len(partial) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):

@@ -1,0 +1,147 @@
+"""Answers that are compressed though nobody asked for it: the call was made, so what came is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.primitives.unpacking import PIECE_BYTES_MAX, NotUnpacked, Unpacker
+from tests.foreign.test_mcp import OK, Odd, serving
+from tests.steps.test_http import failure as http_failure
+from tests.steps.test_http import perform
+from tests.steps.test_mcp import call, failure
+from tests.support.service import Received, Reply, Service
+
+
+def _deflate_raw(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+PACKERS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
+    "gzip": ("gzip", gzip.compress),
+    "an old name in capitals": ("X-GZIP", gzip.compress),
+    "two files of gzip": ("gzip", lambda body: gzip.compress(body[:5]) + gzip.compress(body[5:])),
+    "gzip that is filled up": ("gzip", lambda body: gzip.compress(body) + b"\0" * 100),
+    "deflate": ("deflate", zlib.compress),
+    "deflate without a header": ("deflate", _deflate_raw),
+    "both": ("deflate, gzip", lambda body: gzip.compress(zlib.compress(body))),
+    "identity": ("identity", bytes),
+    "a header that is left over": ("gzip", bytes),
+}
+
+
+def _unpack(header: str, pieces: list[bytes]) -> bytes:
+    unpacker = Unpacker(header)
+    return b"".join([*(each for piece in pieces for each in unpacker.feed(piece)), *unpacker.end()])
+
+
+@pytest.mark.parametrize("packed_as", PACKERS)
+@given(data=st.data())
+def test_a_packed_body_that_is_cut_anywhere_is_the_same_body(packed_as: str, data: st.DataObject) -> None:
+    header, pack = PACKERS[packed_as]
+    body = b"{" + data.draw(st.binary(max_size=300)) * data.draw(st.integers(1, 500))
+    packed = pack(body)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(packed)), max_size=8)))
+    pieces = [packed[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(packed)], strict=True)]
+    assert _unpack(header, pieces) == body
+
+
+@pytest.mark.parametrize("packed_as", ["gzip", "deflate", "deflate without a header", "both"])
+def test_a_packed_body_that_breaks_off_is_none(packed_as: str) -> None:
+    header, pack = PACKERS[packed_as]
+    packed = pack(b'{"paid": true}' * 9)
+    for end in range(2, len(packed) - 1):
+        with pytest.raises(NotUnpacked):
+            _unpack(header, [packed[:end]])
+
+
+def test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces() -> None:
+    packed = gzip.compress(gzip.compress(b"\0" * 100_000_000))
+    unpacker = Unpacker("gzip, gzip")
+    tracemalloc.start()
+    sizes = [len(next(pieces)) for pieces in [unpacker.feed(packed)] for _ in range(20)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert max(sizes) <= PIECE_BYTES_MAX
+    assert peak < 4 * 1024 * 1024
+
+
+# --- servers of MCP ---------------------------------------------------------------------------------------------------
+
+
+class Packing(Odd):
+    """A server whose answers to calls are packed; `events`: as a stream of server-sent events."""
+
+    def __init__(self, header: str, pack: Callable[[bytes], bytes], *, events: bool = False) -> None:
+        super().__init__([{"name": "t", "description": "Pays", "inputSchema": {"type": "object"}}], OK)
+        self._header, self._pack, self._events = header, pack, events
+
+    def __call__(self, received: Received) -> Reply:
+        reply = super().__call__(received)
+        if not received.body or json.loads(received.body).get("method") != "tools/call":
+            return reply
+        body = b"event: message\ndata: " + reply.body + b"\n\n" if self._events else reply.body
+        headers = (*reply.headers, ("Content-Encoding", self._header))
+        if not self._events:
+            return replace(reply, body=self._pack(body), headers=headers)
+        return replace(reply, type="text/event-stream", pieces=_say(self._pack(body)), body=b"", headers=headers)
+
+
+async def _say(body: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(body), 7):
+        yield body[at : at + 7]
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+@pytest.mark.parametrize("packed_as", PACKERS)
+async def test_a_packed_answer_of_a_server_is_the_result_of_its_one_call(packed_as: str, events: bool) -> None:
+    odd = Packing(*PACKERS[packed_as], events=events)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
+    assert odd.calls == ["t"]
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+@pytest.mark.parametrize(
+    ("header", "pack"),
+    [("gzip", lambda body: gzip.compress(body)[:-12]), ("br", bytes), ("gzip, zstd", bytes), ("deflate", bytes)],
+    ids=["a part of gzip", "br", "zstd", "no deflate"],
+)
+async def test_an_answer_that_can_not_be_unpacked_fails_its_step_for_good(header: str, pack: Any, events: bool) -> None:
+    odd = Packing(header, pack, events=events)
+    async with serving(odd) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, fault.retriable) == ("tool.invalid_result", False)
+    assert odd.calls == ["t"]
+
+
+# --- services ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed_as", PACKERS)
+async def test_a_packed_answer_to_a_post_finishes_the_step(packed_as: str) -> None:
+    header, pack = PACKERS[packed_as]
+    reply = Reply(201, pack(b'{"paid": true}'), headers=(("Content-Encoding", header),))
+    async with Service(lambda _: reply) as service:
+        output = await perform({"post": service.url("/pay"), "body": {}})
+    assert (output["status"], output["json"]) == (201, {"paid": True})
+
+
+async def test_a_packed_answer_that_breaks_off_is_an_error_with_what_came() -> None:
+    body = json.dumps({"paid": True, "note": list(range(9000))}).encode()
+    packed = gzip.compress(body)
+    reply = Reply(201, packed[: len(packed) // 2], headers=(("Content-Encoding", "gzip"),))
+    async with Service(lambda _: reply) as service:
+        fault = await http_failure({"post": service.url("/pay"), "body": {}})
+    assert (fault.code, fault.retriable) == ("http.invalid_response", False)
+    assert (fault.data["status"], fault.data["text"][:14]) == (201, '{"paid": true,')
