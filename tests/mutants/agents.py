@@ -60,6 +60,11 @@ operations.bug(
     ("        if after is None:\n            yield state.seq", "        if True:\n            yield state.seq"),
     by=f"{_A2A}::test_a_stream_that_was_lost_goes_on_behind_its_last_event",
 )
+operations.bug(
+    "an answer goes into another context than the one that it names",
+    ("        if message.context_id not in (None, task.state.thread_id):", "        if False:"),
+    by="tests/attacks/test_a2a.py",
+)
 results = Room("hai_flow/wire/mcp.py", _MCP)
 results.bug(
     "links of an output are content that a client follows",
