@@ -31,6 +31,7 @@ _PARTS: Final = ("content", "thinking_blocks", "reasoning_details")  # of a mess
 _THINKING: Final = (
     "reasoning_content", "reasoning", "thinking", "thinking_content", "thought", "thoughts", "reasoning_text",
 )  # fmt: skip
+_TEXTS: Final = ("text", "value", "content")  # their names in a part of a message; the first counts
 _ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
 _INPUTS: Final = (
     "prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "promptTokenCount", "prompt_eval_count", "prompt_n",
@@ -186,15 +187,15 @@ class ChatReader:
             if choice.get("error"):
                 raise fault_of_body(choice)
             for delta in _objects(choice.get("delta")):
-                if isinstance(delta, str):
-                    yield from self.answer.text(delta)
+                if not isinstance(delta, dict):
+                    yield from self.answer.text(content_text(delta))
                 elif delta.get("error"):
                     raise fault_of_body(delta)
                 else:
                     yield from self._delta(delta)
             yield from self._message(choice.get("message") or {})
             if "delta" not in choice and "message" not in choice:
-                yield from self.answer.text(plain_text(choice.get("text")))
+                yield from self.answer.text(content_text(choice.get("text")))
             self.answer.reason(choice.get("finish_reason"))
 
     def end(self) -> Iterator[Piece]:
@@ -206,7 +207,7 @@ class ChatReader:
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
         yield from self.answer.think(self._read_thinking(delta))
-        yield from self.answer.text(plain_text(delta.get("content")))
+        yield from self.answer.text(content_text(delta.get("content")))
         yield from self._beside(delta)
         for number, call in enumerate(_list_calls(delta)):
             id, name, args = _call_of(call)
@@ -230,7 +231,7 @@ class ChatReader:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         is_alone = self.answer.stand is Stand.SILENT
         yield from self.answer.whole_thought(self._read_thinking(message))
-        yield from self.answer.whole_text(plain_text(message.get("content")))
+        yield from self.answer.whole_text(content_text(message.get("content")))
         if is_alone:
             yield from self._beside(message)
         calls = [_call_of(call) for call in _list_calls(message)]
@@ -349,9 +350,22 @@ def plain_text(value: Json) -> str:
         return (
             ""
             if value.get("type") in _THOUGHTS
-            else plain_text(value.get("text") or value.get("value") or value.get("content"))
+            else plain_text(next((value[name] for name in _TEXTS if value.get(name)), None))
         )
     return value if isinstance(value, str) else ""
+
+
+def content_text(value: Json) -> str:
+    """The text of an answer's content. Some gateways parse what a model writes (`5`, `true`, `{"ok": true}`): a value
+    that is neither a text nor made of parts is its JSON text."""
+    if isinstance(value, list):
+        is_value = any(isinstance(each, bool | int | float) for each in value)
+        return args_of(value) if is_value else "".join(map(content_text, value))
+    if isinstance(value, dict):
+        inner = next((value[name] for name in _TEXTS if value.get(name) not in (None, "", [], {})), None)
+        if "type" in value or not value or not value.keys().isdisjoint(_TEXTS):
+            return "" if value.get("type") in _THOUGHTS else content_text(inner)
+    return args_of(value)
 
 
 def usage_of(given: Mapping[str, Json]) -> Usage:

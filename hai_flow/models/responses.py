@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from hai_flow.models.answer import Answer
-from hai_flow.models.chat import args_of, plain_text, unknown_part, usage_of, with_params, with_schema
+from hai_flow.models.chat import args_of, content_text, plain_text, unknown_part, usage_of, with_params, with_schema
 from hai_flow.models.conversation import arrange
 from hai_flow.models.faults import contradiction, fault_of_body
 from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, opaque_of, ordered_parts
@@ -136,9 +136,9 @@ class ResponsesReader:
             return
         match event.get("type"):
             case "response.output_text.delta":
-                yield from self.answer.text(plain_text(event["delta"]), self._part_of(event))
+                yield from self.answer.text(content_text(event["delta"]), self._part_of(event))
             case "response.output_text.done":
-                yield from self.answer.whole_text(plain_text(event["text"]), self._part_of(event))
+                yield from self.answer.whole_text(content_text(event["text"]), self._part_of(event))
             case "response.content_part.done":
                 yield from self._part(event["part"], self._part_of(event))
             case str() as kind if kind.startswith(_THINKING):
@@ -221,7 +221,7 @@ class ResponsesReader:
         if isinstance(part, dict) and part.get("type") == "refusal":
             self._refuse(place[0], part.get("refusal"))
         else:
-            yield from self.answer.whole_text(plain_text(part), place)
+            yield from self.answer.whole_text(content_text(part), place)
 
     def _read_thinking(self, event: Mapping[str, Json], kind: str) -> Iterator[Piece]:
         """An event of thinking: a piece, or a part as a whole, which counts where no piece of its item has come."""
@@ -279,7 +279,7 @@ def place_of(item: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
         case "reasoning":
             yield dict(item)
         case "message":
-            yield {"type": TEXT_PLACE, "chars": len(plain_text(item.get("content")))}
+            yield {"type": TEXT_PLACE, "chars": len(content_text(item.get("content")))}
         case "function_call":
             yield {"type": CALL_PLACE}
 

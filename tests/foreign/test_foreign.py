@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +18,20 @@ from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.structured import read_answer
 from tests.foreign import chats, clouds, gateways, typed, typed_gateways
 from tests.foreign.reading import differences, read
-from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, end, stream, text
+from tests.foreign.transcripts import (
+    DONE,
+    Failed,
+    Protocol,
+    Said,
+    Transcript,
+    call,
+    chunk,
+    document,
+    end,
+    event,
+    stream,
+    text,
+)
 
 CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
@@ -151,6 +165,59 @@ def test_what_no_protocol_has_reaches_the_person_and_performs_nothing(transcript
     body = transcript.body
     for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
         assert differences(read(transcript, pieces), transcript.meaning) == []
+
+
+PARSED = [5, 0, -1.5, True, False, [1, 2], {"ok": True}, "5"]
+"""Answers of a model that a gateway has parsed."""
+
+
+def _transcripts_of(value: Any) -> list[Transcript]:
+    """The value as the content of an answer, in every place where a protocol has content."""
+    part, ended = {"type": "output_text", "text": value}, event("response.completed", response={"status": "completed"})
+    completed = {"status": "completed", "output": [{"type": "message", "content": [part]}]}
+    block, stop = {"type": "text", "text": value}, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    bodies: dict[Protocol, list[bytes]] = {
+        "chat": [
+            stream(chunk({"content": value}), end(), DONE),
+            stream(
+                chunk({"content": value}), {"choices": [{"message": {"content": value}, "finish_reason": "stop"}]}, DONE
+            ),
+            stream({"choices": [{"text": value, "finish_reason": "stop"}]}, DONE),
+            document({"choices": [{"message": {"content": value}, "finish_reason": "stop"}]}),
+            document(
+                {"choices": [{"message": {"content": [{"type": "text", "text": value}]}, "finish_reason": "stop"}]}
+            ),
+        ],
+        "responses": [
+            stream(event("response.output_text.delta", item_id="m", delta=value), ended),
+            stream(
+                event("response.output_text.delta", item_id="m", delta=value),
+                event("response.output_text.done", item_id="m", text=value),
+                ended,
+            ),
+            stream(event("response.completed", response=completed)),
+            document(completed),
+        ],
+        "messages": [
+            document({"type": "message", "content": [block], "stop_reason": "end_turn"}),
+            stream(event("content_block_start", index=0, content_block=block), stop, event("message_stop")),
+            stream(
+                event("content_block_delta", index=0, delta={"type": "text_delta", "text": value}),
+                stop,
+                event("message_stop"),
+            ),
+        ],
+    }
+    said = Said(value if isinstance(value, str) else json.dumps(value))
+    return [
+        Transcript(f"{name} {number}", body, said, name) for name in bodies for number, body in enumerate(bodies[name])
+    ]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", PARSED, ids=json.dumps)
+def test_an_answer_that_a_gateway_has_parsed_is_its_json_text(value: Any) -> None:
+    wrong = {each.name: differences(read(each, [each.body]), each.meaning) for each in _transcripts_of(value)}
+    assert not any(wrong.values()), wrong
 
 
 class Anything:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 Json: TypeAlias = Any
+Protocol: TypeAlias = Literal["chat", "responses", "messages"]
 
 DONE: Final = "data: [DONE]\n\n"
 
@@ -38,7 +39,7 @@ class Transcript:
     name: str
     body: bytes
     meaning: Said | Failed
-    protocol: Literal["chat", "responses", "messages"] = "chat"
+    protocol: Protocol = "chat"
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     reasoning: str = "reasoning_content"

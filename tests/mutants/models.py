@@ -81,6 +81,16 @@ arguments.bug(
 
 # --- Responses --------------------------------------------------------------------------------------------------------
 
+chat = Room("hai_flow/models/chat.py", "tests/foreign/test_foreign.py")
+chat.bug(
+    "content that is no text is no answer",
+    ("        is_value = any(isinstance(each, bool | int | float) for each in value)", "        is_value = False"),
+    (
+        "    return args_of(value)\n\n\ndef usage_of",
+        '    return value if isinstance(value, str) else ""\n\n\ndef usage_of',
+    ),
+    by="tests/foreign/test_foreign.py::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
+)
 responses = Room("hai_flow/models/responses.py")
 responses.bug(
     "an event that a gateway sends again counts again",
@@ -262,6 +272,6 @@ turns.bug(
     by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
 )
 ROOMS: Final = (
-    calls, arguments, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections,
+    calls, arguments, chat, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections,
     conversation, tokens, agent, agents, transcript, turns,
 )  # fmt: skip

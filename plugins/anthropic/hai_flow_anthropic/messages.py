@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.models.answer import Answer
-from hai_flow.models.chat import count_of, unknown_part
+from hai_flow.models.chat import content_text, count_of, unknown_part
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body
@@ -130,9 +130,10 @@ class MessagesReader:
             case "message_stop":
                 self.answer.mark()
             case "message":  # the whole of it, in place of a stream
-                content = event.get("content") or ()
+                content = event.get("content")
+                content = () if content is None else content
                 for index, block in enumerate(content if isinstance(content, list) else [content]):
-                    yield from self._begun(index, {"type": "text", "text": block} if isinstance(block, str) else block)
+                    yield from self._begun(index, block if isinstance(block, dict) else {"type": "text", "text": block})
                 yield from self._counted(event.get("usage"))
                 self.answer.reason(event.get("stop_reason"))
                 self.answer.mark()
@@ -152,7 +153,7 @@ class MessagesReader:
                 args = "" if block.get("input") is None else values.dumps(block["input"]).decode()
                 yield from self.answer.call(index, id=block.get("id") or "", name=block.get("name") or "", args=args)
             case "text":
-                yield from self._told(index, block.get("text") or "")
+                yield from self._told(index, content_text(block.get("text")))
             case "thinking":
                 known = {"type": "thinking", "thinking": block.get("thinking") or "", "signature": ""}
                 self._blocks[index] = {**known, "signature": block.get("signature") or ""}
@@ -165,7 +166,7 @@ class MessagesReader:
     def _grown(self, index: Json, delta: Mapping[str, Json]) -> Iterator[Piece]:
         match delta.get("type"):
             case "text_delta":
-                yield from self._told(index, delta["text"])
+                yield from self._told(index, content_text(delta["text"]))
             case "thinking_delta":
                 self._thought(index)["thinking"] += delta["thinking"]
                 yield from self.answer.think(delta["thinking"])
