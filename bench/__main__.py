@@ -26,6 +26,7 @@ from bench import (
     dev_start,
     fanout,
     feeds,
+    freezes,
     idle,
     language,
     memory,
@@ -64,6 +65,7 @@ KEYS = {
     "dev_start_vs_before": "processor time of `dev` until it is ready, to that of commit 816c0e8b; aim under 0.65",
     "feed_cost_idle": "reads of lists a second for an open console beside commits of other tenants; aim 0",
     "idle_statements_per_second": "statements a second of a process that performs and has nothing to do; aim 3",
+    "freeze_cost": "a step whose commits read the switch that freezes, to one whose commits do not; aim 1.00",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
@@ -119,6 +121,7 @@ def main() -> None:
             "stalls": _run(stalls.measure(database("stalls"), 2 if arguments.quick else 7)),
             "feeds": _run(feeds.measure(database("feeds"), 3.0 if arguments.quick else 20.0)),
             "idle": _run(idle.measure(database("idle"), 5.0 if arguments.quick else 20.0)),
+            "freezes": _run(freezes.measure(database("freezes"), *((3, 256) if arguments.quick else (7, 1024)))),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

@@ -11,12 +11,11 @@ import contextlib
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from bench.engine import CONCURRENCY, Engine, running
+from bench.engine import CONCURRENCY, median_ratio, running, time_runs
 from bench.workflows import STEPS, chain
 from hai_flow.runtime.base.tracing import forward_trace
 from hai_flow.runtime.runtime import Runtime
@@ -57,31 +56,20 @@ async def measure(dsn: str, rounds: int, runs: int, concurrency: int = CONCURREN
             await engine.finish_runs(runs, concurrency)
             taken: dict[str, list[tuple[float, float]]] = {"alone": [], "watched": [], "every_run_traced": []}
             for _ in range(rounds):
-                taken["alone"].append(await _timed(engine, runs, concurrency))
+                taken["alone"].append(await time_runs(engine, runs, concurrency))
                 async with _Watched(engine.runtime, collector, Settings().traces_per_second):
-                    taken["watched"].append(await _timed(engine, runs, concurrency))
+                    taken["watched"].append(await time_runs(engine, runs, concurrency))
                 async with _Watched(engine.runtime, collector, EVERY):
-                    taken["every_run_traced"].append(await _timed(engine, runs, concurrency))
+                    taken["every_run_traced"].append(await time_runs(engine, runs, concurrency))
     steps = runs * STEPS
     return {
-        "telemetry_cost": _ratio(taken["watched"], taken["alone"], 0),
-        "cpu_cost": _ratio(taken["watched"], taken["alone"], 1),
-        "every_run_traced": _ratio(taken["every_run_traced"], taken["alone"], 0),
+        "telemetry_cost": median_ratio(taken["watched"], taken["alone"], 0),
+        "cpu_cost": median_ratio(taken["watched"], taken["alone"], 1),
+        "every_run_traced": median_ratio(taken["every_run_traced"], taken["alone"], 0),
         "cpu_us_per_step": {
             name: statistics.median(cpu for _, cpu in each) * 1e6 / steps for name, each in taken.items()
         },
     }
-
-
-def _ratio(those: list[tuple[float, float]], these: list[tuple[float, float]], which: int) -> float:
-    """The median of the ratios of rounds that stood side by side."""
-    return statistics.median(one[which] / other[which] for one, other in zip(those, these, strict=True))
-
-
-async def _timed(engine: Engine, runs: int, concurrency: int) -> tuple[float, float]:
-    began, cpu = time.perf_counter(), time.process_time()
-    await engine.finish_runs(runs, concurrency)
-    return time.perf_counter() - began, time.process_time() - cpu
 
 
 @contextlib.contextmanager

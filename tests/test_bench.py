@@ -11,10 +11,12 @@ import asyncpg
 import pytest
 
 from bench import (
+    agents,
     auditing,
     dev_start,
     fanout,
     feeds,
+    freezes,
     hints,
     idle,
     language,
@@ -61,6 +63,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["starts"] = await starts.measure(engine, reference, 2)
+    with postgres_server.database() as dsn:
+        measured["agents"] = await agents.measure(dsn, 1)
     measured["dev_start"] = await dev_start.measure(1, before="HEAD")
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["streams"] = await streams.measure(engine, reference, 0.1)
@@ -78,6 +82,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["feeds"] = await feeds.measure(dsn, 0.5, 0.1)
     with postgres_server.database() as dsn:
         measured["idle"] = await idle.measure(dsn, 0.5)
+    with postgres_server.database() as dsn:
+        measured["freezes"] = await freezes.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:
         measured["telemetry"] = await telemetry.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:
