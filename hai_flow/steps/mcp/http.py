@@ -7,6 +7,7 @@ arrived (`UNREACHED`: surely not).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -34,6 +35,8 @@ _NO_SESSION: Final = re.compile(
     re.IGNORECASE,
 )
 CONNECT_SECONDS: Final = 10.0
+NOTIFY_SECONDS: Final = 20.0  # for a server to take a notification, an answer of ours, or to give a token
+LEAVE_SECONDS: Final = 5.0  # for a server to hear that a session is over
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
 _DENIED: Final = frozenset({401, 403})
@@ -59,6 +62,15 @@ class _Answering(httpx2.AsyncBaseTransport):
         self._config = config
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        call = await _call_of(request)
+        seconds = _find_limit(request, call)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchange(request, call)
+        except TimeoutError:
+            return _fault(f"it said nothing for {seconds:g} s", reached=True)
+
+    async def _exchange(self, request: httpx2.Request, call: types.RequestId | None) -> httpx2.Response:
         try:
             if self._config.proxy is not None:  # which resolves the name once more
                 await self._guard.address(request.url.host, request.url.port or 443)
@@ -69,7 +81,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
             return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
-        return await self._whole(response, await _call_of(request), in_session=SESSION_ID in request.headers)
+        return await self._whole(response, call, in_session=SESSION_ID in request.headers)
 
     async def _whole(
         self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
@@ -128,6 +140,15 @@ def _knows_no_session(status: int, content: bytes) -> bool:
     """Whether a response says that its server does not know the session of the request, as the protocol has it (404) or
     as servers say it otherwise."""
     return status in (404, 410) or (status == 400 and _NO_SESSION.search(content) is not None)
+
+
+def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float | None:
+    """In how many seconds a request has to be answered. None: there is no limit here, because calls have those of their
+    steps, and a stream of a server's own messages lasts. No step waits for the other requests, and the SDK without an
+    end: a notification holds up all messages behind it, and the end of a session the end of its connection."""
+    if call is not None or request.method == "GET":
+        return None
+    return LEAVE_SECONDS if request.method == "DELETE" else NOTIFY_SECONDS
 
 
 async def _call_of(request: httpx2.Request) -> types.RequestId | None:

@@ -1,0 +1,59 @@
+"""Servers that say nothing, at any point of an exchange: every wait for them has an end, and an error that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hai_flow.steps.mcp import http as mcp_http
+from tests.foreign.test_mcp import Odd, serving
+from tests.steps.test_mcp import call
+from tests.support.service import Received, Reply
+from tests.support.waiting import until
+
+
+async def _say_nothing() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+class Silent(Odd):
+    """A server with sessions that does not end its answers to one kind of request: `DELETE`, or notifications."""
+
+    def __init__(self, silent_at: str) -> None:
+        super().__init__(sessions=True)
+        self.silent_at = silent_at
+        self.silences = 0
+
+    def __call__(self, received: Received) -> Reply:
+        asked = json.loads(received.body) if received.body else {}
+        is_notified = received.method == "POST" and "id" not in asked
+        if self.silent_at == (received.method if received.method == "DELETE" else "notification" if is_notified else ""):
+            self.silences += 1
+            return Reply(pieces=_say_nothing())
+        return super().__call__(received)
+
+
+async def test_a_session_whose_end_the_server_does_not_answer_is_left_all_the_same(monkeypatch: Any) -> None:
+    monkeypatch.setattr(mcp_http, "LEAVE_SECONDS", 0.05)
+    silent = Silent("DELETE")
+    async with serving(silent) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        (connection,) = runner._connections.values()
+        connection.drop()
+        await until(lambda: connection.has_ended)
+        assert await call(runner, "ok", declared) == "ok"
+    assert silent.silences >= 1
+
+
+async def test_a_notification_that_the_server_does_not_answer_holds_up_no_call(monkeypatch: Any) -> None:
+    monkeypatch.setattr(mcp_http, "NOTIFY_SECONDS", 0.05)
+    silent = Silent("notification")
+    async with serving(silent) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+    assert (silent.silences >= 1, silent.calls) == (True, ["ok"])
