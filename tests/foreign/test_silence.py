@@ -33,7 +33,9 @@ class Silent(Odd):
     def __call__(self, received: Received) -> Reply:
         asked = json.loads(received.body) if received.body else {}
         is_notified = received.method == "POST" and "id" not in asked
-        if self.silent_at == (received.method if received.method == "DELETE" else "notification" if is_notified else ""):
+        if self.silent_at == (
+            received.method if received.method == "DELETE" else "notification" if is_notified else ""
+        ):
             self.silences += 1
             return Reply(pieces=_say_nothing())
         return super().__call__(received)

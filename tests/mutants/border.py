@@ -110,6 +110,16 @@ mcp_http.bug(
     ('("content-length", "content-encoding")', '("content-length",)'),
     by=f"{_UNPACKING}::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call",
 )
+mcp_http.bug(
+    "the end of a session is waited for without an end",
+    ("LEAVE_SECONDS if request.method", "None if request.method"),
+    by="tests/foreign/test_silence.py::test_a_session_whose_end_the_server_does_not_answer_is_left_all_the_same",
+)
+mcp_http.bug(
+    "a notification that is not answered holds up all calls",
+    ('"DELETE" else NOTIFY_SECONDS', '"DELETE" else None'),
+    by="tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call",
+)
 unpacking = Room("hai_flow/primitives/unpacking.py", _UNPACKING)
 unpacking.bug(
     "a packed body that breaks off is whole", ("not self._inner.eof:\n            raise", "False:\n            raise")

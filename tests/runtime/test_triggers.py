@@ -15,8 +15,9 @@ import pytest
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.errors import DefinitionError, Rejected, StoreError
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.primitives import instants
+from hai_flow.runtime.base.row_isolation import Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
 from hai_flow.runtime.runs.starts import derive_id
@@ -32,6 +33,9 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 PLAIN = "steps:\n  - {say: hello}\n"
 ORDER = "input: {type: object, properties: {order: {type: string}}, required: [order]}\n"
 DAILY = '  - schedule: {cron: "0 6 * * *", timezone: Europe/Berlin%s}\n'
+
+
+OF_A_DAY = "input: {type: object, properties: {day: {type: string}}}\n" + PLAIN
 
 
 async def publish(runtime: Runtime, listed: str, body: str = PLAIN, *, name: str = "timed", version: int = 1) -> Any:
@@ -205,6 +209,50 @@ async def test_a_hole_of_a_schedules_input_that_fails_refuses_its_instant(make: 
     await publish(runtime, DAILY % ', input: {n: "${{ int(event.at) }}"}')
     await due_since(eye, 1)
     assert await outcomes(eye, 1) == ["refused"]
+
+
+async def test_the_row_of_an_earlier_release_has_no_holes_and_its_input_is_given_as_it_stands(
+    make: Make, eye: Connection
+) -> None:
+    written = {"day": "on $${{ event.at }}"}
+    runtime = await make()
+    await publish(runtime, DAILY % f", input: {values.dumps(written).decode()}", OF_A_DAY)
+    ticking = await make(performs=True)
+    for stored in (written, {}, {"day": "today"}):  # also such as another version of the document would give
+        await eye.execute("UPDATE schedules SET input = $1", values.dumps(stored))
+        await due_since(eye, 1)
+        await until(lambda: caught_up(ticking))
+        schedule = await only_schedule(ticking)
+        assert schedule.last_run_id is not None
+        assert (await state_of(ticking, schedule.last_run_id)).input == stored
+        await until(lambda: is_now(ticking, schedule.last_run_id, "finished"))
+    assert {outcome for _, outcome in await fires(eye)} == {"started"}
+
+
+async def test_a_schedule_whose_version_only_a_newer_release_can_read_is_left_to_that_release(
+    make: Make, eye: Connection
+) -> None:
+    newer = await make()
+    await publish(newer, DAILY % ', input: {day: "on ${{ event.at }}"}', OF_A_DAY)
+    await eye.execute("UPDATE workflows SET source = 'hai: flow/v9 '::bytea || source")
+    older = await make(performs=True)
+    await publish(older, DAILY % "", name="other")
+    await due_since(eye, 1)
+    await until(lambda: older.rows.failed[Sweep.SCHEDULES] > 0)
+    other = "SELECT count(*) FROM runs JOIN workflows w ON w.sha256 = runs.workflow WHERE w.name = 'other'"
+    await until(lambda: eye.fetchval(other))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1, "nothing is begun with a text that is no instant"
+    (row,) = [each for each in await schedules(older) if each.workflow_name == "timed"]
+    assert row.last_fire_at is not None
+    with pytest.raises((Rejected, Unreadable)):
+        await older.triggers.run_schedule(LOCAL_TENANT, row.id, "now")
+    await eye.execute("UPDATE workflows SET source = substring(source FROM 14) WHERE name = 'timed'")
+    await make(performs=True)
+    assert await outcomes(eye, 2) == ["started"] * 2
+    (run,) = await eye.fetch("SELECT run_id FROM fires WHERE schedule_id = $1", row.id)
+    assert (await state_of(newer, run["run_id"])).input == {
+        "day": f"on {instants.rfc3339(instants.milliseconds(row.last_fire_at))}"
+    }
 
 
 @pytest.mark.parametrize(
