@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from hai_flow.steps.mcp import http as mcp_http
 from tests.foreign.test_mcp import Odd, serving

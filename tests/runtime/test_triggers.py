@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -222,10 +223,10 @@ async def test_the_row_of_an_earlier_release_has_no_holes_and_its_input_is_given
         await eye.execute("UPDATE schedules SET input = $1", values.dumps(stored))
         await due_since(eye, 1)
         await until(lambda: caught_up(ticking))
-        schedule = await only_schedule(ticking)
-        assert schedule.last_run_id is not None
-        assert (await state_of(ticking, schedule.last_run_id)).input == stored
-        await until(lambda: is_now(ticking, schedule.last_run_id, "finished"))
+        run_id = (await only_schedule(ticking)).last_run_id
+        assert run_id is not None
+        assert (await state_of(ticking, run_id)).input == stored
+        await until(partial(is_now, ticking, run_id, "finished"))
     assert {outcome for _, outcome in await fires(eye)} == {"started"}
 
 
