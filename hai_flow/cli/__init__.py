@@ -61,6 +61,7 @@ _PANELS: Final = (
             ("publish", "admin.versions:publish"),
             ("versions", "admin.versions:versions"),
             ("diff", "admin.versions:diff"),
+            ("backtest", "author.backtest:backtest"),
             ("retire", "admin.versions:retire"),
             ("unretire", "admin.versions:unretire"),
         ),

@@ -27,6 +27,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "publish": "Publish workflows under the name and version that they declare.",
     "versions": "The versions of a workflow, the latest first.",
     "diff": "The changes of a version: steps that were added, removed, moved or edited.",
+    "backtest": "Decide the recorded runs of a workflow again under another text: what would go otherwise, and why.",
     "retire": "Let no run, child or fork begin with a version any more.",
     "unretire": "Take a retired version back into use.",
     "runs": "List runs, newest first; `runs migrate` moves runs to another version of their workflow.",

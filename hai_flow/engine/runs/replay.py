@@ -59,27 +59,87 @@ def decide_again(
     `known_at`: the time of the run behind its last decision. Text that was streamed since decides nothing, and the
     process that decides may not have seen it. So its state has that earlier time.
     """
-    least = state.at if known_at is None else min(known_at, state.at)
     names: list[str] = []
-    done = 0
+    last = done = 0
+    try:
+        for match in match_commands(plan, state, events, log_bytes, limits, known_at):
+            names += [] if match.command is None else [type(match.command).__name__]
+            last, done = done, done + len(match.events)
+    except _Unfoldable:  # the fold itself reports why
+        return Again(tuple(names), events[last])
+    if done < len(events):
+        return Again(tuple(names), events[done], not any(isinstance(each, _ELSEWHERE) for each in events))
+    return Again(tuple(names))
+
+
+class Match(NamedTuple):
+    """A command that gives these `events` of a log: `state` is the run before it, `now` when it was decided. None:
+    they were streamed, without a decision."""
+
+    command: c.Command | None
+    now: int
+    state: RunState
+    events: Sequence[e.Event]
+
+
+class _Unfoldable(Exception):
+    """The log does not fold."""
+
+
+def match_commands(
+    plan: Plan,
+    state: RunState,
+    events: Sequence[e.Event],
+    log_bytes: int = 0,
+    limits: Bounds = DEFAULT_BOUNDS,
+    known_at: int | None = None,
+) -> Iterator[Match]:
+    """The commands that have led from `state` to these events, one commit of a log, in order. It ends at the first
+    event that no command gives. Arguments as of `decide_again`."""
+    least = state.at if known_at is None else min(known_at, state.at)
+    done, begun = 0, False
     while done < len(events):
         rest, matched = events[done:], 0
+        match = None
         for command in _guess_commands(state, rest):
             for at in dict.fromkeys((state.at, least)):
-                matched = matched or _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+                if not matched:
+                    matched, now = _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+                    match = Match(command, now, state, rest[:matched])
             if matched:
-                names.append(type(command).__name__)
+                begun = True
                 break
-        if not matched and not names and isinstance(rest[0], STREAMED):
-            matched = 1  # streamed events of an effect go before decided ones
-        if not matched:
-            return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
+        if not matched and not begun and isinstance(rest[0], STREAMED):
+            match, matched = Match(None, rest[0].at, state, rest[:1]), 1  # they go before decided ones
+        if not matched or match is None:
+            return
+        yield match
         try:
             state, done = fold(state, rest[:matched]), done + matched
-            least = min(state.at, max(least, *(each.at for each in rest[:matched])))
-        except Exception:  # the log does not fold there: the fold itself reports why
-            return Again(tuple(names), rest[0])
-    return Again(tuple(names))
+        except Exception as error:
+            raise _Unfoldable from error
+        least = min(state.at, max(least, *(each.at for each in rest[:matched])))
+
+
+def guess_command(
+    plan: Plan, state: RunState, events: Sequence[e.Event], limits: Bounds = DEFAULT_BOUNDS
+) -> tuple[c.Command, int] | None:
+    """A command, and its time, that gives the first of these events as to its kind and its step, where none gives
+    all of them: the log does not hold it in full."""
+    first = events[0]
+    for command in _guess_commands(state, events):
+        for now in dict.fromkeys(max(each.at, state.at) for each in events):
+            try:
+                decided = decide(plan, state, command, now, limits).events
+            except (Rejected, AssertionError, KeyError, ValueError, AttributeError):
+                continue
+            if decided and _kind_of(decided[0]) == _kind_of(first):
+                return command, now
+    return None
+
+
+def _kind_of(event: Any) -> tuple[type[e.Event], str | None]:
+    return type(event), getattr(event, "path", None)
 
 
 def _as_of(state: RunState, at: int) -> RunState:
@@ -88,9 +148,9 @@ def _as_of(state: RunState, at: int) -> RunState:
 
 def _count_matching(
     plan: Plan, state: RunState, command: c.Command, events: Sequence[e.Event], log_bytes: int, limits: Bounds
-) -> int:
-    """How many of the events the command gives, if it gives nothing else."""
-    freezes = _list_recorded_freezes(state, events)
+) -> tuple[int, int]:
+    """How many of the events the command gives, if it gives nothing else; and when it was decided."""
+    freezes = list_recorded_freezes(state, events)
     for now in dict.fromkeys(max(each.at, state.at) for each in events):
         try:
             decision = decide(plan, state, command, now, limits, log_bytes, freezes)
@@ -98,11 +158,11 @@ def _count_matching(
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
         if decided and [_with_run_time(each, state.at) for each in events[: len(decided)]] == decided:
-            return len(decided)
-    return 0
+            return len(decided), now
+    return 0, 0
 
 
-def _list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:
+def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:
     """The freezes under which the commit was decided, each of one step: as far as they held any."""
     holds = [event for event in events if isinstance(event, e.StepsHeld)]
     held = {path: id for event in holds for path, id in event.held.items()} if holds else dict(state.held)
@@ -224,6 +284,25 @@ def _guess_failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[
     due = getattr(event, "due", None)
     for after in dict.fromkeys((None, None if due is None else due - event.at)):
         yield c.StepFailed(**common, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
+
+
+def _guess_traced_failures(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """Where in its code a tool failed is noted before its failure."""
+    warning = events[0]
+    for number, event in enumerate(events):
+        if isinstance(event, e.StepFailed | e.StepRetried) and event.path == warning.path and warning.code == TRACE:
+            for command in _guess_failure_commands(state, events[number:]):
+                if isinstance(command, c.StepFailed):
+                    yield msgspec.structs.replace(command, trace=warning.message)
+            return
+
+
+def _guess_cancelled_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """The effect was asked to cancel, and did."""
+    event = events[0]
+    attempt = state.attempts.get(event.path)
+    if attempt is not None and event.path not in state.children:
+        yield c.StepFailed(path=event.path, attempt=attempt, code="step.cancelled", message=event.reason)
 
 
 def _guess_question_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -472,6 +551,8 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.SignalsAwaited: _guess_success_commands,
     e.StepFailed: _guess_failure_commands,
     e.StepRetried: _guess_failure_commands,
+    e.WarningRaised: _guess_traced_failures,
+    e.StepStopped: _guess_cancelled_commands,
     e.PendingOpened: _guess_question_commands,
     e.SignalReceived: _guess_signal_commands,
     e.ChildMoved: _child_moved,

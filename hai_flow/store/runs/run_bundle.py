@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -88,6 +88,30 @@ async def run_pages(connection: Connection, tenant: UUID | None = None) -> Async
             page.append(id)
             size += log_bytes
         after = page[-1]
+        yield page
+
+
+async def workflow_run_pages(
+    connection: Connection, tenant: UUID, name: str, age: timedelta
+) -> AsyncIterator[list[Row]]:
+    """The rows of all runs of the tenant's workflow that began within this time, the oldest first, in pages whose logs
+    fit into little memory: `id`, `workflow` (its digest), `abi`, `copied`."""
+    query = """
+    SELECT id, created_at, workflow, abi, copied, log_bytes FROM runs
+    WHERE tenant = $1 AND workflow_name = $2 AND created_at >= $3 AND (created_at, id) > ($4, $5)
+    ORDER BY created_at, id LIMIT $6
+    """
+    since = await read_clock(connection) - age
+    place = since, _FIRST
+    while rows := await connection.fetch(query, tenant, name, since, *place, PAGE_RUNS):
+        page: list[Row] = []
+        size = 0
+        for row in rows:
+            if page and size + row["log_bytes"] > PAGE_BYTES:
+                break
+            page.append(dict(row))
+            size += row["log_bytes"]
+        place = page[-1]["created_at"], page[-1]["id"]
         yield page
 
 

@@ -1,0 +1,193 @@
+"""`hai-flow backtest`: decides the recorded runs of a workflow again under another text. It changes nothing."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from hai_flow.cli import completion
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, tell_faults, visit
+from hai_flow.cli.author.sources import read_whole
+from hai_flow.cli.errors import FAILED, UsageError, print_definition_error
+from hai_flow.cli.options import DataDirOption, JsonOption
+from hai_flow.cli.terminal import note, plural, print_json, say
+from hai_flow.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from hai_flow.definition.plan import Plan
+    from hai_flow.engine.runs.rehearsal import Question
+    from hai_flow.runtime.ops.backtest import Backtest, Backtesting
+
+NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
+_WORDS: Final = {
+    "same": "would go the same way",
+    "path": "would take another path",
+    "people": "would ask more or fewer people",
+    "fails": "would fail",
+    "unknown": "can't be told: an effect, or an answer, is not recorded as it would be",
+}
+
+
+def backtest(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow file under which runs are decided again.")],
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="NAME",
+            help="The workflow whose runs they are. Default: the name in FILE.",
+            autocompletion=completion.workflows,
+        ),
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="DURATION", help="Runs that began within this time: 12h, 30d.")
+    ] = "30d",
+    limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="The most runs to show of each kind.")] = 20,
+    tenant: Annotated[
+        str, typer.Option("--tenant", metavar="NAME", help="The tenant whose runs they are.")
+    ] = "default",
+    cell: CellOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide the recorded runs of a workflow again under another text: what would go otherwise, and why.
+
+    Inputs, answers and results are those that were recorded. Nothing is performed and no row is written. Exits with 1
+    if any run would go otherwise, or a waiting one could not migrate.
+    """
+    plan, age = _compile(file), _read_age(since)
+    name = against or plan.name
+
+    async def work(place: CellDatabase, connection: Connection) -> Backtest | None:
+        from hai_flow.runtime.ops.backtest import Backtesting
+        from hai_flow.runtime.settings import bounds_of
+        from hai_flow.store.catalog.workflows import find_latest_workflow
+        from hai_flow.store.identity.tenants import find_tenant
+
+        row = await find_tenant(connection, tenant)
+        if row is None or await find_latest_workflow(connection, row.id, name) is None:
+            return None
+        limits = bounds_of(place.settings)
+        return await _backtest_cell(connection, Backtesting(row.id, name, plan, age, limits, limit))
+
+    visits = visit(data_dir, cell, work)
+    results = [each.found for each in visits if each.found is not None]
+    away = any(each.fault is not None for each in visits)
+    if not results and not away:
+        raise UsageError(f"tenant {tenant!r} has no workflow {name!r}: --against takes the name of a published one.")
+    total = _join(results)
+    if as_json:
+        print_json({"workflow": name, "since": since, **_render(total), **cells_view(visits, _render)})
+    else:
+        tell_faults(visits)
+        _tell(total, name, since, limit)
+    if total.differs or away:
+        raise typer.Exit(FAILED)
+
+
+def _compile(file: Path) -> Plan:
+    from hai_flow.definition.compiler import compile_workflow
+
+    source = read_whole(file)
+    try:
+        return compile_workflow(source, str(file))
+    except DefinitionError as error:
+        print_definition_error(error.findings, str(file), source)
+        raise typer.Exit(FAILED) from None
+
+
+def _read_age(text: str) -> timedelta:
+    from hai_flow.definition.names.durations import NotADuration, milliseconds
+
+    try:
+        return timedelta(milliseconds=milliseconds(text))
+    except NotADuration as error:
+        raise UsageError(f"--since: {error}.") from None
+
+
+async def _backtest_cell(connection: Connection, request: Backtesting) -> Backtest:
+    from hai_flow.runtime.ops.backtest import Backtest
+    from hai_flow.runtime.ops.backtest import backtest as decide_runs
+
+    result, next_note = Backtest(), time.monotonic() + NOTE_SECONDS
+    async for result in decide_runs(connection, request):
+        if time.monotonic() > next_note:
+            next_note = time.monotonic() + NOTE_SECONDS
+            note(f"{plural(result.runs, 'run')} so far.")
+    return result
+
+
+def _join(results: list[Backtest]) -> Backtest:
+    from hai_flow.runtime.ops.backtest import Backtest
+
+    total = Backtest()
+    for each in results:
+        total.join(each)
+    return total
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _render(result: Backtest) -> dict[str, Any]:
+    from hai_flow.engine.runs.backtest import KINDS
+
+    return {
+        "runs": result.runs,
+        "verdicts": {kind: result.verdicts[kind] for kind in KINDS},
+        "unreadable": dict(sorted(result.unreadable.items())),
+        "more": [_render_question(each, count) for each, count in sorted(result.more.items())],
+        "fewer": [_render_question(each, count) for each, count in sorted(result.fewer.items())],
+        "waiting": result.waiting,
+        "stuck": dict(sorted(result.stuck.items())),
+        "examples": [
+            {"run_id": str(run_id), **msgspec.structs.asdict(verdict)}
+            | {side: [_render_question(each) for each in getattr(verdict, side)] for side in ("more", "fewer")}
+            for run_id, verdict in result.examples
+        ],
+        "stuck_examples": [
+            {"run_id": str(run_id), "obstacles": [each.as_dict() for each in obstacles]}
+            for run_id, obstacles in result.stuck_examples
+        ],
+        "unreadable_examples": [{**each._asdict(), "run_id": str(each.run_id)} for each in result.unread_examples],
+    }
+
+
+def _render_question(question: Question, count: int | None = None) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_)}
+    return rendered if count is None else {**rendered, "runs": count}
+
+
+def _tell(result: Backtest, name: str, since: str, limit: int) -> None:
+    from hai_flow.engine.runs.backtest import KINDS
+    from hai_flow.runtime.ops.backtest import REASONS
+
+    say(f"{plural(result.runs, 'run')} of {name} that began within {since}:")
+    for kind in KINDS:
+        count = result.verdicts[kind]
+        if count or kind == "same":
+            say(f"  {count} {_WORDS[kind]}.", "green" if kind == "same" else "yellow")
+    for reason, count in sorted(result.unreadable.items()):
+        say(f"  {count} could not be decided again: {REASONS[reason]}.", "yellow")
+    for title, questions in (("asked besides", result.more), ("asked no more", result.fewer)):
+        for question, count in sorted(questions.items()):
+            say(f"{title}: {question.path} from {', '.join(question.from_) or 'people'}, {plural(count, 'time')}.")
+    for run_id, verdict in result.examples[: limit * len(KINDS)]:
+        place = verdict.step or "the run"
+        why = f" ({verdict.reason})" if verdict.reason else ""
+        say(f"run {run_id}: {place}: recorded: {verdict.recorded}; now: {verdict.now}{why}.")
+    for unread in result.unread_examples:
+        say(f"run {unread.run_id}: {unread.detail}.")
+    if result.waiting:
+        stuck = sum(result.stuck.values())
+        say(f"{plural(result.waiting, 'run')} waiting: {stuck} could not migrate.", "yellow" if stuck else "green")
+    for run_id, obstacles in result.stuck_examples:
+        for obstacle in obstacles:
+            say(f"run {run_id}: {obstacle.message}")

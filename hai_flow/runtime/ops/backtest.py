@@ -1,0 +1,228 @@
+"""Decides the recorded runs of a workflow again under another text, and counts what would have become of them.
+
+Nothing is performed and no row is written: runs are read in pages, each in a read-only snapshot (as `verify` does). A
+run whose plan or whose log can't be read whole is counted by the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import events as e
+from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
+from hai_flow.engine.runs.migrate import Obstacle
+from hai_flow.engine.runs.rehearsal import Pairing, Question, Recording
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives import instants
+from hai_flow.runtime.ops.verify import Plans
+from hai_flow.store.postgres.clock import read_clock
+from hai_flow.store.runs import run_bundle
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.runs.run_bundle import Row
+
+Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine"]
+REASONS: Final[dict[Reason, str]] = {
+    "release": "a newer release wrote it, and this one can't read it",
+    "plan": "the version of the workflow that it has can't be read",
+    "forked": "it began as a fork of another run",
+    "migrated": "it was moved to another version on its way",
+    "log": "its log can't be read",
+    "inputs": "its log does not hold all that was asked of it",
+    "engine": "this release can't decide it again",
+}
+"""Why a run can't be decided again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backtesting:
+    """What to decide again: the tenant's runs of the workflow `name` that began within `age`, under `plan`. `limits`:
+    those of the deployment's engine. `examples`: how many runs are kept with their first difference, of each kind, and
+    of those that could not migrate."""
+
+    tenant: UUID
+    name: str
+    plan: Plan
+    age: timedelta
+    limits: Bounds = DEFAULT_BOUNDS
+    examples: int = 20
+
+
+class Example(NamedTuple):
+    """A run that would have gone otherwise."""
+
+    run_id: UUID
+    verdict: Verdict
+
+
+class Stuck(NamedTuple):
+    """A waiting run that could not migrate to the new text."""
+
+    run_id: UUID
+    obstacles: tuple[Obstacle, ...]
+
+
+class Unread(NamedTuple):
+    """A run that could not be decided again, and why."""
+
+    run_id: UUID
+    reason: Reason
+    detail: str
+
+
+@dataclass(slots=True)
+class Backtest:
+    """The result. `verdicts` counts the runs by what would have become of them, `unreadable` those that could not be
+    decided again, by reason. `more` and `fewer` count the questions that would be asked besides, or no more. `waiting`
+    runs could migrate, but for those that `stuck` counts by the first obstacle's code."""
+
+    runs: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[Reason] = field(default_factory=Counter)
+    more: Counter[Question] = field(default_factory=Counter)
+    fewer: Counter[Question] = field(default_factory=Counter)
+    waiting: int = 0
+    stuck: Counter[str] = field(default_factory=Counter)
+    examples: list[Example] = field(default_factory=list)
+    stuck_examples: list[Stuck] = field(default_factory=list)
+    unread_examples: list[Unread] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        """Whether any run would have gone otherwise, or could not migrate."""
+        return bool(self.stuck) or any(count for kind, count in self.verdicts.items() if kind != "same")
+
+    def join(self, other: Backtest) -> None:
+        """Add the result of another database."""
+        self.runs += other.runs
+        self.verdicts += other.verdicts
+        self.unreadable += other.unreadable
+        self.more += other.more
+        self.fewer += other.fewer
+        self.waiting += other.waiting
+        self.stuck += other.stuck
+        self.examples += other.examples
+        self.stuck_examples += other.stuck_examples
+        self.unread_examples += other.unread_examples
+
+
+async def backtest(connection: Connection, request: Backtesting) -> AsyncIterator[Backtest]:
+    """Yields the result so far, after each page of runs. The connection must not be used for anything else
+    meanwhile."""
+    plans, pairings, result = Plans(connection), dict[bytes, Pairing](), Backtest()
+    async for page in run_bundle.workflow_run_pages(connection, request.tenant, request.name, request.age):
+        async with run_bundle.snapshot(connection):
+            now = instants.milliseconds(await read_clock(connection))
+            for row in page:
+                recording = await _read_run(connection, request, row, plans, pairings)
+                _judge(result, request, row["id"], recording, pairings.get(row["workflow"]), now)
+        yield result
+
+
+def _judge(
+    result: Backtest,
+    request: Backtesting,
+    run_id: UUID,
+    recording: Recording | Unread | None,
+    pairing: Pairing | None,
+    now: int,
+) -> None:
+    """Decide the run again, and add what becomes of it."""
+    if recording is None:
+        return
+    result.runs += 1
+    if isinstance(recording, Unread) or pairing is None:
+        if isinstance(recording, Unread):
+            _add_unread(result, request, recording)
+        return
+    obstacles = list_obstacles(recording, pairing, now)
+    if obstacles is not None:
+        result.waiting += 1
+        if obstacles:
+            result.stuck[obstacles[0].code] += 1
+            if sum(result.stuck.values()) <= request.examples:
+                result.stuck_examples.append(Stuck(run_id, obstacles))
+    try:
+        if not is_faithful(recording, pairing.old, request.limits):
+            _add_unread(result, request, Unread(run_id, "inputs", REASONS["inputs"]))
+            return
+        verdict = rehearse(recording, pairing, request.limits)
+    except (
+        AssertionError,
+        AttributeError,
+        KeyError,
+        Rejected,
+        ValueError,
+    ) as error:  # one run must not end the look at all
+        _add_unread(result, request, Unread(run_id, "engine", f"{type(error).__name__}: {error}"))
+        return
+    result.verdicts[verdict.kind] += 1
+    result.more.update(verdict.more)
+    result.fewer.update(verdict.fewer)
+    if verdict.kind != "same" and result.verdicts[verdict.kind] <= request.examples:
+        result.examples.append(Example(run_id, verdict))
+
+
+def _add_unread(result: Backtest, request: Backtesting, unread: Unread) -> None:
+    result.unreadable[unread.reason] += 1
+    if result.unreadable[unread.reason] <= request.examples:
+        result.unread_examples.append(unread)
+
+
+async def _read_run(
+    connection: Connection, request: Backtesting, row: Row, plans: Plans, pairings: dict[bytes, Pairing]
+) -> Recording | Unread | None:
+    """The run's inputs, or why they can't be read; None: it is not there any more."""
+    run_id, digest = row["id"], row["workflow"]
+    if row["abi"] > e.ABI:
+        return Unread(run_id, "release", f"its events have ABI {row['abi']}, this release reads up to {e.ABI}")
+    if row["copied"]:
+        return Unread(run_id, "forked", REASONS["forked"])
+    if digest not in pairings:
+        plan = await plans.find(request.tenant, digest)
+        if isinstance(plan, str):
+            return Unread(run_id, "plan", f"the workflow {digest.hex()[:16]}: {plan}")
+        pairings[digest] = pair_plans(plan, request.plan)
+    recording, version = Recording(str(run_id), pairings[digest].old, request.limits), 0
+    try:
+        async for commit in run_bundle.log_rows(connection, run_id):
+            events = e.decode_events(commit["events"])
+            reason = _find_departure(events)
+            if reason is not None:
+                return Unread(run_id, reason, REASONS[reason])
+            fault = _add(recording, events, commit, version)
+            if fault:
+                return Unread(run_id, "log", f"behind event {recording.state.seq}: {fault}")
+            version = commit["version"]
+    except Unreadable as error:
+        return Unread(run_id, "release", str(error))
+    except ValueError as error:  # a row that can't be taken apart into commits
+        return Unread(run_id, "log", f"behind event {recording.state.seq}: {error}")
+    return recording if recording.state.seq else None
+
+
+def _find_departure(events: Sequence[e.Event]) -> Reason | None:
+    """Why the run's own inputs are not all that decided it."""
+    for event in events:
+        if isinstance(event, e.Forked):
+            return "forked"
+        if isinstance(event, e.Migrated):
+            return "migrated"
+    return None
+
+
+def _add(recording: Recording, events: Sequence[e.Event], commit: Row, version: int) -> str:
+    """Add the commit; why it does not fold, or nothing."""
+    try:
+        recording.add(events, len(commit["events"]), decides=commit["version"] != version)
+    except Exception as error:  # a transition that no table has, a record that is not there
+        return str(error) or type(error).__name__
+    return ""

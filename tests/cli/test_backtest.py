@@ -1,0 +1,110 @@
+"""`hai-flow backtest` counts what would go otherwise, names examples, and its exit code says whether anything would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hai_flow.cli import app
+from hai_flow.engine import commands as c
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
+
+ASKING = """\
+hai: flow/v1
+name: asking
+version: 1
+steps:
+  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HAI_FLOW_DATABASE_URL", database_url)
+    return database_url
+
+
+@pytest.fixture
+def run_id(database: str) -> UUID:
+    """A run of ASKING that waits for an answer."""
+
+    async def work() -> UUID:
+        runtime = Runtime(database, Settings(), performs=False)
+        async with runtime.lifespan():
+            _, plan = await runtime.catalog.publish(LOCAL_TENANT, ASKING.encode())
+            run_id = uuid4()
+            start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+            return (await runtime.starts.start(LOCAL_TENANT, plan, start)).run_id
+
+    return asyncio.run(work())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "asking.flow.yaml"
+    path.write_text(ASKING)
+    return path
+
+
+def called(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["backtest", *map(str, arguments)])
+
+
+def test_an_unchanged_file_exits_with_0(run_id: UUID, file: Path) -> None:
+    result = called(file, "--against", "asking", "--since", "1d")
+    assert (result.exit_code, result.output) == (
+        0,
+        "1 run of asking that began within 1d:\n  1 would go the same way.\n1 run waiting: 0 could not migrate.\n",
+    )
+    shown = json.loads(called(file, "--json").output)
+    assert (shown["runs"], shown["verdicts"]["same"], shown["waiting"], shown["stuck"]) == (1, 1, 1, {})
+
+
+def test_other_people_and_a_run_that_could_not_migrate_are_named_and_exit_with_1(run_id: UUID, file: Path) -> None:
+    file.write_text(ASKING.replace("from: anyone", 'from: ["user:bob"]').replace("Sure?", "Certain?"))
+    result = called(file)
+    assert result.exit_code == 1
+    assert "1 would ask more or fewer people." in result.output
+    assert "asked besides: sure from user:bob, 1 time." in result.output
+    assert f"run {run_id}: sure: recorded: asks anyone; now: asks user:bob." in result.output
+    assert "1 run waiting: 1 could not migrate." in result.output
+    assert f"run {run_id}: sure would show people something else than they were shown: title." in result.output
+    shown = json.loads(called(file, "--json").output)
+    assert shown["more"] == [{"step": "sure", "from": ["user:bob"], "runs": 1}]
+    assert [(each["run_id"], each["kind"], each["step"]) for each in shown["examples"]] == [
+        (str(run_id), "people", "sure")
+    ]
+    assert shown["stuck"] == {"pending.content": 1}
+    assert json.loads(called(file, "--json", "--limit", "0").output)["examples"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "sentence"),
+    [
+        (["--against", "nobody"], 2, "tenant 'default' has no workflow 'nobody'"),
+        (["--tenant", "nobody"], 2, "tenant 'nobody' has no workflow 'asking'"),
+        (["--since", "soon"], 2, "--since: expected a duration such as 90s, 1h30m, 7d or PT5M, found 'soon'."),
+        (["--cell", "nowhere"], 2, "--cell: expected one of home"),
+    ],
+)
+def test_a_backtest_of_nothing_is_refused_with_a_sentence(
+    run_id: UUID, file: Path, arguments: list[str], exit_code: int, sentence: str
+) -> None:
+    refused = called(file, *arguments)
+    assert (refused.exit_code, sentence in refused.output) == (exit_code, True), refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_a_file_with_mistakes_is_refused_with_every_one_of_them(file: Path) -> None:
+    file.write_text(ASKING.replace("ask:", "aks:"))
+    refused = called(file)
+    assert refused.exit_code == 1
+    assert "aks" in refused.output
+    missing = called(file.with_name("absent.flow.yaml"))
+    assert (missing.exit_code, "expected a workflow file" in missing.output) == (2, True)
