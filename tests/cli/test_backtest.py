@@ -108,3 +108,13 @@ def test_a_file_with_mistakes_is_refused_with_every_one_of_them(file: Path) -> N
     assert "aks" in refused.output
     missing = called(file.with_name("absent.flow.yaml"))
     assert (missing.exit_code, "expected a workflow file" in missing.output) == (2, True)
+
+
+def test_a_run_that_could_not_migrate_alone_is_a_finding(run_id: UUID, file: Path) -> None:
+    """A step may not wait for something else; that it waits for as long as before is no difference."""
+    file.write_text(ASKING.replace("{id: sure, ask:", "{id: sure, if: 'true', ask:").replace("Sure?", "${{ 'Sure?' }}"))
+    assert called(file).exit_code == 0
+    file.write_text(ASKING.replace("{id: sure, ask:", "{id: sure2, ask:"))
+    result = called(file)
+    assert "1 would go the same way." in result.output
+    assert (result.exit_code, "1 could not migrate" in result.output) == (1, True), result.output

@@ -269,3 +269,17 @@ def test_a_recording_that_does_not_lead_where_its_log_does_is_not_faithful() -> 
     assert is_faithful(recording, play.plan)
     recording.inputs = [each for each in recording.inputs if not isinstance(each.command, c.Answer)]
     assert not is_faithful(recording, play.plan)
+
+
+def test_a_version_or_a_name_of_its_own_is_no_difference() -> None:
+    text = PAYING.replace("steps.pay.output }}", "run.version }} of ${{ run.workflow }}")
+    play = played(text)
+    play.succeed("pay", {})
+    other = play.plan.source.replace(b"name: sample\nversion: 1", b"name: draft\nversion: 7")
+    assert rehearse(recorded(play), pair_plans(play.plan, compile_workflow(other))) == Verdict("same")
+
+
+def test_a_question_behind_something_unknown_is_not_asked_no_more() -> None:
+    play = played(ASKING)
+    verdict = backtest(play, ASKING.replace("steps:\n", "steps:\n  - {id: tell, call: bank.tell}\n"))
+    assert (verdict.kind, verdict.fewer) == ("unknown", ())

@@ -117,6 +117,24 @@ def test_what_became_of_a_call_in_doubt_is_decided_again(settled: Callable[[Play
     assert again.left is None, again
 
 
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_failure_with_the_place_in_its_code_is_decided_again(retries: int) -> None:
+    play = Play(f"steps: [{{id: a, call: t.f, retry: {{max: {retries}}}}}]")
+    before, done = play.state, len(play.log)
+    play.do(c.StepFailed(path="a", attempt=1, code="tool.failed", message="It broke.", trace="File till.py, line 7"))
+    again = decide_again(play.plan, before, [event for each in play.log[done:] for event in each])
+    assert (again.left, again.commands) == (None, ("StepFailed",))
+
+
+def test_an_effect_that_was_cancelled_is_decided_again() -> None:
+    play = Play("steps: [{id: a, call: t.f}]")
+    play.stop()
+    before, done = play.state, len(play.log)
+    play.do(c.StepFailed(path="a", attempt=1, code="step.cancelled", message="The run is being stopped."))
+    again = decide_again(play.plan, before, [event for each in play.log[done:] for event in each])
+    assert (again.left, again.commands) == (None, ("StepFailed",))
+
+
 def test_a_streamed_piece_out_of_order_is_left_to_who_folds_the_log() -> None:
     found = 0
     for _, plan, state, events, limits in commits():

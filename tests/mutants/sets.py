@@ -10,6 +10,7 @@ from typing import Final
 from tests.mutants import (
     agents,
     authoring,
+    backtest,
     border,
     cells,
     engine,
@@ -29,6 +30,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 BY_HAND: Final = (
     *engine.ROOMS,
+    *backtest.ROOMS,
     *freezes.ROOMS,
     *store.ROOMS,
     *runtime.ROOMS,

@@ -1,0 +1,66 @@
+"""Bugs of backtests: differences that are not seen, and some that are none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ENGINE: Final = "tests/engine/test_backtest.py"
+_RUNTIME: Final = "tests/runtime/test_backtest.py"
+
+rehearsal = Room("hai_flow/engine/runs/rehearsal.py", _ENGINE)
+rehearsal.bug(
+    "the digest of a question is a difference",
+    ("        if text is None or not self._digests:\n", "        if True:\n"),
+)
+rehearsal.bug(
+    "a result is taken for a call with other arguments",
+    (
+        "        elif self._recorded.normalize(before.args) != self.trace.normalize(after.args):\n",
+        "        elif False:\n",
+    ),
+)
+rehearsal.bug(
+    "a result is taken for another tool's",
+    ("        if not self._pairing.is_same_effect(was, now):\n", "        if False:\n"),
+)
+rehearsal.bug(
+    "answers and results come at the recorded times, however early their question opens",
+    (
+        "        return None if begun is None else begun + each.now - each.since",
+        "        return None if begun is None else each.now",
+    ),
+)
+rehearsal.bug(
+    "a time-out before a late result is passed over",
+    ("                if is_due(self.state, at) and self._decide", "                if False and self._decide"),
+)
+rehearsal.bug(
+    "a step with another id has no recorded result",
+    ("diff(old, new).same.items() if was != now}", "diff(old, new).same.items() if False}"),
+)
+judging = Room("hai_flow/engine/runs/backtest.py", _ENGINE)
+judging.bug(
+    "the version is a difference",
+    ("replace(new, name=old.name, version=old.version)", "replace(new, name=old.name, version=old.version + 1)"),
+    by=f"{_ENGINE}::test_a_version_or_a_name_of_its_own_is_no_difference",
+)
+judging.bug(
+    "inputs that do not lead where the log does are trusted",
+    ("    return recording.exact or rehearse(", "    return True or rehearse("),
+)
+judging.bug(
+    "a question that the run has not come to is asked no more",
+    ("        if state.ended or question.path in places or _is_passed(", "        if True or _is_passed("),
+    by=f"{_ENGINE}::test_a_question_behind_something_unknown_is_not_asked_no_more",
+)
+reading = Room("hai_flow/runtime/ops/backtest.py", _RUNTIME)
+reading.bug("a run of a newer release is decided", ('    if row["abi"] > e.ABI:\n', "    if False:\n"))
+reading.bug(
+    "waiting runs that could not migrate are no finding",
+    ("        return bool(self.stuck) or any(", "        return any("),
+    by="tests/cli/test_backtest.py::test_a_run_that_could_not_migrate_alone_is_a_finding",
+)
+
+ROOMS: Final = (rehearsal, judging, reading)
