@@ -61,7 +61,7 @@ _PANELS: Final = (
             ("publish", "admin.versions:publish"),
             ("versions", "admin.versions:versions"),
             ("diff", "admin.versions:diff"),
-            ("backtest", "author.backtest:backtest"),
+            ("backtest", "admin.backtest:backtest"),
             ("retire", "admin.versions:retire"),
             ("unretire", "admin.versions:unretire"),
         ),

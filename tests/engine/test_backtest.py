@@ -12,7 +12,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
-from hai_flow.engine.runs.rehearsal import Pairing, Question, Recording
+from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
 from hai_flow.engine.runs.replay import STREAMED
 from hai_flow.engine.state.bounds import Bounds
 from tests.corpus import kept
@@ -95,7 +95,7 @@ def test_a_threshold_that_is_moved_down_changes_exactly_the_runs_between() -> No
     kinds = {amount: backtest(paid(amount), lower).kind for amount in (1, 50, 51, 77, 100, 101, 500)}
     assert kinds == {1: "same", 50: "same", 51: "people", 77: "people", 100: "people", 101: "same", 500: "same"}
     verdict = backtest(paid(77), lower)
-    assert (verdict.step, verdict.more, verdict.fewer) == ("pay", (Question("pay", ("user:bob",)),), ())
+    assert (verdict.step, verdict.more, verdict.fewer) == ("pay", (Asking("pay", ("user:bob",)),), ())
     assert verdict.now == "begins (call), with other content" or "asks" in verdict.now
 
 
@@ -103,7 +103,7 @@ def test_a_threshold_that_is_moved_up_asks_fewer_people() -> None:
     higher = PAYING.replace("> 100", "> 200")
     kinds = {amount: backtest(paid(amount), higher).kind for amount in (5, 100, 101, 200, 201)}
     assert kinds == {5: "same", 100: "same", 101: "people", 200: "people", 201: "same"}
-    assert backtest(paid(150), higher).fewer == (Question("pay", ("user:bob",)),)
+    assert backtest(paid(150), higher).fewer == (Asking("pay", ("user:bob",)),)
 
 
 def test_the_digest_of_a_question_in_an_output_is_no_difference() -> None:
@@ -120,7 +120,7 @@ def test_a_question_that_is_gone_is_named_with_those_whom_it_asked() -> None:
     play.answer("sure", by="user:bob", values={"n": 1})
     play.succeed("pay", {})
     verdict = backtest(play, "steps:\n" + ASKING.splitlines()[-1] + "\n")
-    assert (verdict.kind, verdict.more, verdict.fewer) == ("people", (), (Question("sure", ("user:bob",)),))
+    assert (verdict.kind, verdict.more, verdict.fewer) == ("people", (), (Asking("sure", ("user:bob",)),))
 
 
 def test_other_people_at_a_question_are_more_and_fewer() -> None:
@@ -128,8 +128,8 @@ def test_other_people_at_a_question_are_more_and_fewer() -> None:
     play.answer("sure", by="user:bob", values={"n": 1})
     verdict = backtest(play, ASKING.replace("user:bob", "user:eve"))
     assert (verdict.kind, verdict.step) == ("people", "sure")
-    assert verdict.more == (Question("sure", ("user:eve",)),)
-    assert verdict.fewer == (Question("sure", ("user:bob",)),)
+    assert verdict.more == (Asking("sure", ("user:eve",)),)
+    assert verdict.fewer == (Asking("sure", ("user:bob",)),)
 
 
 def test_a_new_effect_before_the_end_can_not_be_told() -> None:
@@ -214,7 +214,7 @@ def test_results_and_answers_take_as_long_as_they_took_where_a_question_before_t
     assert play.state.status == "finished"
     gone = text.replace(ASKING.splitlines()[1] + "\n", "")
     verdict = backtest(play, gone)
-    assert (verdict.kind, verdict.more, verdict.fewer) == ("people", (), (Question("sure", ("user:bob",)),))
+    assert (verdict.kind, verdict.more, verdict.fewer) == ("people", (), (Asking("sure", ("user:bob",)),))
     quick = backtest(play, gone.replace("id: pay,", "id: pay, timeout: 30s, retry: {max: 0},"))
     assert (quick.kind, quick.reason[:12]) == ("fails", "step.timeout")
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
-from hai_flow.engine.runs.rehearsal import Question
+from hai_flow.engine.runs.rehearsal import Asking
 from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, open_pending
@@ -91,7 +91,7 @@ async def test_runs_of_an_unchanged_text_go_the_same_way_a_moved_threshold_chang
     moved = await decided(database_url, PAYING.replace("> 100", "> 50"))
     assert moved.verdicts == {"same": 5, "people": 3}
     assert {each.run_id for each in moved.examples} == {runs[amount] for amount in (51, 99, 100)}
-    assert (moved.more, moved.fewer) == ({Question("pay", ("user:bob",)): 3}, {})
+    assert (moved.more, moved.fewer) == ({Asking("pay", ("user:bob",)): 3}, {})
     assert moved.differs
 
     worded = await decided(database_url, PAYING.replace('"Pay $', '"Give $'))

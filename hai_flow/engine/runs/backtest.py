@@ -16,7 +16,7 @@ import msgspec
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.runs.migrate import MOVABLE, Obstacle, examine
-from hai_flow.engine.runs.rehearsal import Mark, Pairing, Question, Recording, Rehearsal, Trace, list_open_effects
+from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, RunRehearsal, Trace, TraceMark, list_open_effects
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 
@@ -34,8 +34,8 @@ class Verdict(msgspec.Struct, frozen=True):
     step: str = ""
     recorded: str = ""
     now: str = ""
-    more: tuple[Question, ...] = ()
-    fewer: tuple[Question, ...] = ()
+    more: tuple[Asking, ...] = ()
+    fewer: tuple[Asking, ...] = ()
     reason: str = ""
 
 
@@ -48,7 +48,7 @@ def pair_plans(old: Plan, new: Plan) -> Pairing:
 def rehearse(recording: Recording, pairing: Pairing, limits: Bounds = DEFAULT_BOUNDS) -> Verdict:
     """Decide the recorded inputs again under the new plan of the pairing."""
     recorded = recording.trace if pairing.old is pairing.new else recording.trace.rename(pairing.rename)
-    rehearsal = Rehearsal(pairing, recording.state.run_id, recorded, limits)
+    rehearsal = RunRehearsal(pairing, recording.state.run_id, recorded, limits)
     rehearsal.play(recording.inputs, recording.state)
     return _judge(rehearsal, recorded, recording.state, pairing)
 
@@ -66,7 +66,7 @@ def list_obstacles(recording: Recording, pairing: Pairing, now: int) -> tuple[Ob
     return examine(pairing.old, pairing.new, state, {}, now).obstacles
 
 
-def _judge(rehearsal: Rehearsal, recorded: Trace, end: RunState, pairing: Pairing) -> Verdict:
+def _judge(rehearsal: RunRehearsal, recorded: Trace, end: RunState, pairing: Pairing) -> Verdict:
     state, marks = rehearsal.state, rehearsal.trace.marks
     if "" in rehearsal.refused:
         return Verdict("fails", "", "begins", "does not begin", reason=rehearsal.refused[""])
@@ -86,7 +86,7 @@ def _judge(rehearsal: Rehearsal, recorded: Trace, end: RunState, pairing: Pairin
     return Verdict(kind, step, was, now, more, fewer, reason)
 
 
-def _find_first_difference(recorded: list[Mark], marks: list[Mark]) -> tuple[str, str, str]:
+def _find_first_difference(recorded: list[TraceMark], marks: list[TraceMark]) -> tuple[str, str, str]:
     """The step, what it did, and what it would do."""
     at = next((n for n, pair in enumerate(zip(recorded, marks, strict=False)) if pair[0] != pair[1]), None)
     at = min(len(recorded), len(marks)) if at is None else at
@@ -98,15 +98,15 @@ def _find_first_difference(recorded: list[Mark], marks: list[Mark]) -> tuple[str
     return step, _tell(was, step), _tell(now, step)
 
 
-def _tell(mark: Mark | None, step: str) -> str:
+def _tell(mark: TraceMark | None, step: str) -> str:
     if mark is None:
         return "nothing more happens"
     return mark.words if mark.path == step else f"{mark.path or 'the run'} {mark.words}"
 
 
 def _compare_questions(
-    rehearsal: Rehearsal, recorded: Trace, plan: Plan
-) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+    rehearsal: RunRehearsal, recorded: Trace, plan: Plan
+) -> tuple[tuple[Asking, ...], tuple[Asking, ...]]:
     """(asked besides, asked no more). A question to which the run has not come is not one that is asked no more."""
     before, after = Counter(recorded.questions), Counter(rehearsal.trace.questions)
     more = tuple((after - before).elements())
@@ -129,7 +129,7 @@ def _is_passed(state: RunState, plan: Plan, path: str) -> bool:
     return known is not None and (known.attempt > 0 or known.outcome is not None)
 
 
-def _explain_unknown(rehearsal: Rehearsal, end: RunState, pairing: Pairing) -> Iterable[str]:
+def _explain_unknown(rehearsal: RunRehearsal, end: RunState, pairing: Pairing) -> Iterable[str]:
     """Why the run can't be followed further: an effect has no recorded result, or an answer does not fit."""
     state = rehearsal.state
     waited_for = {pairing.rename(path) for path in list_open_effects(end)}

@@ -1,7 +1,7 @@
 """Decides a recorded run again under another plan: its inputs, people's answers and the results of its effects, in the
 order in which they came, with nothing performed.
 
-`read_inputs` reads them off the run's log. `Rehearsal` gives each to the new plan as soon as something waits for it: an
+`read_inputs` reads them off the run's log. `RunRehearsal` gives each to the new plan as soon as something waits for it: an
 answer when its question is open, a result when its effect has begun with the same arguments. As long as the run goes
 the recorded way all of it comes at the recorded times. Behind the first difference answers and results take as long as
 they took: a question that opens three days earlier is answered three days earlier. Whatever comes too early is kept;
@@ -40,7 +40,7 @@ QUESTIONS: Final = frozenset({"ask", "approve", "gate"})
 # --- what is compared -------------------------------------------------------------------------------------------------
 
 
-class Mark(NamedTuple):
+class TraceMark(NamedTuple):
     """One thing that a run does at the step `path` ("" is the run): `words` say it, `content` is the rest of it as JSON
     text."""
 
@@ -49,7 +49,7 @@ class Mark(NamedTuple):
     content: str = ""
 
 
-class Question(NamedTuple):
+class Asking(NamedTuple):
     """People are asked at `path`: those of `from_` (selectors)."""
 
     path: str
@@ -60,8 +60,8 @@ class Trace:
     """The path of a run."""
 
     def __init__(self) -> None:
-        self.marks: list[Mark] = []
-        self.questions: list[Question] = []
+        self.marks: list[TraceMark] = []
+        self.questions: list[Asking] = []
         self._opened: dict[str, str] = {}  # pending id -> path
         self._digests: set[str] = set()
 
@@ -90,54 +90,54 @@ class Trace:
             return text or ""
         return _DIGEST.sub(lambda match: "" if match[0] in self._digests else match[0], text)
 
-    def _mark(self, event: Any) -> Mark | None:
+    def _mark(self, event: Any) -> TraceMark | None:
         path: str = getattr(event, "path", None) or ""
         match event:
             case e.StepStarted():
                 rest = [self.normalize(event.args), event.case, event.branches, event.keys, event.items]
-                return Mark(path, f"begins ({event.verb})", self._text(rest))
+                return TraceMark(path, f"begins ({event.verb})", self._text(rest))
             case e.AttemptStarted():
-                return Mark(path, f"begins attempt {event.attempt}")
+                return TraceMark(path, f"begins attempt {event.attempt}")
             case e.StepFinished():
-                return Mark(path, "finishes", str(event.handler))
+                return TraceMark(path, "finishes", str(event.handler))
             case e.StepSkipped():
-                return Mark(path, "is skipped", str(event.handler))
+                return TraceMark(path, "is skipped", str(event.handler))
             case e.StepFailed():
-                return Mark(path, f"fails with {event.error.code}", str(event.handler))
+                return TraceMark(path, f"fails with {event.error.code}", str(event.handler))
             case e.StepRetried():
-                return Mark(path, f"is tried again behind {event.error.code}")
+                return TraceMark(path, f"is tried again behind {event.error.code}")
             case e.StepStopped() | e.StepUndone() | e.HandlerStarted() | e.IterationStarted() | e.StepReopened():
-                return Mark(path, _WORDS[type(event)], getattr(event, "handler", None) or "")
+                return TraceMark(path, _WORDS[type(event)], getattr(event, "handler", None) or "")
             case e.IterationEnded():
-                return Mark(path, event.status)
+                return TraceMark(path, event.status)
             case e.SignalsAwaited():
-                return Mark(path, f"waits for {', '.join(event.types)}")
+                return TraceMark(path, f"waits for {', '.join(event.types)}")
             case e.SignalReceived():
-                return Mark(path, f"takes {event.name}", event.id)
+                return TraceMark(path, f"takes {event.name}", event.id)
             case e.PendingOpened():
                 return self._ask(event, path)
             case e.PendingEscalated():
-                return Mark(path, f"asks {_list_people(_from(event.policy))} next")
+                return TraceMark(path, f"asks {_list_people(_from(event.policy))} next")
             case e.PendingDecided():
-                return Mark(self._opened.get(event.id, ""), f"is decided: {event.outcome}")
+                return TraceMark(self._opened.get(event.id, ""), f"is decided: {event.outcome}")
             case e.PendingVoided():
-                return Mark(self._opened.get(event.id, ""), "needs no answer any more")
+                return TraceMark(self._opened.get(event.id, ""), "needs no answer any more")
             case e.RunFinished():
-                return Mark("", "finishes", self._text(event.output))
+                return TraceMark("", "finishes", self._text(event.output))
             case e.RunFailed():
-                return Mark("", f"fails with {event.error.code}")
+                return TraceMark("", f"fails with {event.error.code}")
             case e.RunStopped():
-                return Mark("", "is stopped")
+                return TraceMark("", "is stopped")
         return None
 
-    def _ask(self, event: e.PendingOpened, path: str) -> Mark:
+    def _ask(self, event: e.PendingOpened, path: str) -> TraceMark:
         policy: Any = event.policy or {}
         rules = [policy.get(name) for name in ("exclude", "quorum", "reject_when", "edit", "veto", "reasons")]
         shown = [event.title, event.message, event.tool, event.args, event.evidence, event.schema, event.options]
         if event.kind in QUESTIONS:
-            self.questions.append(Question(path, _from(policy)))
+            self.questions.append(Asking(path, _from(policy)))
         asks = "calls a frontend" if event.kind == "tool" else f"asks {_list_people(_from(policy))}"
-        return Mark(path, asks, self._text([event.kind, rules, shown]))
+        return TraceMark(path, asks, self._text([event.kind, rules, shown]))
 
     def _text(self, content: Any) -> str:
         return self.normalize(msgspec.json.encode(content, order="deterministic").decode())
@@ -271,7 +271,7 @@ def _describe_effect(plan: Plan, step: Step) -> bytes:
 # --- the rehearsal ----------------------------------------------------------------------------------------------------
 
 
-class Rehearsal:
+class RunRehearsal:
     """One run under the new plan of the pairing. `recorded` is its trace under the old one, with the new paths.
 
     `state` is where it stands then. `refused` says of the steps whose recorded answer or result can't be used why not;

@@ -17,7 +17,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
 from hai_flow.engine.runs.migrate import Obstacle
-from hai_flow.engine.runs.rehearsal import Pairing, Question, Recording
+from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
@@ -87,8 +87,8 @@ class Backtest:
     runs: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[Reason] = field(default_factory=Counter)
-    more: Counter[Question] = field(default_factory=Counter)
-    fewer: Counter[Question] = field(default_factory=Counter)
+    more: Counter[Asking] = field(default_factory=Counter)
+    fewer: Counter[Asking] = field(default_factory=Counter)
     waiting: int = 0
     stuck: Counter[str] = field(default_factory=Counter)
     examples: list[Example] = field(default_factory=list)

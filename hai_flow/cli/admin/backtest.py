@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.definition.plan import Plan
-    from hai_flow.engine.runs.rehearsal import Question
+    from hai_flow.engine.runs.rehearsal import Asking
     from hai_flow.runtime.ops.backtest import Backtest, Backtesting
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
@@ -160,7 +160,7 @@ def _render(result: Backtest) -> dict[str, Any]:
     }
 
 
-def _render_question(question: Question, count: int | None = None) -> dict[str, Any]:
+def _render_question(question: Asking, count: int | None = None) -> dict[str, Any]:
     rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_)}
     return rendered if count is None else {**rendered, "runs": count}
 
