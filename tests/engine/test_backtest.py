@@ -11,10 +11,12 @@ import pytest
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.decide import decide
 from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
 from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
 from hai_flow.engine.runs.replay import STREAMED
 from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.steps.freezes import Freeze
 from tests.corpus import kept
 from tests.support.runs import DAY, HOUR, MINUTE, Play, plan_of
 
@@ -283,3 +285,32 @@ def test_a_question_behind_something_unknown_is_not_asked_no_more() -> None:
     play = played(ASKING)
     verdict = backtest(play, ASKING.replace("steps:\n", "steps:\n  - {id: tell, call: bank.tell}\n"))
     assert (verdict.kind, verdict.fewer) == ("unknown", ())
+
+
+def test_a_run_that_a_freeze_held_goes_the_same_way_and_is_not_held_behind_a_difference() -> None:
+    freezes: list[Freeze] = []
+    text = """\
+steps:
+  - parallel:
+      left: [{id: l, call: bank.l}, {id: l2, call: bank.l2}]
+      right: [{id: r, call: shop.r}, {id: r2, call: shop.r2}]
+"""
+    head = HEAD.replace("  bank:", "  shop: {python: shop, effect: write}\n  bank:")
+    play = Play(head + text, input={}, decide=lambda *args: decide(*args, freezes=freezes))
+    freezes.append(Freeze("f1", "frozen", "tool", "bank", "a drill"))
+    play.succeed("parallel#1/left/l")
+    play.succeed("parallel#1/right/r")
+    play.succeed("parallel#1/right/r2")
+    assert dict(play.state.held) == {"parallel#1/left/l2": "f1"}
+    held = len(play.log)
+    freezes.clear()
+    play.go_on()
+    play.succeed("parallel#1/left/l2")
+    recording = recorded(play)
+    assert recording.exact
+    assert rehearse(recording, Pairing(play.plan, play.plan)) == Verdict("same")
+    longer = plan_of(head + text.replace("  - parallel:", "  - say: Well.\n  - parallel:"))
+    verdict = rehearse(recording, pair_plans(play.plan, longer))
+    assert (verdict.kind, verdict.step) == ("path", "say#1")
+    play.log = play.log[:held]
+    assert rehearse(recorded(play), Pairing(play.plan, play.plan)) == Verdict("same")

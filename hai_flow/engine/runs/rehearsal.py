@@ -1,8 +1,8 @@
 """Decides a recorded run again under another plan: its inputs, people's answers and the results of its effects, in the
 order in which they came, with nothing performed.
 
-`read_inputs` reads them off the run's log. `RunRehearsal` gives each to the new plan as soon as something waits for it: an
-answer when its question is open, a result when its effect has begun with the same arguments. As long as the run goes
+`Recording` reads them off the run's log. `RunRehearsal` gives each to the new plan as soon as something waits for it:
+an answer when its question is open, a result when its effect has begun with the same arguments. As long as the run goes
 the recorded way all of it comes at the recorded times. Behind the first difference answers and results take as long as
 they took: a question that opens three days earlier is answered three days earlier. Whatever comes too early is kept;
 whatever nothing waits for is left over.
@@ -27,10 +27,11 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
-from hai_flow.engine.runs.replay import guess_command, match_commands
+from hai_flow.engine.runs.replay import guess_command, list_recorded_freezes, match_commands
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.jobs import is_due, next_ready, next_timer
 from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
 
 ROUNDS_MAX: Final = 1_000  # decisions of one run in a row that nothing recorded asks for
@@ -166,13 +167,14 @@ _WORDS: Final[Mapping[type[e.Event], str]] = {
 
 class Input(NamedTuple):
     """A command of the log, decided at `now` for a run in `state`, whose log had `log_bytes`. `since`: when that began
-    for which it is an outcome or an answer (ms since 1970)."""
+    for which it is an outcome or an answer (ms since 1970). `freezes` are those that held steps then."""
 
     command: c.Command
     now: int
     state: RunState
     log_bytes: int
     since: int
+    freezes: Sequence[Freeze] = ()
 
 
 class Recording:
@@ -197,7 +199,7 @@ class Recording:
                 self._plan, self.state, events, self._bytes, self._limits, known_at=self._decided_at
             ):
                 if match.command is not None:
-                    self._keep(match.command, match.now, match.state)
+                    self._keep(match.command, match.now, match.state, list_recorded_freezes(match.state, events[done:]))
                 note_attempts(self._begun, match.events)
                 done += len(match.events)
         before = fold(self.state, events[:done])
@@ -213,14 +215,14 @@ class Recording:
                     self._keep(*guess, before)
         note_attempts(self._begun, events[done:])
 
-    def _keep(self, command: c.Command, now: int, state: RunState) -> None:
+    def _keep(self, command: c.Command, now: int, state: RunState, freezes: Sequence[Freeze] = ()) -> None:
         since = now
         if isinstance(command, _OUTCOMES):
             since = self._begun.get(command.path, now)
         elif isinstance(command, c.Answer):
             opened = [state.pendings[each.id].opened.at for each in command.answers if each.id in state.pendings]
             since = max(opened, default=now)
-        self.inputs.append(Input(command, now, state, self._bytes, since))
+        self.inputs.append(Input(command, now, state, self._bytes, since, freezes))
 
 
 def note_attempts(begun: dict[str, int], events: Iterable[e.Event]) -> None:
@@ -287,6 +289,7 @@ class RunRehearsal:
         self._recorded = recorded
         self._limits = limits
         self._agreed = 0  # so many marks are the recorded ones
+        self._freezes: Sequence[Freeze] = ()
         self._begun: dict[str, int] = {}
         self._coming: list[Input] = []  # what was not used yet, in the recorded order
         self._early: list[Input] = []  # of that, what nothing waited for at its time
@@ -297,16 +300,19 @@ class RunRehearsal:
         last = end.at
         while self._coming and "" not in self.refused:
             if self.diverged:
+                self._freezes = ()
                 self._go_on()
                 self._reply(self._coming[0].now)
                 if not self._coming:
                     break
             each = self._coming.pop(0)
+            self._freezes = () if self.diverged else each.freezes
             last = each.now
             if (self.diverged and isinstance(each.command, _REPLIES)) or not self._apply(each, each.now):
                 self._early.append(each)
             elif self._early:
                 self._use_early(each.now)
+        self._freezes = ()
         if self.diverged and "" not in self.refused:
             self._end(max(last, end.at), end)
 
@@ -331,7 +337,9 @@ class RunRehearsal:
 
     def _go_on(self) -> None:
         for _ in range(ROUNDS_MAX):
-            if self.state.status not in ("running", "stopping") or next_ready(self.state) is None:
+            if self.state.status not in ("running", "stopping"):
+                return
+            if next_ready(self.state) is None and not self.state.held:
                 return
             if not self._decide(c.Continue(), self.state.at):
                 return
@@ -400,7 +408,7 @@ class RunRehearsal:
         """Whether anything came of it. Raises `Rejected`."""
         done = False
         for _ in range(ROUNDS_MAX):
-            decision = decide(self._plan, self.state, command, now, self._limits, log_bytes)
+            decision = decide(self._plan, self.state, command, now, self._limits, log_bytes, self._freezes)
             if not decision.events:
                 return done
             self.state, done = decision.state, True
