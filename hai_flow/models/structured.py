@@ -8,6 +8,7 @@ from typing import Final
 from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
 from hai_flow.definition.schemas.schemas import resolve
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.values import Json
 
 RECEIVED_CHARS_MAX: Final = 2_000  # of an answer that does not fit, as errors repeat it
@@ -46,6 +47,11 @@ def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
     findings = schema.fit(value)[1]
     faults = [f"{fault['path'] or '/'}: {fault['message']}" for fault in findings[:FAULTS_MAX]]
     return value, "; ".join([*faults, *(["..."] if len(findings) > FAULTS_MAX else [])])
+
+
+async def read_answer_by_size(text: str, schema: Schema) -> tuple[Json, str]:
+    """As `read_answer`; a large answer is read beside the loop."""
+    return await run_by_size(len(text), read_answer, text, schema)
 
 
 def excerpt(text: str) -> str:

@@ -27,7 +27,7 @@ from hai_flow.models.conversation import conversation
 from hai_flow.models.providers.catalogue import Catalogue
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import StandIn
-from hai_flow.models.structured import excerpt, read_answer, repair_prompt
+from hai_flow.models.structured import excerpt, read_answer_by_size, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.agent import (
@@ -242,11 +242,11 @@ class _Question:
     async def made(self, answer: Turn, endpoint: Endpoint, messages: tuple[Message, ...], schema: Schema) -> Json:
         """The answer to `messages` as an object of `schema`. Where it is none, the model gets the reason and answers
         once more. Raises StepError `llm.invalid_output`."""
-        output, faults = read_answer(answer.text, schema)
+        output, faults = await read_answer_by_size(answer.text, schema)
         if faults:
             wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
             answer, _ = await self.ask([endpoint], lambda _: wrong, repair=True, keeps=False)
-            output, faults = read_answer(answer.text, schema)
+            output, faults = await read_answer_by_size(answer.text, schema)
         if faults:
             raise _invalid(faults, answer.text)
         return output

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from docs.attacks_page import CLASSES_BEGIN, CLASSES_END, PAGE, section_of_work
 from hai_flow.api.app import create_app
+from hai_flow.primitives.beside_loop import TURN_SECONDS
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
@@ -117,9 +118,9 @@ async def test_threads_beside_the_loop_take_short_turns_while_any_of_them_works(
 
     checks = asyncio.create_task(compiling.Checks().make("ann", work))
     assert await asyncio.to_thread(begun.wait, 60)
-    assert await compiling.make(sys.getswitchinterval) == pytest.approx(compiling.TURN_SECONDS)
+    assert await compiling.make(sys.getswitchinterval) == pytest.approx(TURN_SECONDS)
     go_on.set()
-    assert await checks == pytest.approx(compiling.TURN_SECONDS)
+    assert await checks == pytest.approx(TURN_SECONDS)
     with pytest.raises(ZeroDivisionError):
         await compiling.make(divmod, 1, 0)
     assert sys.getswitchinterval() == pytest.approx(usual)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final, cast
 from uuid import UUID
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_flow.engine import commands as c
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.decider import Decider, complete_entry
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.runtime.commit.submission import Birth
+from hai_flow.runtime.commit.submission import Birth, Submission
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.commit.projection import rows_of
@@ -99,3 +102,32 @@ def test_a_plain_row_is_what_the_filled_in_row_would_be(acts: list[Callable[[Pla
         row = decider()._row(entry)
         whole = complete_entry(row, entry, rows_of(entry.events, run.state, run.plan.roles))
         assert told(row) == told(whole)
+
+
+async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved() -> None:
+    run = Play(ALL_KINDS)
+    known = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
+    large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
+    small = Submission(c.Signal(id="s", name="none", data="a"), 0.0)
+    nothing = cast(Any, None)
+    freezes = cast(Any, SimpleNamespace(of=lambda tenant: ()))
+    judge = Decider(
+        nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True, freezes
+    )
+    known.submissions.append(small)
+    await judge.foresee(known)
+    assert small.foresight is None
+    known.submissions[0] = large
+    for is_moved in (False, True):
+        await judge.foresee(known)
+        assert large.foresight is not None
+        foreseen = large.foresight
+        entry = BatchEntry(known, msgspec.structs.replace(run.state) if is_moved else run.state)
+        try:
+            decision = judge._foreseen(run.plan, entry, large)
+        except Rejected as rejected:
+            assert rejected is foreseen.rejected
+            assert not is_moved
+        else:
+            assert decision is (None if is_moved else foreseen.decision)
+        assert large.foresight is None

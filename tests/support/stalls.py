@@ -28,7 +28,16 @@ class Stalls:
 
     def note(self, seconds: float, handle: asyncio.Handle) -> None:
         if seconds > self.longest:
-            self.longest, self.what = seconds, repr(handle)
+            self.longest, self.what = seconds, _name_of(handle)
+
+
+def _name_of(handle: asyncio.Handle) -> str:
+    """The coroutine or the function that it runs. Its `repr` has the results of futures in it, however large."""
+    called: Any = handle._callback  # type: ignore[attr-defined]
+    task = getattr(called, "__self__", None)
+    if isinstance(task, asyncio.Task):
+        called = task.get_coro()
+    return str(getattr(called, "__qualname__", None) or type(called).__qualname__)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire import a2a, posted_json
 from hai_flow.wire.a2a import older
 from hai_flow.wire.dialects.dialect import EXPIRED
@@ -114,7 +115,7 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
     body = await read_body(request, access.settings.request_bytes_max)
     try:
         demand_media_type(request, body, _JSON)
-        message = posted_json.load(body, limits_of(access.settings))
+        message = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
     except Rejected as rejected:
         if rejected.status == 413:
             raise
@@ -204,7 +205,7 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
             body = await read_body(request, access.settings.request_bytes_max)
             if body:
                 demand_media_type(request, body, _JSON)
-                posted = posted_json.load(body, limits_of(access.settings))
+                posted = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
                 if not isinstance(posted, dict):
                     raise a2a.invalid("The body: expected an object.")
                 params |= posted

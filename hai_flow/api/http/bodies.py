@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from typing import Any, Final
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.datastructures import Default, DefaultPlaceholder
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +26,7 @@ from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
 from hai_flow.api.permissions.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_size
 from hai_flow.settings import Settings
 from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
@@ -152,9 +158,14 @@ class Bodies:
 
 class CheckedRoute(APIRoute):
     """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
-    it."""
+    it. What the route returns is made into JSON beside the loop if it is large."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = self.dependant.call
+        plain = self.response_field is None and isinstance(self.response_class, DefaultPlaceholder)
+        if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _RENDERS):
+            self.dependant.call = _render_large(endpoint)
+            self.response_class = Default(_JsonOrText)
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
         asks = rights_for(self.dependant) != ()
@@ -165,6 +176,39 @@ class CheckedRoute(APIRoute):
             return await handle(await _check_body(request) if takes_body else request)
 
         return checked
+
+
+_RENDERS: Final = "renders_large_results"
+
+
+class _Text(str):
+    """JSON that is written already. FastAPI leaves texts alone; it would walk over each part of a value."""
+
+    __slots__ = ()
+
+
+class _JsonOrText(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return content.encode() if type(content) is _Text else super().render(content)
+
+
+def _render_large(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @functools.wraps(endpoint)
+    async def render(*args: Any, **more: Any) -> Any:
+        result = await endpoint(*args, **more)
+        return await run_beside_loop(_write, result) if is_large(result) else result
+
+    setattr(render, _RENDERS, True)
+    return render
+
+
+def _write(result: Any) -> _Text:
+    """As `JSONResponse` writes it."""
+    try:
+        return _Text(json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    except TypeError:  # a time, or an id
+        content = jsonable_encoder(result)
+        return _Text(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 class _CheckedRequest(Request):
@@ -187,4 +231,4 @@ async def _check_body(request: Request) -> Request:
     if not body:
         return _CheckedRequest(request, body, None)
     demand_media_type(request, body, (JSON,))
-    return _CheckedRequest(request, body, posted_json.load(body, limits))
+    return _CheckedRequest(request, body, await run_by_size(len(body), posted_json.load, body, limits))

@@ -22,6 +22,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
 
@@ -72,7 +73,8 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     settings = access.settings
     limits = Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
     try:
-        message = posted_json.load(body, limits)  # whatever two readers could understand differently is refused
+        # Whatever two readers could understand differently is refused.
+        message = await run_by_size(len(body), posted_json.load, body, limits)
     except Rejected as rejected:
         error = {"code": -32700, "message": rejected.detail, "data": {"code": rejected.code}}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)

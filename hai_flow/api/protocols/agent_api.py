@@ -24,6 +24,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import agent_request, sse
 from hai_flow.wire.dialects.agent_api import AGENT_API, frame_with_number
@@ -108,7 +109,7 @@ async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess
 
 
 async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
-    agent_input = agent_request.read(body, limits_of(access.settings), uuid4().hex)
+    agent_input = await run_by_size(len(body), agent_request.read, body, limits_of(access.settings), uuid4().hex)
     access = await access.find_at_thread(agent_input.posted.thread_id)
     conversation = Conversation(access, AGENT_API, agent_input.posted, workflow)
     if not agent_input.stream:

@@ -17,6 +17,7 @@ from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire.dialects.agui import AGUI, PROTOCOL, decode
 from hai_flow.wire.dialects.agui_capabilities import capabilities
 
@@ -32,7 +33,7 @@ async def answer(
 ) -> Response:
     """The stream that the POST leads to. Only peers that speak 1.0 can read all of AG-UI's binary form; older ones get
     text, even if they accept the binary form (docs/design/protocols.md#http-exchange). `corrects` as in `respond`."""
-    posted = decode(body, limits_of(access.settings))
+    posted = await run_by_size(len(body), decode, body, limits_of(access.settings))
     dialect = AGUI.choose_framing(accept) if posted.profile.version == PROTOCOL else AGUI
     return await respond(posted, access, dialect, workflow, corrects=corrects)
 

@@ -50,6 +50,7 @@ from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.shared_state import can_write, take_client_changes
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.catalog.catalog import parse_reference
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
@@ -69,7 +70,8 @@ _BUSY: Final = ("thread_busy", "thread_waiting")
 async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The stream of the turn that the POST leads to. `workflow` is the path's. Raises Rejected."""
     assert dialect.decode is not None, "nobody posts to a mere projection"
-    return await respond(dialect.decode(body, limits_of(access.settings)), access, dialect, workflow)
+    posted = await run_by_size(len(body), dialect.decode, body, limits_of(access.settings))
+    return await respond(posted, access, dialect, workflow)
 
 
 async def respond(
@@ -325,7 +327,7 @@ class Conversation:
         else:
             self.access.place.only_follows()
             return await self._attach(last)
-        self.access.runtime.starts.rehearse(plan, begin)
+        await self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
             inherited = await self.access.runtime.branches.list_work_left(last, base_state) if answers else None
             reason = "the thread goes on from an earlier turn"
@@ -401,7 +403,7 @@ class Conversation:
     ) -> Pieces:
         """Stop the active run, and begin the run of the message in its place."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
-        self.access.runtime.starts.rehearse(plan, start)
+        await self.access.runtime.starts.rehearse(plan, start)
         differs = await self._is_different(known.last, messages)
         stop = c.Stop(by=self.access.principal.id, reason="a further message came")
         outcome = await self._bear(plan, start, leaving=(active, stop, "interrupt"))
@@ -428,7 +430,7 @@ class Conversation:
         """The turn that the message opens when the runs before it have ended: until then the stream is silent. The
         message waits also when its client goes; the same POST again waits for it, too."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
-        self.access.runtime.starts.rehearse(plan, start)
+        await self.access.runtime.starts.rehearse(plan, start)
         command_id, body_sha = f"wire:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
         await self.access.enqueue(plan, start, command_id=command_id, body_sha=body_sha)
         return self._after_queue(start.run_id)

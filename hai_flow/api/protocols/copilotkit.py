@@ -27,6 +27,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import threads
 from hai_flow.wire import posted_json
@@ -81,14 +82,15 @@ async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAc
 )
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
-    inner_body = posted_json.load(body, limits_of(access.settings)) if body.strip() else {}
+    limits = limits_of(access.settings)
+    inner_body = await run_by_size(len(body), posted_json.load, body, limits) if body.strip() else {}
     return await _stop(agent, thread_id, inner_body, access)
 
 
 @router.post("", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_STREAM)
 async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit, all in one: `{method: info | agent/run | agent/connect | agent/stop, params, body}`."""
-    envelope = posted_json.load(body, limits_of(access.settings))
+    envelope = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
     if not isinstance(envelope, dict):
         raise _invalid("", "expected an object {method, params, body}")
     params = envelope.get("params") or {}
@@ -156,7 +158,7 @@ async def _run(agent: str, body: bytes, access: Access, accept: str) -> Response
 
 
 async def _connect(agent: str, body: bytes, access: Access) -> Response:
-    posted = decode(body, limits_of(access.settings))
+    posted = await run_by_size(len(body), decode, body, limits_of(access.settings))
     return await attach(posted, access, AGUI, await _workflow(agent, access))
 
 

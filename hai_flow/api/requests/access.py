@@ -168,7 +168,7 @@ class Access:
         thread."""
         if not self.living.is_large:
             return self
-        self.runtime.starts.rehearse(plan, start)  # a start that is refused in any case leaves nothing behind
+        await self.runtime.starts.rehearse(plan, start)  # a start that is refused in any case leaves nothing behind
         at_seat = await self.catalog.counts(self.tenant, plan)
         cell = await self.cells.places.begin(self.tenant, start.thread_id, at_seat=at_seat)
         if at_seat:
@@ -180,7 +180,7 @@ class Access:
         started once. Raises as `beginning`."""
         if not self.living.is_large:
             return self
-        self.runtime.starts.rehearse(plan, start)
+        await self.runtime.starts.rehearse(plan, start)
         places, at_seat = self.cells.places, await self.catalog.counts(self.tenant, plan)
         if id is not None:
             cell = await places.begin_once(self.tenant, id, at_seat=at_seat)

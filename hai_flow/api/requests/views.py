@@ -16,6 +16,7 @@ from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.schedule import explain, explain_timing
@@ -80,6 +81,11 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "queue": run.queue,
         "frozen": bool(run.held),
     }
+
+
+async def build_run_view(run: RunRow) -> dict[str, Json]:
+    """As `run_view`; a large input or output is read beside the loop."""
+    return await run_by_size(len(run.input or b"") + len(run.result or b""), run_view, run)
 
 
 def freeze_view(freeze: FreezeRow, tenant: str | None) -> dict[str, Json]:

@@ -16,7 +16,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
-from hai_flow.api.requests.views import render_fire, run_view, schedule_view, time_of
+from hai_flow.api.requests.views import build_run_view, render_fire, schedule_view, time_of
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
@@ -109,7 +109,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
-    return run_view(*await access.redact_rows([await access.run(outcome.run_id)]))
+    return await build_run_view(*await access.redact_rows([await access.run(outcome.run_id)]))
 
 
 async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:

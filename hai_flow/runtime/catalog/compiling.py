@@ -4,31 +4,26 @@ There are two threads. One makes the plans of what is published and of what runs
 and draws documents that are stored nowhere, so whoever asks for many checks holds up other checks alone. Each deals
 with one document at a time: more would only take turns for the interpreter's lock, and leave the loop fewer of them.
 
-The loop gives that lock back with each packet that it sends, and each time the thread beside it may keep it for a turn.
-Of turns of 5 ms, as the interpreter has them, a commit of twenty packets takes 100 ms; so they are shorter meanwhile.
+Their turns for that lock are short (`beside_loop`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_in_short_turns
 
 T = TypeVar("T")
 
 CHECKS_MAX: Final = 32
 """Checks that are under way or wait for their turn; a quarter of them for one principal."""
 _OF_ONE_MAX: Final = CHECKS_MAX // 4
-TURN_SECONDS: Final = 0.001
-"""For how long a thread beside the loop may keep the interpreter's lock."""
 
 _PLANS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
 _CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
@@ -37,40 +32,8 @@ _CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
 async def make(function: Callable[..., T], *args: Any, **more: Any) -> T:
     """What the function returns, by the thread that makes plans."""
     return await asyncio.get_running_loop().run_in_executor(
-        _PLANS, _run_in_short_turns, partial(function, *args, **more)
+        _PLANS, run_in_short_turns, partial(function, *args, **more)
     )
-
-
-class _Turns:
-    """The length of turns for the interpreter's lock, which is the process's: short while any thread is at work."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._working = 0
-        self._usual = 0.0
-
-    @contextmanager
-    def short(self) -> Iterator[None]:
-        with self._lock:
-            if not self._working:
-                self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._usual, TURN_SECONDS))
-            self._working += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._working -= 1
-                if not self._working:
-                    sys.setswitchinterval(self._usual)
-
-
-_TURNS: Final = _Turns()
-
-
-def _run_in_short_turns(work: Callable[[], T]) -> T:
-    with _TURNS.short():
-        return work()
 
 
 class Checks:
@@ -91,7 +54,7 @@ class Checks:
             )
         self._of[who] += 1
         # The thread works on for a caller who has gone, so the place is free when it is done, and not before.
-        work = asyncio.get_running_loop().run_in_executor(_CHECKS, _run_in_short_turns, partial(function, *args))
+        work = asyncio.get_running_loop().run_in_executor(_CHECKS, run_in_short_turns, partial(function, *args))
         work.add_done_callback(lambda _: self._leave(who))
         return await asyncio.shield(work)
 

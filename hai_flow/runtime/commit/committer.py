@@ -35,6 +35,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER
@@ -210,10 +211,11 @@ class Committer(Service):
         """Return when all commands for these runs are decided and committed."""
         await self.queues.wait_committed(waiting)
 
-    def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
+    async def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
         """The decision on the command if it came now to the run in `state`; nothing is committed. Raises Rejected where
         it would be refused."""
-        return decide(plan, state, command, self.now_ms(), self._decider.limits)
+        now, limits = self.now_ms(), self._decider.limits
+        return await run_if_large(command, decide, plan, state, command, now, limits)
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

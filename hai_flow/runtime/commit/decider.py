@@ -8,13 +8,15 @@ refusal needs a state that is surely fresh, so it may have to wait until the run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
+import structlog
 
 from hai_flow import values
 from hai_flow.definition.paths import list_of
+from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
@@ -28,6 +30,7 @@ from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import is_large, run_beside_loop
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.freezes import Freezes
@@ -39,6 +42,7 @@ from hai_flow.runtime.commit.submission import (
     SEAT_LOST,
     Begin,
     Chunk,
+    Foresight,
     Outcome,
     Progress,
     Streamed,
@@ -49,8 +53,17 @@ from hai_flow.store.commit.entries import Born, CommandRow, Entry, Heir, Moved, 
 from hai_flow.store.commit.projection import rows_of
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
+log = structlog.get_logger(__name__)
+
+LARGE_RUN_BYTES: Final = 256 * 1024
+"""The log of a run whose commands are decided beside the loop, however small: expressions look at all its values."""
+
 WantsEnds: TypeAlias = Callable[[UUID, str], bool]
 """Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
+
+
+_SMALL: Final = frozenset({c.TimerFired, c.Continue, c.Admit, c.StepLost, c.ChildMoved, c.Pause, c.Resume, c.TakeBack})
+"""Commands that hold no values of anybody's."""
 
 
 class Decider:
@@ -90,6 +103,39 @@ class Decider:
                 self._failures.condemn(entry, error)
             return None
         return entry
+
+    async def foresee(self, run: CachedRun) -> None:
+        """Decide the first command of a run beside the loop where it is large, or the run is: to hold a value of 1 MB
+        against its schema, or an expression to evaluate over one, may take tenths of a second. The decision counts if
+        the run is as it was when the command's turn comes; else the command is decided once more, on the loop."""
+        if not run.submissions or run.chunks:
+            return
+        submission = run.submissions[0]
+        born = submission.birth is not None and (run.missing or not run.exists)
+        plan = submission.birth.plan if born and submission.birth is not None else run.plan
+        if plan is None or (not born and submission.tenant not in (None, run.tenant)):
+            return
+        if run.run_bytes <= LARGE_RUN_BYTES and not _is_large(submission.command):
+            return
+        tenant = submission.tenant if born and submission.tenant is not None else run.tenant
+        foresight = Foresight(plan, run.state, run.run_bytes, self._freezes.of(tenant))
+        try:
+            foresight.decision = await run_beside_loop(
+                decide,
+                plan,
+                foresight.state,
+                submission.command,
+                self._now_ms(),
+                self.limits,
+                foresight.run_bytes,
+                foresight.freezes,
+            )
+        except Rejected as rejected:
+            foresight.rejected = rejected
+        except Exception as error:  # it is raised again where the command is decided
+            log.debug("not_foreseen", run_id=str(run.id), error=repr(error))
+            return
+        submission.foresight = foresight
 
     def is_bound_due(self, run: CachedRun) -> bool:
         """Whether the run has reached a bound of its length, which the next decision acts on."""
@@ -163,7 +209,7 @@ class Decider:
         try:
             plan = entry.plan or run.plan
             assert plan is not None
-            decision = decide(
+            decision = self._foreseen(plan, entry, submission) or decide(
                 plan,
                 entry.state,
                 submission.command,
@@ -192,6 +238,22 @@ class Decider:
         if isinstance(submission.command, c.Migrate):  # the rest of this entry is decided with the new plan
             entry.plan = submission.command.to
         return outcome
+
+    def _foreseen(self, plan: Plan, entry: BatchEntry, submission: Submission) -> Decision | None:
+        """The decision that was made beside the loop; None: there is none, or it was about something else. Raises
+        Rejected where that was a refusal."""
+        foresight, submission.foresight = submission.foresight, None
+        if (
+            foresight is None
+            or foresight.plan is not plan
+            or foresight.state is not entry.state
+            or foresight.run_bytes != entry.run.run_bytes
+            or foresight.freezes != self._freezes.of(entry.run.tenant)
+        ):
+            return None
+        if foresight.rejected is not None:
+            raise foresight.rejected
+        return foresight.decision
 
     def _take(self, entry: BatchEntry, decision: Decision) -> None:
         messages = decision.outbox
@@ -443,6 +505,12 @@ def _find_first_use(entry: BatchEntry, submission: Submission) -> CommandRow | N
     if submission.command_id is None:
         return None
     return entry.commands.get(submission.command_id) or entry.run.known.get(submission.command_id)
+
+
+def _is_large(command: c.Command) -> bool:
+    if isinstance(command, c.Fork | c.Migrate):
+        return True  # they hold logs and plans
+    return type(command) not in _SMALL and is_large(command)
 
 
 def _slot_of(run: CachedRun) -> str:

@@ -100,6 +100,9 @@ class Lanes:
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
         lane.hand = lane.take(self._entries_max)
+        for run in lane.hand:
+            if run.submissions and run.submissions[0].carrier is None and run.losses < LOSSES_BEFORE_ALONE:
+                await self._decider.foresee(run)
         lane.entries = batch = self._build_entries(lane.hand)
         while batch:
             size, count = 0, 0
@@ -216,6 +219,7 @@ class Lanes:
         """Commit the result of an attempt in the transaction of its tool. However long that takes, it holds up no other
         run."""
         began = time.monotonic()
+        await self._decider.foresee(run)
         entry = self._decider.entry_of(run)
         if entry is None:
             return
@@ -267,6 +271,7 @@ class Lanes:
             ):
                 await self._loader.take_in(run, loaded)
                 await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
+                await self._decider.foresee(run)
                 run.loaded_at, run.losses = math.inf, 0  # locked, so every decision now is fresh
                 entry = self._decider.entry_of(run)
                 released = entry is None

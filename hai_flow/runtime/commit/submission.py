@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
@@ -11,6 +12,10 @@ import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine.decision import Decision
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.tracing import Asker
 from hai_flow.store.commit.entries import Branch
@@ -75,6 +80,19 @@ Streamed: TypeAlias = Chunk | Progress
 
 
 @dataclass(slots=True)
+class Foresight:
+    """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan` and
+    `freezes`; None: it would be refused, with `rejected`."""
+
+    plan: Plan
+    state: RunState
+    run_bytes: int
+    freezes: Sequence[Freeze]
+    decision: Decision | None = None
+    rejected: Rejected | None = None
+
+
+@dataclass(slots=True)
 class Birth:
     """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
     stopped for it, or promised, and has to be so still."""
@@ -103,6 +121,7 @@ class Submission(msgspec.Struct, eq=False):
     asked: Asked | None = None  # the person that asks; None: no person does
     asker: Asker | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
+    foresight: Foresight | None = None  # was decided beside the loop
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
 
     @property

@@ -9,11 +9,12 @@ import re
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.plan import callback_of
+from hai_flow.definition.plan import Schema, callback_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.steps.wait_for_event import is_awaiting_callback
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.outbox import Delivery
@@ -79,7 +80,13 @@ class Callbacks:
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))
         callback = callback_of(resolve_step(plan, row.path).verb)
         schema = None if callback is None else callback.schema
-        faults = [] if schema is None else schema.fit(content)[1]
-        if faults:
-            message = "the body is not what is waited for; nothing has happened, send another one."
-            raise Rejected(422, "callback.invalid", message, findings=faults)
+        if schema is not None:
+            await demand_fit(content, schema)
+
+
+async def demand_fit(content: Json, schema: Schema) -> None:
+    """Raises Rejected 422 where the body of a callback is not what its step waits for."""
+    _, faults = await run_if_large(content, schema.fit, content)
+    if faults:
+        message = "the body is not what is waited for; nothing has happened, send another one."
+        raise Rejected(422, "callback.invalid", message, findings=faults)

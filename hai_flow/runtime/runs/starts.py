@@ -215,9 +215,9 @@ class Starts:
         place = self.begin_trace(ASKER.get())
         return None if place is None else str(place)
 
-    def rehearse(self, plan: Plan, begin: Begin) -> None:
+    async def rehearse(self, plan: Plan, begin: Begin) -> None:
         """Raise the engine's refusal of `begin`, before anything is done for it."""
-        self._committer.rehearse(begin, plan, RunState(str(begin.run_id)))
+        await self._committer.rehearse(begin, plan, RunState(str(begin.run_id)))
 
 
 def _derive_thread_slot(begin: Begin) -> str | None:

@@ -16,6 +16,7 @@ from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.errors import StepError
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt, Stream
@@ -38,7 +39,7 @@ class HttpToolRunner:
         operation = await asyncio.to_thread(_operation, tool, call.function)  # it may be compiled
         if call.callback is not None:
             arguments = await with_address(arguments, attempt)
-        arguments, faults = operation.parameters.fit(arguments)
+        arguments, faults = await fit_arguments(operation, arguments)
         if faults:
             reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
             message = f"the arguments don't fit the operation {operation.id}: {reasons}"
@@ -188,3 +189,8 @@ def _service(tool: HttpTool) -> Any:
 
 def _render_headers(attempt: Attempt, headers: Template | None) -> dict[str, Json]:
     return {} if headers is None else {str(name).lower(): value for name, value in attempt.evaluate(headers).items()}
+
+
+async def fit_arguments(operation: Operation, arguments: Json) -> tuple[Json, list[dict[str, Any]]]:
+    """The arguments as the operation wants them, and their faults; large ones are looked at beside the loop."""
+    return await run_if_large(arguments, operation.parameters.fit, arguments)

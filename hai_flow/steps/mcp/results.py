@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.files import kind_of
 from hai_flow.steps.mcp.messages import list_notes
 from hai_flow.steps.mcp.schemas import compile_schema
@@ -227,6 +228,13 @@ def check_output(
         message = f"the result of {who} is not what it declares: {fault['path'] or '/'}: {fault['message']}"
         raise _invalid(message, output)
     return output
+
+
+async def check_output_by_size(
+    output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *, is_structured: bool = True
+) -> Json:
+    """As `check_output`; a large result is checked beside the loop."""
+    return await run_if_large(output, check_output, output, schema, who, bytes_max, is_structured=is_structured)
 
 
 def text_of(content: Sequence[types.ContentBlock]) -> str:

@@ -32,6 +32,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
@@ -95,11 +96,19 @@ class McpRunner:
         offered = _demand_allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp.asking import answer_to, complete
-        from hai_flow.steps.mcp.results import changes_in, check_output, check_storable, content_of, schema_of
+        from hai_flow.steps.mcp.results import (
+            changes_in,
+            check_output_by_size,
+            check_storable,
+            content_of,
+            schema_of,
+            text_of,
+        )
         from hai_flow.steps.mcp.schemas import compile_output_schema
 
         who = f"{tool.name}.{function}"
-        arguments, faults = schema_of(offered.input_schema, who).fit(values.loads(attempt.args))
+        input_schema = schema_of(offered.input_schema, who)
+        arguments, faults = await run_by_size(len(attempt.args), input_schema.fit, values.loads(attempt.args))
         for fault in faults[:1]:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
@@ -112,14 +121,18 @@ class McpRunner:
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetch_links(connection, session, result)
         schema = compile_output_schema(offered)
-        output, notes = check_storable(content_of(result, who, fetched, schema), who, tool.big_integers)
+        output, notes = await run_if_large(
+            [result.structured_content, text_of(result.content)],
+            lambda: check_storable(content_of(result, who, fetched, schema), who, tool.big_integers),
+        )
         if notes := (*changes_in(result), *notes):
             stream.noted(notes)
-        judge = partial(check_output, is_structured=result.structured_content is not None)
+        judge = partial(check_output_by_size, is_structured=result.structured_content is not None)
         if has_no_files(attempt.files):
-            return judge(output, schema, who, self._config.bytes_max)
+            return await judge(output, schema, who, self._config.bytes_max)
         output, contents = extract_files(output, self._config.bytes_max)
-        judge(output, schema, who, self._config.bytes_max)  # before anything of it is stored
+        # Before anything of it is stored:
+        await judge(output, schema, who, self._config.bytes_max)
         return await put_in(output, contents, attempt.files)
 
     async def _fetch_links(

@@ -18,6 +18,7 @@ from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire import webhook
 
 log = structlog.get_logger(__name__)
@@ -44,7 +45,8 @@ async def receive_callback(token: str, request: Request, access: OpenAccess) -> 
     row = await callbacks.find(token)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
-    content, notes = webhook.content_of(webhook.Call(webhook.read_first_headers(request.headers.items()), body), limits)
+    call = webhook.Call(webhook.read_first_headers(request.headers.items()), body)
+    content, notes = await run_by_size(len(body), webhook.content_of, call, limits)
     if notes:
         log.info("callback_changed", run_id=str(row.run_id), notes=notes)
     with access.admission.command():

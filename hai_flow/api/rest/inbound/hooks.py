@@ -19,6 +19,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.webhooks import tenant_of
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants
@@ -52,7 +53,7 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     body = await read_body(request, limits.body_bytes_max)
     call = webhook.Call(webhook.read_first_headers(request.headers.items()), body)
     webhooks.demand_genuine(hook, call)
-    content, notes = webhook.content_of(call, limits)
+    content, notes = await run_by_size(len(body), webhook.content_of, call, limits)
     if notes:
         log.info("webhook_changed", path=path, notes=notes)
     with access.admission.command():

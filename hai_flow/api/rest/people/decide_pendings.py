@@ -39,9 +39,13 @@ class DecideBody(Body):
     error: str | None = Field(default=None, max_length=10_000)
     on_behalf_of: Annotated[str, Field(pattern=PERSON), Visible] | None = None
 
+    def sent(self) -> dict[str, Any]:
+        """The members that the client has sent. Their values are JSON, which Pydantic would walk over to copy it."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
     def answer(self, pending_id: str) -> c.PendingAnswer:
         """The body as an answer to this pending. A field that the client left out is UNSET: null is a value."""
-        fields = self.model_dump(exclude_unset=True)
+        fields = self.sent()
         return c.PendingAnswer(
             id=pending_id,
             decision=self.decision,
@@ -83,7 +87,7 @@ async def decide(
         UUID(run.run_id),
         c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via),
         command_id=key,
-        body_sha=sha256(values.dumps([pending_id, body.model_dump(exclude_unset=True)])).digest(),
+        body_sha=sha256(values.dumps([pending_id, body.sent()])).digest(),
     )
     return {**await render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
 
@@ -97,7 +101,7 @@ async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, 
         run, before = await find_pending(access, pending_id)
         plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
         answer = c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via)
-        decision = access.runtime.committer.rehearse(answer, plan, run)
+        decision = await access.runtime.committer.rehearse(answer, plan, run)
     after = decision.state.pendings[pending_id]
     approval = after.opened.kind in ("approve", "gate")
     return {

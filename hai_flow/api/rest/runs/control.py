@@ -16,7 +16,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import run_view
+from hai_flow.api.requests.views import build_run_view
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
@@ -48,7 +48,7 @@ _CONTROL: dict[int | str, dict[str, Any]] = {
 
 async def _view(access: Access, row: RunRow) -> dict[str, Any]:
     """The run as it is now."""
-    return run_view(*await access.redact_rows([await access.run(row.id)]))
+    return await build_run_view(*await access.redact_rows([await access.run(row.id)]))
 
 
 async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, page, redact_rows, sum_counts, whole
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
-from hai_flow.api.requests.views import pause_view, render_slot, render_snapshot, run_view
+from hai_flow.api.requests.views import build_run_view, pause_view, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes
 from hai_flow.cells import place_id
@@ -170,7 +170,7 @@ async def _find_access_to_begin(access: Access, plan: Plan, body: StartBody, par
 
 
 async def _view(access: Access, run: RunRow) -> dict[str, Any]:
-    return run_view(*await access.redact_rows([run]))
+    return await build_run_view(*await access.redact_rows([run]))
 
 
 async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Rejected:
@@ -232,7 +232,7 @@ async def list_runs(
 
     listed = await page(access, ask, _place, limit)
     return {
-        "items": [run_view(run) for run in await redact_rows(listed.rows)],
+        "items": [await build_run_view(run) for run in await redact_rows(listed.rows)],
         "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
         "missing": listed.missing,
     }

@@ -25,7 +25,7 @@ from hai_flow.api.requests.pagination import (
     encode_place,
     reject_cursor,
 )
-from hai_flow.api.requests.views import render_message_in_queue, render_thread, render_thread_message, run_view
+from hai_flow.api.requests.views import build_run_view, render_message_in_queue, render_thread, render_thread_message
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
@@ -100,7 +100,7 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     newest = await run_lists.list_runs(
         access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
     )
-    return {**render_thread(thread), "runs": [run_view(run) for run in await access.redact_rows(newest)]}
+    return {**render_thread(thread), "runs": [await build_run_view(run) for run in await access.redact_rows(newest)]}
 
 
 @router.get(

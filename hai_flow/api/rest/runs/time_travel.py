@@ -25,7 +25,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.profiles import reader_of
-from hai_flow.api.requests.views import render_difference, run_view
+from hai_flow.api.requests.views import build_run_view, render_difference
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import Plan
@@ -208,7 +208,7 @@ async def fork_run(
         return await fork.rehearsal()
     row = await fork.bear()
     response.headers["Location"] = f"/v1/runs/{row.id}"
-    return run_view(*await access.redact_rows([row]))
+    return await build_run_view(*await access.redact_rows([row]))
 
 
 class _Forking:
@@ -266,7 +266,7 @@ class _Forking:
 
     async def _rehearse(self) -> None:
         try:
-            self.access.runtime.starts.rehearse(self.plan, self.command)
+            await self.access.runtime.starts.rehearse(self.plan, self.command)
         except Rejected as rejected:
             raise await self._with_what_there_is(rejected) from None
 
