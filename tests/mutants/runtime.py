@@ -498,6 +498,16 @@ decider.bug(
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
 decider.bug(
+    "a decision made beside the loop counts though its run has moved",
+    ("            or foresight.state is not entry.state\n", ""),
+    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved",
+)
+decider.bug(
+    "large commands are decided on the loop",
+    ("    return type(command) not in _SMALL and is_large(command)\n", "    return False\n"),
+    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved",
+)
+decider.bug(
     "a refusal is given from a state that may be stale",
     ("            return rejected if fresh else None\n", "            return rejected\n"),
     by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
@@ -1008,7 +1018,7 @@ callbacks.bug(
 )
 callbacks.bug(
     "a body that does not fit is taken for the callback",
-    ("        if faults:\n", "        if False:\n"),
+    ("    if faults:\n", "    if False:\n"),
     by=f"{_OF_CALLBACKS}::test_a_body_that_is_not_what_is_waited_for_uses_nothing_up",
 )
 callbacks.bug(

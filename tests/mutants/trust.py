@@ -171,7 +171,7 @@ guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if
 guarding.bug(
     "a run below asks nobody", ("DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:")
 )
-making = Room("hai_flow/runtime/catalog/compiling.py")
+making = Room("hai_flow/primitives/beside_loop.py")
 making.bug(
     "a thread beside the loop keeps the interpreter for as long as it likes",
     ("sys.setswitchinterval(min(self._usual, TURN_SECONDS))", "sys.setswitchinterval(self._usual)"),
