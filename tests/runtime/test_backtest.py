@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +16,11 @@ from hai_flow.engine.runs.rehearsal import Asking
 from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, open_pending
+from tests.runtime.conftest import start as start_body
+from tests.runtime.test_agents import AGENT, ASKED, CALLS, DENIED, PICK, answer
+from tests.runtime.test_models import runtime_of
+from tests.runtime.test_verifying import family
+from tests.support.models import Answer, FakeModels, spoken
 from tests.support.waiting import until
 
 PAYING = """\
@@ -120,3 +126,32 @@ async def test_runs_that_can_not_be_read_are_counted_by_reason(make: Make, eye: 
     assert "this release reads up to" in details[runs[0]]
     assert "it is not in the database" in details[runs[1]]
     assert not result.differs
+
+
+async def test_runs_of_agents_and_of_child_workflows_go_the_same_way_and_another_prompt_can_not_be_told(
+    make: Make, eye: Connection, database_url: str, tmp_path: Path
+) -> None:
+    async with FakeModels(spoken(Answer("I do.", calls=CALLS)), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        run_id = (await start_body(runtime, AGENT)).run_id
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        await answer(runtime, run_id, DENIED, decision="reject", reason="not three")
+        await answer(runtime, run_id, ASKED, decision="approve", edits={"n": 5})
+        await answer(runtime, run_id, PICK, result={"picked": "tea"})
+        await until(lambda: is_now(runtime, run_id, "finished"))
+        above, child = await family(runtime, eye)
+        below = c.PendingAnswer(id=await open_pending(runtime, child), values={"ok": True})
+        await runtime.committer.submit(child, LOCAL_TENANT, c.Answer(answers=(below,), by=BOB))
+        await until(lambda: is_now(runtime, above, "finished"))
+        await runtime.stop()
+    rows = await eye.fetch("SELECT r.id, w.name, w.source FROM runs r JOIN workflows w ON w.sha256 = r.workflow")
+    sources = {row["id"]: (row["name"], row["source"].decode()) for row in rows}
+    for name, source in sources.values():
+        result = await decided(database_url, source, name=name)
+        assert (result.runs, result.verdicts, result.unreadable) == (1, {"same": 1}, {}), (name, result)
+    name, source = sources[run_id]
+    other = await decided(database_url, source.replace("Be brief.", "Be long."), name=name)
+    assert other.verdicts == {"unknown": 1}
+    name, source = sources[above]
+    other = await decided(database_url, source.replace("run: below", "run: beneath"), name=name)
+    assert (other.verdicts, other.examples[0].verdict.step) == ({"unknown": 1}, "child")
