@@ -39,14 +39,44 @@ class NotSent(Exception):
         self.final = final
 
 
+class Poster:
+    """Posts JSON to addresses that the guard allows, follows no redirect, and reads nothing of the answer but its
+    status."""
+
+    def __init__(self, guard: EgressGuard, config: HttpConfig) -> None:
+        self._guard = guard
+        self._config = config
+        self._client: httpx2.AsyncClient | None = None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """One try. Raises `NotSent`."""
+        import httpx2
+
+        if self._client is None:
+            transport = make_transport(self._guard, self._config)
+            self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+        all_headers = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
+        try:
+            async with self._client.stream("POST", url, content=body, headers=all_headers, timeout=SECONDS) as answer:
+                status = answer.status_code
+        except StepError as error:
+            raise NotSent(error.message, final=not error.retriable) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
+        if not 200 <= status < 300:
+            raise NotSent(f"it answered {status}", final=status == 410)
+
+
 class Sender:
     """Sends over the channels of the file. `secrets` are the deployment's, by name."""
 
     def __init__(self, file: NotifyFile, secrets: Mapping[str, str], config: HttpConfig) -> None:
         self._secrets = secrets
-        self._guard = EgressGuard(file.hosts)
-        self._config = config
-        self._client: httpx2.AsyncClient | None = None
+        self._poster = Poster(EgressGuard(file.hosts), config)
 
     async def send(
         self,
@@ -72,40 +102,22 @@ class Sender:
                         content = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}
                         if whom:
                             content["channel"] = whom
-                        await self._post(self._secret(channel.url), values.dumps(content), {})
+                        await self._poster.post(self._secret(channel.url), values.dumps(content), {})
                     case Webhook():
                         body = values.dumps(payload(told, now))
                         headers = sign_webhook(self._secret(channel.secret), id, now, body)
-                        await self._post(channel.url, body, headers)
+                        await self._poster.post(channel.url, body, headers)
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        await self._poster.close()
 
     def _secret(self, name: str) -> str:
         secret = self._secrets.get(name)
         if not secret:
             raise NotSent(f"the secret {name} is not there; set HAI_FLOW_SECRET_{name}")
         return secret
-
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        import httpx2
-
-        if self._client is None:
-            transport = make_transport(self._guard, self._config)
-            self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
-        all_headers = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
-        try:
-            async with self._client.stream("POST", url, content=body, headers=all_headers, timeout=SECONDS) as answer:
-                status = answer.status_code
-        except StepError as error:
-            raise NotSent(error.message, final=not error.retriable) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
-        if not 200 <= status < 300:
-            raise NotSent(f"it answered {status}", final=status == 410)
 
     async def _mail(self, channel: Email, id: str, told: NoticeContent, address: str, now: datetime) -> None:
         password = None if channel.password is None else self._secret(channel.password)

@@ -41,6 +41,7 @@ from hai_flow.runtime.messaging.callbacks import Callbacks
 from hai_flow.runtime.messaging.deposits import Deposits
 from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery
+from hai_flow.runtime.messaging.pushes import Pushes
 from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.messaging.webhooks import Webhooks
 from hai_flow.runtime.ops.audit_seal import Sealer
@@ -66,6 +67,7 @@ from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
+from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.store.messaging import hints
@@ -320,8 +322,11 @@ class Runtime(Service):
             sealer = Sealer(self.database)
             thaws = Thaws(self.database, self.freezes, self.committer)
             self._deposits = Deposits(self.database, self.catalog, self.starts, self.delivery, self.triggers)
-            pulse.looks += [self._sweeper.look, sealer.look, thaws.look, self._deposits.look]
-            self._services += [self.worker, self._sweeper, sealer, thaws, self._deposits]
+            pushes = Pushes(
+                self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
+            )
+            pulse.looks += [self._sweeper.look, sealer.look, thaws.look, self._deposits.look, pushes.look]
+            self._services += [self.worker, self._sweeper, sealer, thaws, self._deposits, pushes]
             if self._channels is not None:
                 self._services.append(self._build_notifier(self._channels))
         elif self._beside is None and not self._restoring:
@@ -349,10 +354,13 @@ class Runtime(Service):
 
     def _build_notifier(self, file: NotifyFile) -> Notifier:
         settings = self.settings
-        ca = None if settings.http_ca is None else str(settings.http_ca)
-        http = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
-        return Notifier(self.database, self.inbox, file, settings.secrets, http, config, self.rows)
+        return Notifier(self.database, self.inbox, file, settings.secrets, self._build_http_config(), config, self.rows)
+
+    def _build_http_config(self) -> HttpConfig:
+        settings = self.settings
+        ca = None if settings.http_ca is None else str(settings.http_ca)
+        return HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
 
     async def _stop(self) -> None:
         self._closing = True

@@ -125,11 +125,9 @@ def test_a_wrong_message_is_refused_at_its_place(http: httpx2.Client, params: An
     assert answered["error"]["data"][0]["domain"] == "a2a-protocol.org"
 
 
-def test_files_push_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2.Client) -> None:
+def test_files_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2.Client) -> None:
     assert code(rpc(http, "SendMessage", message({"url": "https://a.example/x"}), "/workflows/greet/a2a")) == -32005
-    push = {**message({"text": "a"}), "configuration": {"taskPushNotificationConfig": {"url": "https://a.example"}}}
-    assert code(rpc(http, "SendMessage", push, "/workflows/greet/a2a")) == -32003
-    assert code(rpc(http, "CreateTaskPushNotificationConfig", {})) == -32003
+    assert code(rpc(http, "CreateTaskPushNotificationConfig", {})) == -32602
     assert code(rpc(http, "NoSuchMethod", {})) == -32601
     assert code(rpc(http, "GetTask", {"id": "x"}, **{"A2A-Version": "7.0"})) == -32009
     assert http.get("/a2a/tasks/x", headers={"A2A-Version": "7.0"}).json()["error"]["details"][0]["reason"] == (

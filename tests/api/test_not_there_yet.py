@@ -12,16 +12,23 @@ import httpx2
 import pytest
 
 from tests.support.commands import ROOT
+from tests.support.server import YAML
 
 
-def no_push(http: httpx2.Client) -> None:
-    assert not http.get("/.well-known/agent-card.json").json()["capabilities"]["pushNotifications"]
-    request = {"jsonrpc": "2.0", "id": 1, "method": "CreateTaskPushNotificationConfig", "params": {}}
-    assert http.post("/a2a", json=request).json()["error"]["code"] == -32003
+def no_agents_of_others(http: httpx2.Client) -> None:
+    source = b"""
+hai: flow/v1
+name: other_agent
+version: 1
+tools: {other: {a2a: {url: "https://agent.example"}}}
+steps: [{call: other}]
+"""
+    findings = http.post("/v1/workflows/validate", content=source, headers=YAML).json()["findings"]
+    assert any("a2a" in each["message"] for each in findings)
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "push over A2A": no_push,
+    "calls of agents over A2A": no_agents_of_others,
 }
 
 

@@ -216,6 +216,8 @@ ENDING: Final = (
     Step("GET", "/a2a/tasks/{run}", None),
     Step("GET", f"/workflows/{NAME}/a2a/tasks/{{run}}", None),
     Step("POST", "/a2a/tasks/{run}:nothing", {}, 404),
+    Step("DELETE", "/a2a/tasks/{run}/pushNotificationConfigs/none", None),
+    Step("DELETE", f"/workflows/{NAME}/a2a/tasks/{{run}}/pushNotificationConfigs/none", None),
     Step("POST", f"/workflows/{NAME}/a2a/message:send", {}, 400),
     Step("GET", f"/workflows/{NAME}/.well-known/agent-card.json", None),
     Step("POST", "/v1/pendings/{pending}/check", {"decision": "approve"}, by="boss"),

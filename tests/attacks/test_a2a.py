@@ -36,7 +36,18 @@ version: 1
 input: {type: object, required: [paper], properties: {paper: {type: string, format: file}}}
 steps: [{id: sure, ask: {title: Read it?, form: {type: object}, from: requester}}]
 """
-STORED: Final = ("log", "runs", "commands", "pendings", "votes", "outbox", "signals", "files", "queued_messages")
+STORED: Final = (
+    "log",
+    "runs",
+    "commands",
+    "pendings",
+    "votes",
+    "outbox",
+    "signals",
+    "files",
+    "queued_messages",
+    "pushes",
+)
 """The tables in which a message, an answer or a start would leave a row."""
 
 
@@ -144,6 +155,10 @@ def id_of_asking(house: House) -> dict[str, Any]:
     return {"id": house.asks_ann["id"]}
 
 
+def push_of_asking(house: House) -> dict[str, Any]:
+    return {"taskId": house.asks_ann["id"], "id": "hers", "url": "https://example.com/"}
+
+
 def id_of_child(house: House) -> dict[str, Any]:
     return {"id": house.child}
 
@@ -202,7 +217,6 @@ CONFIRM: Final = "/workflows/confirm_delete/a2a"
 READS: Final = "/workflows/reads_file/a2a"
 UNKNOWN: Final = -32001
 INVALID: Final = -32602
-NO_PUSH: Final = -32003
 TOO_LARGE: Final = 413
 """Of what is not read at all: the status of HTTP is the answer."""
 STRANGERS: Final = ("bob", "agent", "other tenant")
@@ -210,7 +224,10 @@ _OF_TASKS: Final[tuple[tuple[str, Params], ...]] = (
     ("GetTask", id_of_asking), ("CancelTask", id_of_asking), ("SubscribeToTask", id_of_asking),
     ("SendMessage", answer_hers), ("SendStreamingMessage", answer_hers), ("GetTask", id_of_child),
     ("CancelTask", id_of_child), ("SendMessage", answer_of_child), ("tasks/get", id_of_asking),
-    ("tasks/cancel", id_of_asking), ("tasks/resubscribe", id_of_asking), ("message/send", answer_hers),
+    ("tasks/cancel", id_of_asking), ("CreateTaskPushNotificationConfig", push_of_asking),
+    ("GetTaskPushNotificationConfig", push_of_asking), ("ListTaskPushNotificationConfigs", push_of_asking),
+    ("DeleteTaskPushNotificationConfig", push_of_asking),
+    ("tasks/resubscribe", id_of_asking), ("message/send", answer_hers),
 )  # fmt: skip
 """What somebody does to a task that is not theirs, or to a run below it, in both versions."""
 ATTACKS: Final = (
@@ -246,9 +263,9 @@ ATTACKS: Final = (
     Attack("a list of tasks through an invented token", "bob", "ListTasks", lambda _: {"pageToken": "x" * 50}, INVALID),
     Attack("an id that is a list", "bob", "GetTask", lambda house: {"id": [house.asks_ann["id"]]}, INVALID),
     Attack("an internal address to be called", "ann", "CreateTaskPushNotificationConfig",
-           lambda house: {"taskId": house.asks_ann["id"], **INTERNAL}, NO_PUSH),
+           lambda house: {"taskId": house.asks_ann["id"], **INTERNAL}, INVALID),
     Attack("an internal address beside a start", "ann", "SendMessage",
-           start_of({"data": FILE}, configuration={"taskPushNotificationConfig": INTERNAL}), NO_PUSH, CONFIRM),
+           start_of({"data": FILE}, configuration={"taskPushNotificationConfig": INTERNAL}), INVALID, CONFIRM),
 )  # fmt: skip
 
 
@@ -269,7 +286,7 @@ PATHS: Final = {
 OVER_REST: Final = tuple(
     attack for attack in ATTACKS if attack.method in PATHS and attack.name != "an id that is a list"
 )
-STATUSES: Final = {UNKNOWN: {404}, INVALID: {400, 403}, -32005: {415}, TOO_LARGE: {413}, NO_PUSH: {400}}
+STATUSES: Final = {UNKNOWN: {404}, INVALID: {400, 403}, -32005: {415}, TOO_LARGE: {413}}
 
 
 @pytest.mark.parametrize("attack", OVER_REST, ids=lambda attack: attack.name)

@@ -26,7 +26,7 @@ tasks.bug(
 tasks.bug(
     "files are passed over in silence",
     ('        elif part.keys() & {"raw", "url", "file"}:', "        elif False:"),
-    by=f"{_A2A}::test_files_push_unknown_methods_and_versions_have_codes_of_their_own",
+    by=f"{_A2A}::test_files_unknown_methods_and_versions_have_codes_of_their_own",
 )
 tasks.bug(
     "the pieces of a text begin it anew",
@@ -65,6 +65,29 @@ operations.bug(
     ("        if message.context_id not in (None, task.state.thread_id):", "        if False:"),
     by="tests/attacks/test_a2a.py",
 )
+configs = Room("hai_flow/api/a2a/push_configs.py", "tests/api/test_a2a_push.py")
+configs.bug(
+    "an internal address is stored",
+    ("        await demand_reachable(access.settings, config)\n", ""),
+    by="tests/api/test_a2a_push.py::test_a_wrong_configuration_is_refused_by_itself_and_beside_a_message_and_nothing_is_stored",
+)
+stored = Room("hai_flow/store/messaging/pushes.py", "tests/api/test_a2a_push.py")
+stored.bug(
+    "a caller has any number of addresses",
+    (") < $8\n", ") < 1000 + $8\n"),
+    by="tests/api/test_a2a_push.py::test_a_caller_has_ten_configurations_of_a_task_and_an_eleventh_is_refused",
+)
+calls = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_a2a_push.py")
+calls.bug(
+    "a call that failed is not made again",
+    ("                if not failure.final and push.tries < self.config.tries_max:", "                if False:"),
+    by="tests/api/test_a2a_push.py::test_a_call_that_fails_is_made_again_with_the_same_id",
+)
+calls.bug(
+    "every change of the run is told",
+    ("        if state != push.sent:", "        if True:"),
+    by="tests/api/test_a2a_push.py::test_an_address_that_comes_with_a_message_is_told_each_state_signed_and_without_contents",
+)
 results = Room("hai_flow/wire/mcp.py", _MCP)
 results.bug(
     "links of an output are content that a client follows",
@@ -94,4 +117,4 @@ bridge.bug(
     by="tests/cli/test_mcp_stdio.py::test_a_call_outlives_the_server_and_its_run_is_one",
 )
 
-ROOMS: Final = (tasks, operations, results, server, audiences, bridge)
+ROOMS: Final = (tasks, operations, configs, stored, calls, results, server, audiences, bridge)

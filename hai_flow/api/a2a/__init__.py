@@ -1,7 +1,8 @@
 """`/a2a`: workflows as agents of A2A 1.0 and 0.3, by JSON-RPC and by REST (docs/protocols/a2a.md).
 
 `/a2a` is one agent with a skill for each workflow that the caller may start; `/workflows/{name}/a2a` is the agent of
-one workflow. Nothing is stored for A2A: a task is a run, and any process answers any request.
+one workflow. A task is a run, and any process answers any request; all that is stored for A2A are the addresses that
+clients leave to be called at.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -17,6 +19,16 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api.a2a.operations import Agent, list_skills, list_startable_plans, piece_of, read_history_length
+from hai_flow.api.a2a.push_configs import (
+    CREATE,
+    DELETE,
+    GET,
+    LIST,
+    METHODS,
+    demand_reachable,
+    perform_on_push_configs,
+    store_push_config,
+)  # fmt: skip
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Pieces
@@ -30,13 +42,13 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire import a2a, posted_json
 from hai_flow.wire.a2a import older
+from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
 from hai_flow.wire.mcp import Shown
 
 PATH: Final = "/a2a"
 CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
-_PUSH: Final = re.compile(r".*PushNotificationConfigs?")
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **list_refusal_responses(404, *WITH_BODY),
     200: {"description": "an answer of A2A, as JSON or as a stream"},
@@ -165,6 +177,7 @@ def _build_rpc_error(id: Any, fault: a2a.Fault) -> Response:
 # --- REST -------------------------------------------------------------------------------------------------------------
 
 _TASK: Final = re.compile(r"tasks/([^/:]{1,200})(?::(cancel|subscribe))?")
+_PUSH: Final = re.compile(r"tasks/([^/:]{1,200})/pushNotificationConfigs(?:/([^/]{1,200}))?")
 
 
 @router.post(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
@@ -192,6 +205,20 @@ async def post_workflow_a2a_operation(name: str, operation: str, request: Reques
 )
 async def get_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
     """An operation of A2A's REST binding that reads, of one workflow."""
+    return await _answer_rest(operation, request, access, name)
+
+
+@router.delete(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+async def delete_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
+    """The operation of A2A's REST binding that deletes: `tasks/{id}/pushNotificationConfigs/{id}`."""
+    return await _answer_rest(operation, request, access, None)
+
+
+@router.delete(
+    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
+)
+async def delete_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
+    """The operation of A2A's REST binding that deletes, of one workflow."""
     return await _answer_rest(operation, request, access, name)
 
 
@@ -230,8 +257,11 @@ def _operation(verb: str, operation: str) -> tuple[str, dict[str, Any]]:
     }
     if (method := simple.get((verb, operation))) is not None:
         return method, {}
-    if "/pushNotificationConfigs" in operation:
-        raise a2a.no_push()
+    push = _PUSH.fullmatch(operation)
+    pushing = {("POST", False): CREATE, ("GET", False): LIST, ("GET", True): GET, ("DELETE", True): DELETE}
+    if push is not None and (verb, push[2] is not None) in pushing:
+        of = {"taskId": push[1]}
+        return pushing[verb, push[2] is not None], of if push[2] is None else {**of, "id": push[2]}
     task = _TASK.fullmatch(operation)
     methods = {("GET", None): "GetTask", ("POST", "cancel"): "CancelTask"}
     if task is not None and task[2] == "subscribe":
@@ -278,8 +308,12 @@ class _A2aExchange:
         """Perform the operation. Raises Fault and Rejected."""
         agent = self._agent
         if method in ("SendMessage", "SendStreamingMessage"):
-            self._demand_no_push(params)
+            config = find_push_config(params, old=self._old)
+            if config is not None:
+                await demand_reachable(self._access.settings, config)
             access, task = await agent.send(params)
+            if config is not None:
+                await store_push_config(access, UUID(task.state.run_id), config)
             if method == "SendStreamingMessage":
                 return await self._stream(access, task, after=None, to_the_end=False)
             if not self._should_return_at_once(params):
@@ -299,8 +333,8 @@ class _A2aExchange:
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
             return self._result(await _build_extended_card(self._request, self._access, self._name))
-        if _PUSH.fullmatch(method):
-            raise a2a.no_push()
+        if method in METHODS:
+            return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
 
     def _task(self, shown: Shown, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,11 +346,6 @@ class _A2aExchange:
             return False
         return configuration.get("returnImmediately") is True or configuration.get("blocking") is False
 
-    def _demand_no_push(self, params: Mapping[str, Any]) -> None:
-        configuration = params.get("configuration")
-        if isinstance(configuration, Mapping) and any("pushnotification" in name.lower() for name in configuration):
-            raise a2a.no_push()
-
     def _place(self) -> int | None:
         """The place behind which a client goes on that has lost its stream."""
         place = self._request.headers.get("last-event-id", "")
@@ -326,6 +355,12 @@ class _A2aExchange:
         if self._id is None:
             return JSONResponse(result, media_type=_media_type_of(self._request))
         return JSONResponse(self._message(result, last=True))
+
+    def _raw_result(self, result: values.Json) -> Response:
+        """A result that is written in the words of its version already."""
+        if self._id is None:
+            return JSONResponse(result, media_type=_media_type_of(self._request))
+        return JSONResponse({"jsonrpc": "2.0", "id": self._id, "result": result})
 
     def _message(self, result: Mapping[str, Any], *, last: bool) -> dict[str, Any]:
         if self._id is None:

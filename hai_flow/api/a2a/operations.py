@@ -91,10 +91,10 @@ class Agent:
             await mcp_runs.answer(access, question, fields, f"a2a:{message.id}")
         return await self.look(task_id)
 
-    async def look(self, task_id: Any) -> tuple[Access, Shown]:
+    async def look(self, task_id: Any, place: str = "/id") -> tuple[Access, Shown]:
         """The task as the caller sees it. Raises Fault where there is none for them."""
         if not isinstance(task_id, str) or not task_id:
-            raise a2a.invalid("/id: expected the id of a task.")
+            raise a2a.invalid(f"{place}: expected the id of a task.")
         try:
             access, task = await mcp_runs.look(self._access, self._base, task_id)
         except Unreadable:

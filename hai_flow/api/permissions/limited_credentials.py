@@ -25,6 +25,7 @@ _DIALECTS: Final = (
     "POST /cpk/agent/{agent}/stop/{thread_id:path}", "POST /mcp", "POST /process", "POST /send-message",
     "POST /workflows/{name}/ag-ui", "POST /workflows/{name}/awp", "POST /workflows/{name}/process",
     "POST /workflows/{name}/send-message", "POST /a2a", "POST /a2a/{operation:path}", "GET /a2a/{operation:path}",
+    "DELETE /a2a/{operation:path}", "DELETE /workflows/{name}/a2a/{operation:path}",
     "POST /workflows/{name}/a2a", "POST /workflows/{name}/a2a/{operation:path}",
     "GET /workflows/{name}/a2a/{operation:path}", "GET /workflows/{name}/.well-known/agent-card.json",
 )  # fmt: skip

@@ -104,6 +104,7 @@ SELECT count(*) FROM changed
 _OF_INBOXES: Final = (
     "DELETE FROM queued_messages WHERE tenant = $1 AND principal = $2",
     "DELETE FROM deposits WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM pushes WHERE tenant = $1 AND principal = $2",
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
     "DELETE FROM tickets WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",

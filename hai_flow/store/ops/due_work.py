@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.commit.commit_sql import FREEZE_VERSION
+from hai_flow.store.messaging.pushes import ANY_DUE
 from hai_flow.store.ops.freezes import ANY_TO_RELEASE
 from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 class DueWork(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
-    seal, `promises` of slots that are over, runs of a dead worker, and `deposits` of other programs; when the next free
-    run and the next schedule are to be looked at, None: there is none. `watched`: the workflows of whose ends others
-    are told, each behind its tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over
-    still holds steps.
+    seal, `promises` of slots that are over, runs of a dead worker, `deposits` of other programs, and `pushes` whose run
+    has changed; when the next free run and the next schedule are to be looked at, None: there is none. `watched`: the
+    workflows of whose ends others are told, each behind its tenant. `freezes`: the version of the freezes;
+    `to_release`: whether a freeze that is over still holds steps.
 
     A process that performs nothing asks for these alone up to here."""
 
@@ -36,6 +37,7 @@ class DueWork(NamedTuple):
     runs: datetime | None = None
     schedules: datetime | None = None
     deposits: bool = False
+    pushes: bool = False
 
 
 _OF_ALL: Final = f"""
@@ -51,7 +53,8 @@ _OF_PERFORMERS: Final = f"""{_OF_ALL},
   EXISTS ({LOST_RUN}),
   ({EARLIEST_WAKE}),
   (SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1),
-  EXISTS (SELECT FROM deposits WHERE due_at <= now())
+  EXISTS (SELECT FROM deposits WHERE due_at <= now()),
+  {ANY_DUE}
 """
 _NAMED: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) SELECT {_OF_PERFORMERS}"
 _EVERY: Final = f"""

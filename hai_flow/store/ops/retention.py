@@ -222,6 +222,7 @@ _CLEARED: Final[Mapping[str, str]] = {
     "snapshots": "true",
     "inbox": "true",
     "subscriptions": "true",
+    "pushes": "true",
     "pendings": _KEPT.format(id="id"),
     "votes": _KEPT.format(id="pending_id"),
     "notifications": "true",

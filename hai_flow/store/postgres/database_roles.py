@@ -39,7 +39,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
             "runs", "log", "commands", "pendings", "votes", "delegations", "inbox", "notifications", "links", "outbox",
             "turns", "messages", "snapshots", "slots", "slot_waiters", "schedules", "fires", "event_triggers",
             "signals", "subscriptions", "callbacks", "feedback", "workflows", "blobs", "files", "uploads", "file_uses",
-            "file_leftovers", "tool_pins", "tickets", "sessions", "queued_messages", "relays",
+            "file_leftovers", "tool_pins", "tickets", "sessions", "queued_messages", "relays", "pushes",
         ),
         _ALL,
     ),

@@ -607,6 +607,25 @@ deposits: Final = sa.Table(
 )
 sa.Index("deposits_due", deposits.c.due_at)
 
+pushes: Final = sa.Table(
+    "pushes",
+    metadata,
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
+    _text("principal"),
+    _text("id"),
+    _bytes("config"),  # the address, and by what its owner recognises us
+    _bytes("who"),  # the principal, for whom questions are theirs or others'
+    sa.Column("may", sa.Boolean, nullable=False),  # answer questions
+    _make_bigint_column("seen", default="0"),  # the event of the run up to which it was told
+    _text("sent", null=True),  # the state that it was told
+    _int("tries", default="0"),
+    _text("error", null=True),
+    sa.Column("due_at", TIMESTAMP(timezone=True), server_default=_NOW),  # null: the run has ended
+    _key("pushes", "run_id", "principal", "id"),
+)
+sa.Index("pushes_due", pushes.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+
 depositors: Final = sa.Table(
     "depositors",
     metadata,

@@ -84,10 +84,6 @@ def not_cancelable(status: str) -> Fault:
     return Fault(-32002, 409, "TASK_NOT_CANCELABLE", f"The task is over ({status}).")
 
 
-def no_push() -> Fault:
-    return Fault(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", "This agent sends no push notifications; subscribe.")
-
-
 def unsupported(message: str) -> Fault:
     """What the task, or this agent, does not do."""
     return Fault(-32004, 400, "UNSUPPORTED_OPERATION", message)
@@ -512,7 +508,7 @@ def build_card(
             for binding in bindings
             if (each, binding) != (OLD_VERSION, "HTTP+JSON")
         ],
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": True},
+        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": True},
         "defaultInputModes": ["application/json", "text/plain"],
         "defaultOutputModes": ["application/json", "text/plain"],
         "skills": list(skills),

@@ -1,0 +1,82 @@
+"""The addresses that clients of A2A leave for their tasks: set, get, list and delete (docs/protocols/a2a.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.api.a2a.operations import Agent
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.errors import StepError
+from hai_flow.settings import Settings
+from hai_flow.steps.http.egress import EgressGuard
+from hai_flow.store.messaging import pushes
+from hai_flow.store.messaging.pushes import Push
+from hai_flow.values import Json
+from hai_flow.wire import a2a
+from hai_flow.wire.a2a.pushes import PushConfig, read_push_config, too_many, unknown_push_config, write_push_config
+
+CREATE: Final = "CreateTaskPushNotificationConfig"
+GET: Final = "GetTaskPushNotificationConfig"
+LIST: Final = "ListTaskPushNotificationConfigs"
+DELETE: Final = "DeleteTaskPushNotificationConfig"
+METHODS: Final = (CREATE, GET, LIST, DELETE)
+
+
+async def perform_on_push_configs(agent: Agent, method: str, params: Mapping[str, Json], *, old: bool) -> Json:
+    """The result of one of `METHODS`. `old`: in the words of A2A 0.3. Raises Fault and Rejected."""
+    task_id = params.get("id") if old and method != CREATE else params.get("taskId")
+    access, shown = await agent.look(task_id, "/id" if old and method != CREATE else "/taskId")
+    run_id = UUID(shown.state.run_id)
+    if method == CREATE:
+        place = "/pushNotificationConfig" if old else ""
+        config = read_push_config(params.get("pushNotificationConfig") if old else params, place, old=old)
+        await demand_reachable(access.settings, config)
+        await store_push_config(access, run_id, config)
+        return write_push_config(config, str(run_id), old=old)
+    mine = access.runtime.database.api, access.tenant, run_id, access.principal.id
+    if method == LIST:
+        configs = [_decode(push) for push in await pushes.list_pushes(*mine)]
+        written: list[Any] = [write_push_config(each, str(run_id), old=old) for each in configs]
+        return written if old else {"configs": written, "nextPageToken": ""}
+    id = params.get("pushNotificationConfigId") if old else params.get("id")
+    if method == DELETE:
+        if not isinstance(id, str) or not id:
+            raise a2a.invalid("The id of a push configuration is missing.")
+        await pushes.delete_push(*mine, id)
+        return None if old else {}
+    configs = [_decode(push) for push in await pushes.list_pushes(*mine)]
+    config = next((each for each in configs if id in (each.id, None)), None)
+    if config is None:
+        raise unknown_push_config()
+    return write_push_config(config, str(run_id), old=old)
+
+
+async def demand_reachable(settings: Settings, config: PushConfig) -> None:
+    """Raises Fault for an address that this server does not connect to. Each call is judged again."""
+    if settings.http_proxy is not None:
+        return  # which judges it
+    parts = urlsplit(config.url)
+    try:
+        await EgressGuard(settings.http_hosts).address(parts.hostname or "", parts.port or 443)
+    except StepError as error:
+        raise a2a.invalid(f"url: {error.message}") from None
+
+
+async def store_push_config(access: Access, run_id: UUID, config: PushConfig) -> None:
+    """Store the caller's configuration for the run. Raises Fault where they have too many."""
+    principal = access.principal
+    may = principal.may(Right.ANSWER) or principal.may(Right.DECIDE)
+    encode = msgspec.json.encode
+    push = Push(access.tenant, run_id, principal.id, config.id, encode(config), encode(principal.who), may, None, 0)
+    if not await pushes.store_push(access.runtime.database.api, push):
+        raise too_many(pushes.PUSHES_MAX)
+
+
+def _decode(push: Push) -> PushConfig:
+    return msgspec.json.decode(push.config, type=PushConfig)

@@ -1,0 +1,153 @@
+"""Calls the addresses that clients of A2A have left for their tasks, whenever the state of one is another.
+
+A row for each address says up to which event of its run it was told, so nothing depends on who committed the change or
+was alive then. One call is under way for an address at a time: it hears of states in their order, and of the newest
+only where there were several in between. A call that fails is made again, ever more seldom, and given up in the end;
+the next change begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.notify.sending import SECONDS, NotSent, Poster, sign_webhook
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.steps.http.egress import EgressGuard
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.store.messaging import pushes
+from hai_flow.store.messaging.pushes import Push
+from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.postgres.database import Database
+from hai_flow.wire import a2a
+from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
+from hai_flow.wire.mcp import Question, Shown
+
+log = structlog.get_logger(__name__)
+
+BATCH_MAX: Final = 20
+NEWEST: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class PushesConfig:
+    """`again_seconds`: after the first call that failed; each time after twice as long, but at most
+    `again_seconds_max`; `tries_max` in all. `apart_seconds`: at least so long between two states."""
+
+    again_seconds: float = 5.0
+    again_seconds_max: float = 3600.0
+    tries_max: int = 15
+    apart_seconds: float = 0.5
+
+
+class Pushes(Service):
+    """Makes the calls, in every process that performs. `guard` judges the addresses of each."""
+
+    def __init__(
+        self, database: Database, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows,
+        config: PushesConfig | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._database = database
+        self._inbox = inbox
+        self._guard = guard
+        self._http = http
+        self._rows = rows
+        self.config = config or PushesConfig()
+        self._due = asyncio.Event()
+
+    async def _start(self) -> None:
+        self._poster = Poster(self._guard, self._http)
+        self._due.set()
+        self._keep(self._run, "push notifications")
+
+    async def _stop(self) -> None:
+        await self._end_tasks()
+        await self._poster.close()
+
+    def look(self, due: DueWork | None, asked_at: float) -> None:
+        """Deal with those that are due (`pulse`)."""
+        if due is None or due.pushes:
+            self._due.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                while given := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
+                    await asyncio.gather(*map(self._deal_with, given))
+            except Exception as error:
+                log.warning("pushes_not_taken", error=str(error) or repr(error))
+
+    async def _deal_with(self, push: Push) -> None:
+        name = f"push {push.id} of run {push.run_id}"
+        await self._rows.deal(Sweep.NOTIFICATIONS, name, lambda: self._tell(push))
+
+    async def _tell(self, push: Push) -> None:
+        """Tell the address how the task stands, if that is news."""
+        shown = await self._look(push)
+        if shown is None:  # it was removed
+            await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
+            return
+        config = msgspec.json.decode(push.config, type=PushConfig)
+        state, body = write_push(shown, old=config.old)
+        error = None
+        if state != push.sent:
+            try:
+                await self._call(push, config, shown.state.seq, body)
+            except NotSent as failure:
+                error = str(failure)
+                if not failure.final and push.tries < self.config.tries_max:
+                    await self._put_off(push, error)
+                    return
+                log.error("push_given_up", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
+        apart = None if state in a2a.ENDS else timedelta(seconds=self.config.apart_seconds)
+        await pushes.mark_told(self._database.api, push, shown.state.seq, state, error, apart)
+
+    async def _put_off(self, push: Push, error: str) -> None:
+        wait = min(self.config.again_seconds * 2 ** (push.tries - 1), self.config.again_seconds_max)
+        wait *= random.uniform(0.8, 1.2)
+        log.info("push_put_off", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
+        await pushes.put_off_push(self._database.api, push, timedelta(seconds=wait), error)
+
+    async def _call(self, push: Push, config: PushConfig, seq: int, body: bytes) -> None:
+        """One try. Its id is the same in each try of a state."""
+        id = f"msg_{sha256(f'{push.run_id} {push.principal} {push.id} {seq}'.encode()).hexdigest()[:32]}"
+        headers = headers_of(config)
+        if config.token:
+            headers |= sign_webhook(config.token, id, datetime.now().astimezone(), body)
+        else:
+            headers["webhook-id"] = id
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._poster.post(config.url, body, headers)
+        except TimeoutError:
+            raise NotSent(f"no answer within {SECONDS:g} s") from None
+
+    async def _look(self, push: Push) -> Shown | None:
+        """The run as the address's caller sees it now; None: there is none any more."""
+        state = await state_at(self._database, push.tenant, push.run_id, NEWEST)
+        if state is None:
+            return None
+        who = msgspec.json.decode(push.who, type=c.Principal)
+        questions = []
+        for pending in state.open_questions:
+            id = pending.opened.id
+            item = await self._inbox.item(push.tenant, who, run_of_pending(id) or UUID(state.run_id), id)
+            if item is not None:
+                questions.append(Question(pending, push.may and item.obstacle is None, ""))
+        return Shown(state, questions, "", 0, 0)
