@@ -24,7 +24,7 @@ tools: {other: {a2a: {url: "https://agent.example"}}}
 steps: [{call: other}]
 """
     findings = http.post("/v1/workflows/validate", content=source, headers=YAML).json()["findings"]
-    assert any("a2a" in each["message"] for each in findings)
+    assert "tool.kind" in [each["code"] for each in findings]
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.api.test_a2a_push import receiving
+from tests.attacks.house import wait_for
 from tests.clients import rig
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
@@ -37,7 +39,7 @@ def dsn(postgres_server: Server) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn) as server:
+    with serving(dsn, environment={"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}) as server:
         publish(server.url)
         yield server
         assert not server.faults
@@ -142,6 +144,20 @@ def test_tasks_of_a_context_are_listed_and_a_second_one_is_of_the_same(
     second = client.send([{"data": {"name": "Bob"}}], contextId=first["contextId"])
     listed = client.ask("list_tasks", context=first["contextId"])
     assert [each["id"] for each in listed["tasks"]] == [second["id"], first["id"]]
+
+
+def test_addresses_are_set_read_deleted_and_called(client: Client) -> None:
+    task = client.send(DELETE)
+    with receiving() as receiver:
+        config = {"id": "one", "url": receiver.url, "token": "t0ken"}
+        found = client.ask("push_configs", task=task["id"], config=config)
+        assert (found["made"]["url"], found["made"]["token"]) == (receiver.url, "t0ken")
+        assert found["read"] == found["made"]
+        assert (found["listed"], found["left"]) == (1, 0)
+        client.ask("push_configs", task=task["id"], config=config, keep=True)
+        client.send([{"data": {"confirm": True}}], taskId=task["id"])
+        wait_for(lambda: receiver.calls and b"ompleted" in receiver.calls[-1][1].replace(b"OMPLETED", b"ompleted"))
+        assert receiver.calls[-1][0]["x-a2a-notification-token"] == "t0ken"
 
 
 def test_while_others_decide_the_task_needs_authorization_and_a_subscriber_sees_the_decision(

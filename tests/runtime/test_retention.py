@@ -31,6 +31,8 @@ from hai_flow.runtime.retention.prune import Pruned, Pruning
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit, log_chain
 from hai_flow.store.identity import erasure
+from hai_flow.store.messaging import pushes
+from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops import retention
 from hai_flow.store.people import feedback
 from hai_flow.store.runs import files, log_compaction, logs
@@ -341,12 +343,14 @@ async def test_what_a_process_that_died_has_left_is_removed_by_the_next(make: Ma
     runtime = await make(performs=True)
     run_id = (await start(runtime, TEXT)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
+    push = Push(LOCAL_TENANT, run_id, "user:ann", "one", b"{}", b"{}", False, None, 0)
+    assert await pushes.store_push(eye, push)
     unit = await retention.list_unit(eye, LOCAL_TENANT, str(run_id))
     assert await retention.remove(eye, unit, None, BY)
     assert await retention.clear(eye, [run_id], 1) == 1
     assert await eye.fetchval("SELECT count(*) FROM log") > 0
     await prune(eye, Retention(hai="retention/v1"))
-    for table in ("log", "commands", "messages", "turns", "snapshots", "pendings", "votes", "slots"):
+    for table in ("log", "commands", "messages", "turns", "snapshots", "pendings", "votes", "slots", "pushes"):
         assert not await eye.fetchval(f"SELECT count(*) FROM {table}"), table
     assert await eye.fetchval("SELECT cleared_at FROM retired_runs") is not None
 

@@ -52,6 +52,26 @@ async def cancel(http, asked):
     return MessageToDict(await client.cancel_task(pb.CancelTaskRequest(id=asked["task"])))
 
 
+async def push_configs(http, asked):
+    """Sets a configuration, reads it, deletes it; what each gave, and what is left."""
+    client = await client_of(http, asked)
+    task = asked["task"]
+    made = await client.create_task_push_notification_config(
+        ParseDict({"taskId": task, **asked["config"]}, pb.TaskPushNotificationConfig())
+    )
+    named = {"task_id": task, "id": made.id}
+    read = await client.get_task_push_notification_config(pb.GetTaskPushNotificationConfigRequest(**named))
+    asking = pb.ListTaskPushNotificationConfigsRequest(task_id=task)
+    listed = await client.list_task_push_notification_configs(asking)
+    if not asked.get("keep"):
+        await client.delete_task_push_notification_config(pb.DeleteTaskPushNotificationConfigRequest(**named))
+    left = await client.list_task_push_notification_configs(asking)
+    return {
+        "made": MessageToDict(made), "read": MessageToDict(read),
+        "listed": len(listed.configs), "left": len(left.configs),
+    }  # fmt: skip
+
+
 async def list_tasks(http, asked):
     client = await client_of(http, asked)
     return MessageToDict(await client.list_tasks(pb.ListTasksRequest(context_id=asked["context"])))
