@@ -31,8 +31,8 @@ METHODS: Final = (CREATE, GET, LIST, DELETE)
 async def perform_on_push_configs(agent: Agent, method: str, params: Mapping[str, Json], *, old: bool) -> Json:
     """The result of one of `METHODS`. `old`: in the words of A2A 0.3. Raises Fault and Rejected."""
     task_id = params.get("id") if old and method != CREATE else params.get("taskId")
-    access, shown = await agent.look(task_id, "/id" if old and method != CREATE else "/taskId")
-    run_id = UUID(shown.state.run_id)
+    access, task = await agent.look(task_id, "/id" if old and method != CREATE else "/taskId")
+    run_id = UUID(task.state.run_id)
     if method == CREATE:
         place = "/pushNotificationConfig" if old else ""
         config = read_push_config(params.get("pushNotificationConfig") if old else params, place, old=old)
@@ -42,8 +42,8 @@ async def perform_on_push_configs(agent: Agent, method: str, params: Mapping[str
     mine = access.runtime.database.api, access.tenant, run_id, access.principal.id
     if method == LIST:
         configs = [_decode(push) for push in await pushes.list_pushes(*mine)]
-        written: list[Any] = [write_push_config(each, str(run_id), old=old) for each in configs]
-        return written if old else {"configs": written, "nextPageToken": ""}
+        documents: list[Any] = [write_push_config(each, str(run_id), old=old) for each in configs]
+        return documents if old else {"configs": documents, "nextPageToken": ""}
     id = params.get("pushNotificationConfigId") if old else params.get("id")
     if method == DELETE:
         if not isinstance(id, str) or not id:

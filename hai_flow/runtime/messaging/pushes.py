@@ -88,8 +88,8 @@ class Pushes(Service):
             await self._due.wait()
             self._due.clear()
             try:
-                while given := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
-                    await asyncio.gather(*map(self._deal_with, given))
+                while batch := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
+                    await asyncio.gather(*map(self._deal_with, batch))
             except Exception as error:
                 log.warning("pushes_not_taken", error=str(error) or repr(error))
 
@@ -99,16 +99,16 @@ class Pushes(Service):
 
     async def _tell(self, push: Push) -> None:
         """Tell the address how the task stands, if that is news."""
-        shown = await self._look(push)
-        if shown is None:  # it was removed
+        task = await self._look(push)
+        if task is None:  # it was removed
             await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
             return
         config = msgspec.json.decode(push.config, type=PushConfig)
-        state, body = write_push(shown, old=config.old)
+        state, body = write_push(task, old=config.old)
         error = None
         if state != push.sent:
             try:
-                await self._call(push, config, shown.state.seq, body)
+                await self._call(push, config, task.state.seq, body)
             except NotSent as failure:
                 error = str(failure)
                 if not failure.final and push.tries < self.config.tries_max:
@@ -116,7 +116,7 @@ class Pushes(Service):
                     return
                 log.error("push_given_up", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
         apart = None if state in a2a.ENDS else timedelta(seconds=self.config.apart_seconds)
-        await pushes.mark_told(self._database.api, push, shown.state.seq, state, error, apart)
+        await pushes.mark_told(self._database.api, push, task.state.seq, state, error, apart)
 
     async def _put_off(self, push: Push, error: str) -> None:
         wait = min(self.config.again_seconds * 2 ** (push.tries - 1), self.config.again_seconds_max)

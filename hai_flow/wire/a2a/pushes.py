@@ -103,13 +103,13 @@ def find_push_config(params: Mapping[str, Json], *, old: bool) -> PushConfig | N
 
 def write_push_config(config: PushConfig, task_id: str, *, old: bool) -> dict[str, Any]:
     """The configuration as its client reads it."""
-    written: dict[str, Any] = {"id": config.id, "url": config.url}
+    document: dict[str, Any] = {"id": config.id, "url": config.url}
     if config.token:
-        written["token"] = config.token
+        document["token"] = config.token
     if config.scheme:
         schemes: dict[str, Any] = {"schemes": [config.scheme]} if old else {"scheme": config.scheme}
-        written["authentication"] = schemes | ({"credentials": config.credentials} if config.credentials else {})
-    return {"taskId": task_id, "pushNotificationConfig": written} if old else {"taskId": task_id, **written}
+        document["authentication"] = schemes | ({"credentials": config.credentials} if config.credentials else {})
+    return {"taskId": task_id, "pushNotificationConfig": document} if old else {"taskId": task_id, **document}
 
 
 def write_push(shown: Shown, *, old: bool) -> tuple[str, bytes]:
