@@ -175,6 +175,16 @@ def test_a_body_that_is_not_what_is_waited_for_uses_nothing_up(server: ServerPro
         assert wait_for_end(http, run)["output"] == {"paid": 3}
 
 
+def test_an_odd_body_goes_on_with_the_run_and_no_digit_is_lost(server: ServerProcess, shop: Shop) -> None:
+    with Checked(server.url) as http:
+        run, path = ordered(http, shop)
+        body = b'\xef\xbb\xbf{"id": 1234567890123456789, "rate": NaN, "note": "a\\u0000b\\ud800"}'
+        taken = http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert taken.status_code == 202, taken.text
+        output = wait_for_end(http, run)["output"]
+        assert output == {"id": "1234567890123456789", "rate": "NaN", "note": "a\ufffdb\ufffd"}
+
+
 def test_a_callback_names_no_file_that_is_not_its_runs(server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         run, path = ordered(http, shop)

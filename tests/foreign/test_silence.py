@@ -7,8 +7,16 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
 from hai_flow.steps.mcp import http as mcp_http
+from tests.foreign.test_fastapi import JSON
+from tests.foreign.test_fastapi import serving as serving_framework
 from tests.foreign.test_mcp import Odd, serving
+from tests.runtime.conftest import Make, is_now, start, state_of
+from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call
 from tests.support.service import Received, Reply
 from tests.support.waiting import until
@@ -56,3 +64,40 @@ async def test_a_notification_that_the_server_does_not_answer_holds_up_no_call(m
     async with serving(silent) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
     assert (silent.silences >= 1, silent.calls) == (True, ["ok"])
+
+
+# --- a service in another framework -----------------------------------------------------------------------------------
+
+
+def _falls_silent(place: str, kind: str, over: asyncio.Event) -> Any:
+    """The answers of a FastAPI application that stops at this place of each, until all is over."""
+
+    async def stopping() -> AsyncIterator[bytes]:
+        yield b"data: half\n\n" if place == "in the middle" else b""
+        await over.wait()
+
+    async def before() -> Response:
+        await over.wait()
+        return Response()
+
+    async def within() -> Response:
+        return StreamingResponse(stopping(), 201, {}, kind)
+
+    return before if place == "before its head" else within
+
+
+@pytest.mark.parametrize("step", ["", ", stream: text"], ids=["whole", "streamed"])
+@pytest.mark.parametrize("place", ["before its head", "behind its head", "in the middle"])
+async def test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout(
+    make: Make, place: str, step: str
+) -> None:
+    over = asyncio.Event()
+    async with serving_framework(_falls_silent(place, "text/event-stream" if step else JSON, over)) as url:
+        runtime = await make(performs=True, http_hosts=("127.0.0.1",))
+        body = f"steps:\n  - {{id: pay, http: {{post: '{url}', body: {{}}{step}}}, timeout: 1s}}\n"
+        run_id = (await start(runtime, body)).run_id
+        await until(lambda: is_now(runtime, run_id, "failed"))
+        error = (await state_of(runtime, run_id)).error
+        over.set()
+    assert error is not None
+    assert error.code == "step.timeout"
