@@ -124,6 +124,17 @@ async def test_pieces_are_said_before_the_rest_has_come() -> None:
         assert (await streamed({"get": service.url()}, said))["text"] == "firstsecond"
 
 
+@pytest.mark.parametrize(
+    "odd", [b": a comment", b"retry: never", b"a line of no field", b"event:", b"id: \x00", b"\xff\xfe: 1"]
+)
+async def test_an_odd_line_of_a_stream_is_left_out_and_the_events_around_it_are_said(odd: bytes) -> None:
+    for body in (b"data: a\n\n" + odd + b"\n\ndata: b\n\n", b"data: a\n\n" + odd + b"\ndata: b\n\n"):
+        async with Service(giving(body)) as service:
+            said = Said()
+            output = await streamed({"get": service.url()}, said)
+        assert (output["text"].strip(), "".join(said.pieces).strip()) == ("ab", "ab")
+
+
 async def test_any_other_body_and_what_is_no_success_is_read_as_a_whole() -> None:
     async with Service(giving(b'{"a": 1}', "application/json")) as service:
         said = Said()
