@@ -76,7 +76,7 @@ def test_other_people_and_a_run_that_could_not_migrate_are_named_and_exit_with_1
     assert "1 run waiting: 1 could not migrate." in result.output
     assert f"run {run_id}: sure would show people something else than they were shown: title." in result.output
     shown = json.loads(called(file, "--json").output)
-    assert shown["more"] == [{"step": "sure", "from": ["user:bob"], "runs": 1}]
+    assert shown["more"] == [{"step": "sure", "from": ["user:bob"], "quorum": "1", "runs": 1}]
     assert [(each["run_id"], each["kind"], each["step"]) for each in shown["examples"]] == [
         (str(run_id), "people", "sure")
     ]

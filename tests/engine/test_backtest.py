@@ -314,3 +314,16 @@ steps:
     assert (verdict.kind, verdict.step) == ("path", "say#1")
     play.log = play.log[:held]
     assert rehearse(recorded(play), Pairing(play.plan, play.plan)) == Verdict("same")
+
+
+def test_another_quorum_is_more_people_and_fewer_of_the_former() -> None:
+    text = "steps:\n  - {id: sure, approve: {title: Sure?, from: ['user:bob', 'user:eve']}}\n"
+    play = played(text)
+    play.answer("sure", by="user:bob", decision="approve")
+    verdict = backtest(play, text.replace("'user:eve']", "'user:eve'], quorum: 2"))
+    both = ("user:bob", "user:eve")
+    assert (verdict.kind, verdict.more, verdict.fewer) == (
+        "people",
+        (Asking("sure", both, "2"),),
+        (Asking("sure", both),),
+    )

@@ -161,7 +161,7 @@ def _render(result: Backtest) -> dict[str, Any]:
 
 
 def _render_question(question: Asking, count: int | None = None) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_)}
+    rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_), "quorum": question.quorum}
     return rendered if count is None else {**rendered, "runs": count}
 
 
@@ -178,7 +178,9 @@ def _tell(result: Backtest, name: str, since: str, limit: int) -> None:
         say(f"  {count} could not be decided again: {REASONS[reason]}.", "yellow")
     for title, questions in (("asked besides", result.more), ("asked no more", result.fewer)):
         for question, count in sorted(questions.items()):
-            say(f"{title}: {question.path} from {', '.join(question.from_) or 'people'}, {plural(count, 'time')}.")
+            people = ", ".join(question.from_) or "people"
+            quorum = "" if question.quorum == "1" else f" (quorum {question.quorum})"
+            say(f"{title}: {question.path} from {people}{quorum}, {plural(count, 'time')}.")
     for run_id, verdict in result.examples[: limit * len(KINDS)]:
         place = verdict.step or "the run"
         why = f" ({verdict.reason})" if verdict.reason else ""

@@ -51,10 +51,12 @@ class TraceMark(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """People are asked at `path`: those of `from_` (selectors)."""
+    """People are asked at `path`: those of `from_` (selectors), of whom `quorum` have to agree, as its author wrote
+    it."""
 
     path: str
     from_: tuple[str, ...]
+    quorum: str = "1"
 
 
 class Trace:
@@ -136,7 +138,9 @@ class Trace:
         rules = [policy.get(name) for name in ("exclude", "quorum", "reject_when", "edit", "veto", "reasons")]
         shown = [event.title, event.message, event.tool, event.args, event.evidence, event.schema, event.options]
         if event.kind in QUESTIONS:
-            self.questions.append(Asking(path, _from(policy)))
+            quorum = policy.get("quorum", 1)
+            text = quorum if isinstance(quorum, str) else msgspec.json.encode(quorum, order="sorted").decode()
+            self.questions.append(Asking(path, _from(policy), text))
         asks = "calls a frontend" if event.kind == "tool" else f"asks {_list_people(_from(policy))}"
         return TraceMark(path, asks, self._text([event.kind, rules, shown]))
 
