@@ -35,7 +35,7 @@ steps:
   - {id: fails, call: fx.breaks, retry: {max: 0}}
 """,
     "logged_above": """\
-input: {type: object, properties: {text: {type: string}}}
+input: {type: object, properties: {text: {}}}
 steps: [{id: sub, run: logged, with: {n: "${{ input.text }}"}}]
 """,
     "logged_hook": """\
