@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 from typing import Any
 
 from hai_flow.cli.console import Console
 from hai_flow.cli.run.transcript import Transcript
 from hai_flow.cli.runs.follow import Narrator
+from hai_flow.engine.events import TYPE_NAMES
 
 LATER = "2026-01-01T01:00:00.000Z"
 ERROR = {"code": "tool.failed", "message": "ValueError: no seat", "path": "each[1]/book"}
@@ -138,3 +140,15 @@ def test_events_still_name_every_event_of_the_log() -> None:
     stream = io.StringIO()
     Narrator(Console(stream)).show({"type": "handler_started", "path": "a", "handler": "~finally"})
     assert stream.getvalue() == '· handler started {"path": "a", "handler": "~finally"}\n'
+
+
+def test_methods_that_print_an_event_are_named_after_one() -> None:
+    """They are found by their names: one that is named otherwise prints nothing."""
+    of_events = {
+        name.removeprefix("_print_")
+        for kind in (Narrator, Transcript)
+        for name, method in vars(kind).items()
+        if callable(method) and "event" in inspect.signature(method).parameters and name not in ("show", "unnamed")
+    }
+    assert of_events <= TYPE_NAMES
+    assert {"steps_held", "pending_escalated", "step_undone", "time_jumped"} <= of_events

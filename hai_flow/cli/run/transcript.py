@@ -45,7 +45,7 @@ class Transcript(Narrator):
     def unnamed(self, event: EventJson) -> None:
         """Such an event is for programs."""
 
-    def _custom_emitted(self, event: EventJson) -> None:
+    def _print_custom_emitted(self, event: EventJson) -> None:
         value = event.get("value")
         if event["name"] != PROGRESS or not isinstance(value, dict):
             return
@@ -53,38 +53,38 @@ class Transcript(Narrator):
         parts = [str(each) for each in (value.get("message"), count) if each is not None]
         self.line(f"… {event['path']}: {', '.join(parts)}", "dim")
 
-    def _child_moved(self, event: EventJson) -> None:
+    def _print_child_moved(self, event: EventJson) -> None:
         """What the run below asks and does is told itself."""
 
     # --- steps
 
-    def _step_started(self, event: EventJson) -> None:
+    def _print_step_started(self, event: EventJson) -> None:
         self._verbs[event.get("path") or ""] = event.get("verb", "")
         if event.get("verb") in _ANNOUNCED:
             self._told.add(event["path"])
         else:
-            super()._step_started(event)
+            super()._print_step_started(event)
 
-    def _step_finished(self, event: EventJson) -> None:
+    def _print_step_finished(self, event: EventJson) -> None:
         verb, output = self._verbs.get(event["path"], ""), event.get("output")
         if verb in _CONCLUDED or event["path"] in self._asked:
             return
         if verb == "approve" and isinstance(output, dict) and not (output.get("values") or output.get("expired")):
             return
         hidden = output == {"winner": None} or (isinstance(output, str) and output.strip() == self._said.strip() != "")
-        super()._step_finished({**event, "output": None} if hidden else event)
+        super()._print_step_finished({**event, "output": None} if hidden else event)
 
-    def _warning_raised(self, event: EventJson) -> None:
+    def _print_warning_raised(self, event: EventJson) -> None:
         if event["code"] == TRACE:
             self._traces[event["path"]] = event["message"]
         else:
-            super()._warning_raised(event)
+            super()._print_warning_raised(event)
 
-    def _step_retried(self, event: EventJson) -> None:
+    def _print_step_retried(self, event: EventJson) -> None:
         self._traces.pop(event["path"], None)
-        super()._step_retried(event)
+        super()._print_step_retried(event)
 
-    def _step_failed(self, event: EventJson) -> None:
+    def _print_step_failed(self, event: EventJson) -> None:
         path, error = event.get("path") or "", event["error"]
         trace = self._traces.pop(path, "")
         if not self._is_known(error):
@@ -100,32 +100,32 @@ class Transcript(Narrator):
         if self._held is not None:
             event, trace = self._held
             self._held = None
-            super()._step_failed(event)
+            super()._print_step_failed(event)
             self._tell_trace(trace)
 
     def _tell_trace(self, trace: str) -> None:
         if trace:
             self.line(indent(trace), "dim")
 
-    def _iteration_ended(self, event: EventJson) -> None:
+    def _print_iteration_ended(self, event: EventJson) -> None:
         if event.get("error") and not self._is_known(event["error"]):
             self._tell_failure()
-            super()._iteration_ended(event)
+            super()._print_iteration_ended(event)
 
-    def _run_failed(self, event: EventJson) -> None:
+    def _print_run_failed(self, event: EventJson) -> None:
         error = event["error"]
         if self._held is not None and _failure(self._held[0]["error"]) == _failure(error):
             (failed, trace), self._held = self._held, None
             if failed.get("path"):
                 self.line(f"✗ {failed['path']}", "red")
             self._tell_trace(trace)
-            super()._run_failed(event)
+            super()._print_run_failed(event)
         elif error.get("path") and self._is_known(error):
             self._tell_failure()
             self.line(f"failed at {error['path']}: {error['code']}", "bold red")
         else:
             self._tell_failure()
-            super()._run_failed(event)
+            super()._print_run_failed(event)
 
     def _is_known(self, error: EventJson) -> bool:
         """Whether this very failure was told. It is from now on."""
@@ -134,49 +134,49 @@ class Transcript(Narrator):
         self._failures.add(failure)
         return is_repeated
 
-    def _run_retried(self, event: EventJson) -> None:
+    def _print_run_retried(self, event: EventJson) -> None:
         self._failures.clear()
         self.line(f"tried again by {event['by']}", "yellow")
 
     def _print_work_taken_back(self, event: EventJson) -> None:
         self.line(f"takes its work back: run {event['heir']}, which was to go on with it, did not begin", "yellow")
 
-    def _steps_held(self, event: EventJson) -> None:
+    def _print_steps_held(self, event: EventJson) -> None:
         held = ", ".join(event["held"])
         self.line(f"frozen: {held} ({event['reason']})" if held else "not frozen any more", "yellow")
 
-    def _attempt_started(self, event: EventJson) -> None:
+    def _print_attempt_started(self, event: EventJson) -> None:
         """The failure before it has said that there is another one."""
 
     # --- calls: the step is told, and of a frontend's the question
 
-    def _tool_call_started(self, event: EventJson) -> None:
+    def _print_tool_call_started(self, event: EventJson) -> None:
         self._asked.add(event["path"])
         if event["executor"] == "server":
-            super()._tool_call_started(event)
+            super()._print_tool_call_started(event)
 
-    def _tool_call_args_chunk(self, event: EventJson) -> None:
+    def _print_tool_call_args_chunk(self, event: EventJson) -> None:
         pass
 
-    def _tool_call_ended(self, event: EventJson) -> None:
+    def _print_tool_call_ended(self, event: EventJson) -> None:
         pass
 
-    def _tool_call_resolved(self, event: EventJson) -> None:
+    def _print_tool_call_resolved(self, event: EventJson) -> None:
         if event["tool_call_id"] in self._calls:
-            super()._tool_call_resolved(event)
+            super()._print_tool_call_resolved(event)
 
     # --- text, state
 
-    def _message_chunk(self, event: EventJson) -> None:
+    def _print_message_chunk(self, event: EventJson) -> None:
         message = event["message_id"]
         self._texts[message] = self._texts.get(message, "") + event["content"]
-        super()._message_chunk(event)
+        super()._print_message_chunk(event)
 
-    def _message_ended(self, event: EventJson) -> None:
+    def _print_message_ended(self, event: EventJson) -> None:
         self._said = self._texts.pop(event["message_id"], self._said)
-        super()._message_ended(event)
+        super()._print_message_ended(event)
 
-    def _state_changed(self, event: EventJson) -> None:
+    def _print_state_changed(self, event: EventJson) -> None:
         for op in event["ops"]:
             name = op["path"].lstrip("/") or "the state"
             if op["op"] == "remove":
@@ -190,13 +190,13 @@ class Transcript(Narrator):
 
     # --- people
 
-    def _vote_cast(self, event: EventJson) -> None:
+    def _print_vote_cast(self, event: EventJson) -> None:
         self._votes.setdefault(event["id"], []).append(event["decision"])
-        super()._vote_cast(event)
+        super()._print_vote_cast(event)
 
-    def _pending_decided(self, event: EventJson) -> None:
+    def _print_pending_decided(self, event: EventJson) -> None:
         if self._votes.pop(event["id"], []) != [event["outcome"]]:
-            super()._pending_decided(event)
+            super()._print_pending_decided(event)
 
 
 def _failure(error: EventJson) -> tuple[str, str, str]:

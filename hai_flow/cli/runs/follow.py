@@ -50,7 +50,7 @@ class Narrator:
         if self._stamps:
             seq = f"{event['seq']:>4}" if self._console.aligns else str(event["seq"])
             self._stamp = f"{seq}  {moment(event['at'])}  "
-        write: Callable[[EventJson], None] | None = getattr(self, f"_{kind}", None)
+        write: Callable[[EventJson], None] | None = getattr(self, f"_print_{kind}", None)
         if write is not None:
             write(event)
         elif kind not in _SILENT:
@@ -76,7 +76,7 @@ class Narrator:
 
     # --- text
 
-    def _message_chunk(self, event: EventJson) -> None:
+    def _print_message_chunk(self, event: EventJson) -> None:
         message = event["message_id"]
         if self._streaming != message:
             self.end_line()
@@ -87,10 +87,10 @@ class Narrator:
         self._console.print(clean(self._under(event["content"])), style=style, end="")
         self._console.file.flush()
 
-    def _message_started(self, event: EventJson) -> None:
+    def _print_message_started(self, event: EventJson) -> None:
         self._kinds[event["message_id"]] = event.get("kind", "text")
 
-    def _message_ended(self, event: EventJson) -> None:
+    def _print_message_ended(self, event: EventJson) -> None:
         self._kinds.pop(event["message_id"], None)
         self._grown.pop(event["message_id"], None)
         if self._streaming == event["message_id"]:
@@ -100,7 +100,7 @@ class Narrator:
 
     # --- steps
 
-    def _step_started(self, event: EventJson) -> None:
+    def _print_step_started(self, event: EventJson) -> None:
         if event.get("verb") in _SILENT_VERBS or not event.get("path"):
             return
         self._told.add(event["path"])
@@ -108,7 +108,7 @@ class Narrator:
         args = f" {compact(event['args'])}" if event.get("args") else ""
         self.line(f"▸ {event['path']}: {event.get('verb', '')}{title}{args}", "cyan")
 
-    def _step_finished(self, event: EventJson) -> None:
+    def _print_step_finished(self, event: EventJson) -> None:
         if event["path"] in self._told:
             output = event.get("output")
             output = "" if output is None else f" → {approval(output) if is_envelope(output) else compact(output)}"
@@ -116,12 +116,12 @@ class Narrator:
             for note in event.get("notes", ()):
                 self.line(f"  changed: {note}", "yellow")
 
-    def _step_failed(self, event: EventJson) -> None:
+    def _print_step_failed(self, event: EventJson) -> None:
         where = event.get("path") or "the run"
         handled = "; the workflow handles it" if event.get("handler") else ""
         self.line(f"✗ {where}: {_error(event['error'], where)}{handled}", "red")
 
-    def _step_retried(self, event: EventJson) -> None:
+    def _print_step_retried(self, event: EventJson) -> None:
         when = f" again at {moment(event['due'])}" if event.get("due") else " again"
         lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'], event['path'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
@@ -129,7 +129,7 @@ class Narrator:
     def _print_step_undone(self, event: EventJson) -> None:
         self.line(f"↶ {event['path']} is undone", "yellow")
 
-    def _iteration_ended(self, event: EventJson) -> None:
+    def _print_iteration_ended(self, event: EventJson) -> None:
         if event.get("error"):
             self.line(f"✗ {event['path']}: {event['status']}, {_error(event['error'])}", "red")
 
@@ -137,28 +137,28 @@ class Narrator:
         if event["path"] in self._told:
             self.line(f"■ {event['path']} stopped {event.get('reason', '')}".rstrip(), "dim")
 
-    def _attempt_started(self, event: EventJson) -> None:
+    def _print_attempt_started(self, event: EventJson) -> None:
         if event.get("attempt", 1) > 1:
             self.line(f"▸ {event['path']}: attempt {event['attempt']}", "cyan")
 
     # --- calls, state
 
-    def _tool_call_started(self, event: EventJson) -> None:
+    def _print_tool_call_started(self, event: EventJson) -> None:
         self._calls[event["tool_call_id"]] = [event["name"]]
 
-    def _tool_call_args_chunk(self, event: EventJson) -> None:
+    def _print_tool_call_args_chunk(self, event: EventJson) -> None:
         self._calls.setdefault(event["tool_call_id"], ["?"]).append(event["content"])
 
-    def _tool_call_ended(self, event: EventJson) -> None:
+    def _print_tool_call_ended(self, event: EventJson) -> None:
         name, *pieces = self._calls.get(event["tool_call_id"], ["?"])
         self.line(f"⚙ {name}({''.join(pieces)})", "magenta")
 
-    def _tool_call_resolved(self, event: EventJson) -> None:
+    def _print_tool_call_resolved(self, event: EventJson) -> None:
         name = self._calls.pop(event["tool_call_id"], ["the tool"])[0]
         outcome = f"failed: {event['error']}" if event.get("error") else f"→ {event['content']}"
         self.line(f"⚙ {name} {outcome}", "magenta")
 
-    def _state_changed(self, event: EventJson) -> None:
+    def _print_state_changed(self, event: EventJson) -> None:
         for op in event["ops"]:
             source = f" from {op['from']}" if "from" in op else ""
             value = f" {compact(op['value'])}" if "value" in op else ""
@@ -166,7 +166,7 @@ class Narrator:
 
     # --- people
 
-    def _pending_opened(self, event: EventJson) -> None:
+    def _print_pending_opened(self, event: EventJson) -> None:
         self.line(f"? {question_of(event)}", "bold")
         if event.get("message"):
             self.line(indent(event["message"]))
@@ -175,7 +175,7 @@ class Narrator:
         deadline = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
         self.line(f"  {event['kind']} {event['id']}{deadline}", "dim")
 
-    def _vote_cast(self, event: EventJson) -> None:
+    def _print_vote_cast(self, event: EventJson) -> None:
         self.line(f"! {event['by']} votes {event['decision']}{because(event)}", "bold")
 
     def _print_pending_reminded(self, event: EventJson) -> None:
@@ -191,7 +191,7 @@ class Narrator:
             "bold yellow",
         )
 
-    def _pending_decided(self, event: EventJson) -> None:
+    def _print_pending_decided(self, event: EventJson) -> None:
         by = f" by {event['by']}" if event.get("by") else ""
         value = event.get("value")
         value = (
@@ -202,67 +202,67 @@ class Narrator:
     def _print_pending_voided(self, event: EventJson) -> None:
         self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
 
-    def _child_asked(self, event: EventJson) -> None:
+    def _print_child_asked(self, event: EventJson) -> None:
         """Show the question of a run below as if this run asked it. Its outcome is shown by its path."""
         opened, status = event["opened"], event.get("status", "open")
         if status != "open":
             self.line(f"! {opened['path']}: {status}{because(event)}", "bold")
         elif not event.get("known"):
-            self._pending_opened(opened)
+            self._print_pending_opened(opened)
 
-    def _child_moved(self, event: EventJson) -> None:
+    def _print_child_moved(self, event: EventJson) -> None:
         self.line(f"· {event['path']}: the run below {'works again' if event['working'] else 'waits'}", "dim")
 
-    def _child_said(self, event: EventJson) -> None:
+    def _print_child_said(self, event: EventJson) -> None:
         """Show the whole message of a run below; parts of it may have been shown as they came."""
         rest = event["content"][self._grown.get(event["message_id"], 0) :]
         if rest and event["message_id"] in self._grown:
-            self._message_chunk({**event, "content": rest})
+            self._print_message_chunk({**event, "content": rest})
         elif rest:
             self.line(rest)
-        self._message_ended(event)
+        self._print_message_ended(event)
 
-    def _child_stepped(self, event: EventJson) -> None:
+    def _print_child_stepped(self, event: EventJson) -> None:
         mark, style = _MARKS.get(event["status"], ("✗", "red"))
         self.line(f"{mark} {event['path']}", style)
 
     # --- the run
 
-    def _run_started(self, event: EventJson) -> None:
+    def _print_run_started(self, event: EventJson) -> None:
         self.line(f"{event['workflow']}@{event['version']} starts with {compact(event['input'])}", "dim")
 
-    def _run_paused(self, event: EventJson) -> None:
+    def _print_run_paused(self, event: EventJson) -> None:
         self.line(f"paused by {event['by']}{because(event)}", "yellow")
 
-    def _run_resumed(self, event: EventJson) -> None:
+    def _print_run_resumed(self, event: EventJson) -> None:
         self.line(f"resumed by {event['by']}", "yellow")
 
-    def _run_stopping(self, event: EventJson) -> None:
+    def _print_run_stopping(self, event: EventJson) -> None:
         self.line(f"stopping, asked by {event['by']}{because(event)}", "yellow")
 
-    def _run_stopped(self, event: EventJson) -> None:
+    def _print_run_stopped(self, event: EventJson) -> None:
         how = "terminated" if event.get("terminated") else "stopped"
         self.line(f"{how} by {event['by']}{because(event)}", "yellow")
 
-    def _run_finished(self, event: EventJson) -> None:
+    def _print_run_finished(self, event: EventJson) -> None:
         output = "" if event.get("output") is None else ": " + json_text(event["output"])
         self.line(f"finished{output}", "bold green")
 
-    def _run_failed(self, event: EventJson) -> None:
+    def _print_run_failed(self, event: EventJson) -> None:
         self.line(f"failed: {_error(event['error'])}", "bold red")
 
-    def _run_needs_attention(self, event: EventJson) -> None:
+    def _print_run_needs_attention(self, event: EventJson) -> None:
         self.line(f"needs attention at {event['path']}: {event['reason']}", "bold red")
 
     def _print_time_jumped(self, event: EventJson) -> None:
         self.line(f"⏩ {roughly(event['ms'])} at once, by {event['by']}", "yellow")
 
-    def _timer_set(self, event: EventJson) -> None:
+    def _print_timer_set(self, event: EventJson) -> None:
         # The deadline of a question is shown with it, and a retry with its failure.
         if event["kind"] == "wait" or (event["path"] in self._listening and event["kind"] in ENDS_OF_WAITS):
             self.line(f"⏲ {event['path']}: waits {until(event['due'])}", "cyan")
 
-    def _signals_awaited(self, event: EventJson) -> None:
+    def _print_signals_awaited(self, event: EventJson) -> None:
         self._listening.add(event["path"])
         types = ["a callback" if each.startswith(CALLBACK) else each for each in event["types"]]
         self.line(f"⏲ {event['path']}: waits for {' or '.join(types)}", "cyan")
@@ -272,11 +272,11 @@ class Narrator:
         name = "the callback" if event["name"].startswith(CALLBACK) else event["name"]
         self.line(f"✉ {event['path']}: {name} has come{data}", "cyan")
 
-    def _run_queued(self, event: EventJson) -> None:
+    def _print_run_queued(self, event: EventJson) -> None:
         key = event["slot"].partition(":")[2] or event["slot"]
         self.line(f"queued, until a run with the same concurrency key {key!r} has ended", "yellow")
 
-    def _warning_raised(self, event: EventJson) -> None:
+    def _print_warning_raised(self, event: EventJson) -> None:
         if event["code"] == TRACE:
             self.line(f"✗ {event['path']} raised:", "red")
             self.line(indent(event["message"]), "dim")
