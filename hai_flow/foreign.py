@@ -48,10 +48,13 @@ def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = 
 
     Raises NotJson where it is no JSON at all, or `big` is `refuse` and it holds an integer beyond 2^53."""
     text = text.removeprefix(b"\xef\xbb\xbf") if isinstance(text, bytes) else text.removeprefix("\ufeff")
+    values.demand_few_extremes(text)
     if pairs is not None:
         return _read_slowly(text, big, pairs)
     try:
         return Foreign(values.check(values.loads(text)))
+    except values.TooExtreme:
+        raise
     except NotJson:
         return _read_slowly(text, big, None)
 
@@ -75,8 +78,10 @@ def take(value: Any, big: BigIntegers = "text") -> Foreign:
     does."""
     try:
         return Foreign(values.check(value))
+    except values.TooExtreme:
+        raise
     except NotJson:
-        return _convert(value, big)
+        return _check_extremes(_convert(value, big))
 
 
 def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
@@ -96,6 +101,11 @@ def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
     return _at_places(value, tree)
 
 
+def _check_extremes(converted: Foreign) -> Foreign:
+    values.check(converted.value)
+    return converted
+
+
 def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Foreign:
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
     try:
@@ -111,7 +121,7 @@ def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Fo
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
     except ValueError as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
-    return _convert(value, big)
+    return _check_extremes(_convert(value, big))
 
 
 class _WrittenNumber(str):

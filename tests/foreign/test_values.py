@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -142,3 +143,24 @@ def test_a_model_s_call_and_answer_may_have_nineteen_digits() -> None:
     schema = JsonSchema({"type": "object", "properties": {"id": {"type": "integer"}}})
     assert turn.call_faults({"delete": schema}) == {}
     assert read_answer(f'{{"id": {BIG}}}', schema) == ({"id": str(BIG)}, "")
+
+
+@pytest.mark.parametrize("number", [1e300, 5e-324, -1.7976931348623157e308])
+def test_many_numbers_at_the_ends_of_a_float_are_refused_before_they_are_read_and_texts_that_look_like_them_are_not(
+    number: float,
+) -> None:
+    few = [number] * values.EXTREMES_MAX
+    assert foreign.take(few).value == foreign.read(values.dumps(few)).value == few
+    many = values.dumps([number] * 50_000)
+    for read in (
+        lambda: foreign.read(many),
+        lambda: foreign.read(many.decode()),
+        lambda: foreign.take([few, number]),
+        lambda: foreign.take([2**60, few, number]),
+    ):
+        begun = time.thread_time()
+        with pytest.raises(values.TooExtreme, match="more than 500 numbers"):
+            read()
+        assert time.thread_time() - begun < 0.2
+    text = [",".join(["1e300"] * 1_000) + ","]
+    assert foreign.read(values.dumps(text)).value == text
