@@ -11,6 +11,7 @@ from hai_flow import values
 from hai_flow.models import faults
 from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.vocabulary import Alive, Piece
+from hai_flow.primitives.unpacking import NotUnpacked, unpack
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Connections:
             async with contextlib.aclosing(self._answers(base_url, path, headers, body)) as responses:
                 async for response in responses:
                     answers = True
-                    chunks = response.aiter_bytes()
+                    chunks = _unpack(response)
                     async for chunk in chunks:
                         is_silent = True
                         for piece in reader.feed(chunk):
@@ -62,6 +63,8 @@ class Connections:
             if answers:
                 raise faults.truncation_error() from None
             raise faults.unreachable(str(error) or type(error).__name__) from None
+        except NotUnpacked as error:
+            raise faults.unreadable(str(error)) from None
         except httpx2.InvalidURL as error:
             raise faults.not_configured(f"`base_url` is no address: {error}") from None
         for piece in reader.end():
@@ -117,13 +120,17 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
+def _unpack(response: httpx2.Response) -> AsyncIterator[bytes]:
+    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""))
+
+
 async def _read_error_body(response: httpx2.Response) -> Json:
     """The body of an answer that is none, or what of it comes; "" where it can't be read."""
     import httpx2
 
     body = b""
-    with contextlib.suppress(httpx2.HTTPError):
-        async for chunk in response.aiter_bytes():
+    with contextlib.suppress(httpx2.HTTPError, NotUnpacked):
+        async for chunk in _unpack(response):
             body += chunk
             if len(body) > FAULT_BYTES_MAX:
                 break

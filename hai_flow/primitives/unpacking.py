@@ -7,7 +7,7 @@ may hold a megabyte.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 PIECE_BYTES_MAX: Final = 64 * 1024
@@ -54,6 +54,16 @@ class Unpacker:
             return
         for each in layers[0].feed(piece):
             yield from self._through(layers[1:], each)
+
+
+async def unpack(packed: AsyncIterator[bytes], header: str) -> AsyncIterator[bytes]:
+    """The content of a body that comes in pieces. Raises NotUnpacked, and as `packed` does."""
+    unpacker = Unpacker(header)
+    async for each in packed:
+        for piece in unpacker.feed(each):
+            yield piece
+    for piece in unpacker.end():
+        yield piece
 
 
 class _Layer:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi import Response
 from fastapi.responses import StreamingResponse
@@ -64,6 +65,18 @@ async def test_a_notification_that_the_server_does_not_answer_holds_up_no_call(m
     async with serving(silent) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
     assert (silent.silences >= 1, silent.calls) == (True, ["ok"])
+
+
+@pytest.mark.parametrize(
+    ("method", "accept", "is_bounded"),
+    [("GET", "text/event-stream", False), ("GET", "*/*", True), ("POST", "*/*", True), ("DELETE", "*/*", True)],
+)
+async def test_of_all_requests_but_calls_only_a_stream_of_a_server_s_own_messages_lasts(
+    method: str, accept: str, is_bounded: bool
+) -> None:
+    request = httpx2.Request(method, "http://erp.test/mcp", headers={"accept": accept})
+    assert (mcp_http._find_limit(request, None) is not None) is is_bounded
+    assert mcp_http._find_limit(request, 7) is None
 
 
 # --- a service in another framework -----------------------------------------------------------------------------------

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_flow.errors import StepError
+from hai_flow.models.vocabulary import Endpoint
 from hai_flow.primitives.unpacking import PIECE_BYTES_MAX, NotUnpacked, Unpacker
 from tests.foreign.test_mcp import OK, Odd, serving
+from tests.foreign.transcripts import DONE, end, stream, text
+from tests.models.test_dialects import Asking
 from tests.steps.test_http import failure as http_failure
 from tests.steps.test_http import perform
 from tests.steps.test_mcp import call, failure
@@ -60,9 +64,9 @@ def test_a_packed_body_that_is_cut_anywhere_is_the_same_body(packed_as: str, dat
 def test_a_packed_body_that_breaks_off_is_none(packed_as: str) -> None:
     header, pack = PACKERS[packed_as]
     packed = pack(b'{"paid": true}' * 9)
-    for end in range(2, len(packed) - 1):
+    for size in range(2, len(packed) - 1):
         with pytest.raises(NotUnpacked):
-            _unpack(header, [packed[:end]])
+            _unpack(header, [packed[:size]])
 
 
 def test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces() -> None:
@@ -123,6 +127,33 @@ async def test_an_answer_that_can_not_be_unpacked_fails_its_step_for_good(header
         fault = await failure(runner, "t", declared)
     assert (fault.code, fault.retriable) == ("tool.invalid_result", False)
     assert odd.calls == ["t"]
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def _endpoint_at(service: Service) -> Endpoint:
+    return Endpoint("smart", "openai", "m", service.url("/v1"), "sk-1")
+
+
+@pytest.mark.parametrize("packed_as", PACKERS)
+async def test_a_packed_answer_of_a_model_is_its_answer(packed_as: str) -> None:
+    header, pack = PACKERS[packed_as]
+    body = pack(stream(*text("Hel", "lo."), end(), DONE))
+    reply = Reply(200, body, "text/event-stream", (("Content-Encoding", header),))
+    async with Service(lambda _: reply) as service:
+        turn, _ = await Asking().of(_endpoint_at(service))
+    assert turn.text == "Hello."
+
+
+@pytest.mark.parametrize("packed_as", PACKERS)
+async def test_what_a_model_s_server_says_in_a_packed_error_is_in_the_error(packed_as: str) -> None:
+    header, pack = PACKERS[packed_as]
+    body = pack(b'{"error": {"message": "no such model: m"}}')
+    reply = Reply(404, body, headers=(("Content-Encoding", header),))
+    async with Service(lambda _: reply) as service:
+        with pytest.raises(StepError, match="no such model: m"):
+            await Asking().of(_endpoint_at(service))
 
 
 # --- services ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hai_flow.primitives.unpacking import Unpacker
+from hai_flow.primitives.unpacking import unpack
 from hai_flow.steps.http.egress import EgressGuard
 
 if TYPE_CHECKING:
@@ -56,11 +56,6 @@ def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTr
     return transport
 
 
-async def unpack_body(response: httpx2.Response) -> AsyncIterator[bytes]:
+def unpack_body(response: httpx2.Response) -> AsyncIterator[bytes]:
     """The body of a response, unpacked, in pieces of a bounded size. Raises NotUnpacked, and as `aiter_raw` does."""
-    unpacker = Unpacker(response.headers.get("content-encoding", ""))
-    async for packed in response.aiter_raw():
-        for piece in unpacker.feed(packed):
-            yield piece
-    for piece in unpacker.end():
-        yield piece
+    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""))

@@ -146,7 +146,8 @@ def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float 
     """In how many seconds a request has to be answered. None: there is no limit here, because calls have those of their
     steps, and a stream of a server's own messages lasts. No step waits for the other requests, and the SDK without an
     end: a notification holds up all messages behind it, and the end of a session the end of its connection."""
-    if call is not None or request.method == "GET":
+    is_listening = request.method == "GET" and "text/event-stream" in request.headers.get("accept", "")
+    if call is not None or is_listening:
         return None
     return LEAVE_SECONDS if request.method == "DELETE" else NOTIFY_SECONDS
 
