@@ -343,6 +343,8 @@ ROWLESS = {
     "runtime/base/pulse.py: what is due": "one statement, without which every loop looks for itself",
     "runtime/commit/committer.py: clock": "reads a clock",
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
+    "runtime/commit/freezes.py: freezes": "one statement",
+    "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, which is decided with others of its run",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
     "runtime/commit/committer.py: late answers": "one answer each",
     "runtime/commit/committer.py: loads": "a run that can't be loaded is loaded apart from the others (commit/loader)",
