@@ -110,7 +110,7 @@ async def test_a_child_that_fails_is_the_cause_of_its_parents_failure(make: Make
 
 async def test_an_input_that_the_child_does_not_take_fails_the_step(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
-    parent = await begin(runtime, "echo", "{value: '${{ size([1]) }}'}")
+    parent = await begin(runtime, "echo", "{value: '${{ dyn(1) }}'}")
     await until(lambda: is_now(runtime, parent, "failed"))
     error = (await state_of(runtime, parent)).error
     assert error is not None
@@ -482,7 +482,7 @@ async def test_a_detached_run_outlives_the_run_that_started_it(make: Make, eye: 
 
 async def test_a_detached_run_whose_input_does_not_fit_fails_its_step(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
-    parent = await begin(runtime, "echo", body=detaching("echo", "{value: '${{ size([1]) }}'}"))
+    parent = await begin(runtime, "echo", body=detaching("echo", "{value: '${{ dyn(1) }}'}"))
     await until(lambda: is_now(runtime, parent, "failed"))
     error = (await state_of(runtime, parent)).error
     assert error is not None

@@ -335,6 +335,7 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/messaging/outbox.py: messages between runs": (Sweep.OUTBOX,),
     "runtime/messaging/outbox.py: signals": (Sweep.SIGNALS,),
     "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
+    "runtime/messaging/pushes.py: push notifications": (Sweep.NOTIFICATIONS,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
 }  # fmt: skip
@@ -343,8 +344,9 @@ ROWLESS = {
     "runtime/base/pulse.py: what is due": "one statement, without which every loop looks for itself",
     "runtime/commit/committer.py: clock": "reads a clock",
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
+    "runtime/messaging/deposits.py: deposits": "one that can't take effect is refused, or left for its lease, alone",
     "runtime/commit/freezes.py: freezes": "one statement",
-    "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, which is decided with others of its run",
+    "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, decided with others of its run",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
     "runtime/commit/committer.py: late answers": "one answer each",
     "runtime/commit/committer.py: loads": "a run that can't be loaded is loaded apart from the others (commit/loader)",
