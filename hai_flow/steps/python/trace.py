@@ -16,7 +16,7 @@ from hai_flow.values import storable
 CHARS_MAX: Final = 3_000
 FRAMES_MAX: Final = 10  # of each exception in the chain, those nearest to where it was raised
 
-_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_PACKAGE: Final = Path(__file__).resolve().parents[2]
 _OURS: Final = tuple(str(_PACKAGE / room) for room in ("runtime", "steps"))
 
 

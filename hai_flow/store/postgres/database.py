@@ -192,14 +192,14 @@ class Session(_Connection):
         self.overdue = True
         self.terminate()
 
-    async def _read_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
+    async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
         """The description of types that asyncpg does not know by itself: arrays, but for two. It would ask every
         connection for them, once for each set of them, with a query that takes longer to plan than any of ours."""
         missing = {oid for oid in typeoids if oid not in _types_known}
         if not missing:
             return [*_types_known.values()], _NotAsked
         oids = missing if _types_known else missing.union(_ARRAYS)
-        types, statement = await super()._read_types(oids, timeout)  # type: ignore[misc]
+        types, statement = await super()._introspect_types(oids, timeout)  # type: ignore[misc]
         _types_known.update((each["oid"], each) for each in types if each["oid"] < _OIDS_OF_POSTGRES_MAX)
         return [*_types_known.values(), *types], statement
 
