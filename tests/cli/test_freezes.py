@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.runtime.conftest import ECHO, Connection, Make, eye, is_now, make, start, state_of
 from tests.support.commands import run
 from tests.support.waiting import until
@@ -28,6 +29,7 @@ async def test_a_freeze_holds_runs_and_is_listed_until_it_is_thawed(
     made: dict[str, Any] = json.loads(
         await asyncio.to_thread(said, database_url, "freeze", "--all", "--reason", "a drill", "--json")
     )
+    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
     run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
     assert (await state_of(runtime, run_id)).held
     assert "a drill" in await asyncio.to_thread(said, database_url, "freezes")
