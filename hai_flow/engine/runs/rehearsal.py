@@ -270,7 +270,7 @@ def _describe_effect(plan: Plan, step: Step) -> bytes:
     plain: Any = to_plain(step.verb)
     parts = [step.verb_name, {key: value for key, value in plain.items() if key not in ("with", "stream", "into")}]
     if isinstance(step.verb, AgentTurn):
-        parts.append(to_plain(plan.steps[step.parent.removesuffix("[]")].verb))
+        parts.append(to_plain(plan.steps[paths.loop_of(step.parent)].verb))
     return msgspec.json.encode(parts, order="deterministic", enc_hook=repr)
 
 
