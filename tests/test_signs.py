@@ -64,15 +64,15 @@ def test_the_command_line_shows_codes() -> None:
     assert json_text({"to": "\u202e\u200b"}) == '{"to": "\\u202e\\u200b"}'
 
 
-def told(title: str, message: str | None = None) -> NoticeContent:
+def write_notice(title: str, message: str | None = None) -> NoticeContent:
     return NoticeContent("opened", "p", "r", "w", "approve", title, message, None)
 
 
 def test_letters_show_codes_and_say_so() -> None:
-    for text in (letter(told("Pay \u202e001")).text, chat(told("Pay", "to p\u0430ypal\u200b"))):
+    for text in (letter(write_notice("Pay \u202e001")).text, chat(write_notice("Pay", "to p\u0430ypal\u200b"))):
         assert "[U+" in text
         assert signs.WARNING.split(",")[0] in text
-    assert signs.WARNING not in letter(told("Pay 100", "中文")).text
+    assert signs.WARNING not in letter(write_notice("Pay 100", "中文")).text
 
 
 def test_the_page_of_a_link_shows_codes_and_says_so() -> None:

@@ -121,19 +121,19 @@ def test_runs_are_found_and_counted_by_a_part_of_the_name_or_the_title_of_their_
         name = each.split("name: ")[1].split("\n")[0]
         assert http.post("/v1/runs", json={"workflow": name}).status_code == 201
 
-    def found(part: str, **more: Any) -> list[str]:
+    def find_workflows(part: str, **more: Any) -> list[str]:
         items = http.get("/v1/runs", params={"workflow_like": part, **more}).json()["items"]
         counts = http.get("/v1/runs/counts", params={"workflow_like": part}).json()["counts"]
         where = {"action": "pause", "where": {"workflow_like": part}, "dry_run": True}
         assert more or len(items) == sum(counts.values()) == http.post("/v1/runs/bulk", json=where).json()["found"]
         return sorted(each["workflow"] for each in items)
 
-    assert found(f"Y_{word}".upper()) == [f"pay_{word}"], "its name, in whatever case"
-    assert found(f"an invoice {word}") == [f"pay_{word}"], "its title"
-    assert found(word) == sorted([f"pay_{word}", f"x{word}"])
-    assert found(word, status=["waiting", "needs_attention"]) == []
-    assert found(word, workflow=f"x{word}") == [f"x{word}"]
-    assert found(f"%{word}") == [], "no pattern"
+    assert find_workflows(f"Y_{word}".upper()) == [f"pay_{word}"], "its name, in whatever case"
+    assert find_workflows(f"an invoice {word}") == [f"pay_{word}"], "its title"
+    assert find_workflows(word) == sorted([f"pay_{word}", f"x{word}"])
+    assert find_workflows(word, status=["waiting", "needs_attention"]) == []
+    assert find_workflows(word, workflow=f"x{word}") == [f"x{word}"]
+    assert find_workflows(f"%{word}") == [], "no pattern"
 
 
 def test_runs_are_counted_by_their_status(http: Checked, client: Client, run: dict[str, Any]) -> None:

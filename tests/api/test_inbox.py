@@ -163,13 +163,13 @@ def test_a_search_finds_arguments_and_evidence_but_no_personal_values(http: Chec
     run = http.post("/v1/runs", json={"workflow": name, "input": given}, headers={"HAI-Act-As": "user:req"}).json()
     (pending,) = wait_for_pendings(http, run["id"])
 
-    def found(text: str) -> list[dict[str, Any]]:
+    def search_inbox(text: str) -> list[dict[str, Any]]:
         params = {"workflow": name, "text": text}
         items = http.get("/v1/inbox", params=params, headers={"HAI-Act-As": "user:ann"}).json()["items"]
         return list(items)
 
-    assert [each["workflow_title"] for each in found("MÜLLER")] == ["A letter to a customer"]
-    assert [len(found(text)) for text in ("müller\\", '"q', "4711", "delete_files", "folder", "4712")] == [
+    assert [each["workflow_title"] for each in search_inbox("MÜLLER")] == ["A letter to a customer"]
+    assert [len(search_inbox(text)) for text in ("müller\\", '"q', "4711", "delete_files", "folder", "4712")] == [
         1,
         1,
         1,
@@ -178,8 +178,8 @@ def test_a_search_finds_arguments_and_evidence_but_no_personal_values(http: Chec
         0,
     ]
     http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers={"HAI-Act-As": "user:ann"})
-    until(lambda: [each["title"] for each in found("right?")] == ["Right?"])
-    assert [len(found(text)) for text in ('a "word"', "rumpel", "personal")] == [1, 0, 0]
+    until(lambda: [each["title"] for each in search_inbox("right?")] == ["Right?"])
+    assert [len(search_inbox(text)) for text in ('a "word"', "rumpel", "personal")] == [1, 0, 0]
     listed = http.get("/v1/inbox", params={"workflow": name}, headers={"HAI-Act-As": "user:ann"}).json()["items"]
     assert listed[0]["evidence"]["who"]["name"] == "Rumpelstilz", "ann may read what is not searched"
 

@@ -186,11 +186,11 @@ async def a_form(door: Door) -> None:
     if name is None or (run := await door.start(name)) is None:
         return
 
-    async def asked() -> list[Any]:
+    async def list_pendings() -> list[Any]:
         return list((await door.client.get("/v1/pendings", params={"run_id": run})).json()["items"])
 
-    await until(asked)
-    (pending,) = await asked()
+    await until(list_pendings)
+    (pending,) = await list_pendings()
     content = await door.draw(values_(), lambda value: f'{{"values": {_at_x(value)}}}'.encode())
     await door.client.post(f"/v1/pendings/{pending['id']}/decide", content=content, headers=JSON)
 

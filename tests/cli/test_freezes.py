@@ -16,7 +16,7 @@ from tests.support.waiting import until
 __all__ = ["eye", "make"]
 
 
-def said(dsn: str, *words: str, code: int = 0) -> str:
+def run_command(dsn: str, *words: str, code: int = 0) -> str:
     done = run(*words, HAI_FLOW_DATABASE_URL=dsn)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -27,15 +27,15 @@ async def test_a_freeze_holds_runs_and_is_listed_until_it_is_thawed(
 ) -> None:
     runtime = await make(performs=True)
     made: dict[str, Any] = json.loads(
-        await asyncio.to_thread(said, database_url, "freeze", "--all", "--reason", "a drill", "--json")
+        await asyncio.to_thread(run_command, database_url, "freeze", "--all", "--reason", "a drill", "--json")
     )
     await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
     run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
     assert (await state_of(runtime, run_id)).held
-    assert "a drill" in await asyncio.to_thread(said, database_url, "freezes")
-    await asyncio.to_thread(said, database_url, "thaw", made["id"][:8])
+    assert "a drill" in await asyncio.to_thread(run_command, database_url, "freezes")
+    await asyncio.to_thread(run_command, database_url, "thaw", made["id"][:8])
     await until(lambda: is_now(runtime, run_id, "finished"))
-    assert "Nothing is frozen" in await asyncio.to_thread(said, database_url, "freezes")
+    assert "Nothing is frozen" in await asyncio.to_thread(run_command, database_url, "freezes")
     assert [each["act"] for each in await eye.fetch("SELECT act FROM audit ORDER BY at")] == [
         "freeze.created",
         "freeze.thawed",

@@ -40,7 +40,7 @@ def happened(*events: tuple[Any, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def shown(lines: list[HistoryLine]) -> list[tuple[str, ...]]:
+def list_rows(lines: list[HistoryLine]) -> list[tuple[str, ...]]:
     return [("  " * each.depth + each.words, each.status, each.took, each.note) for each in lines]
 
 
@@ -74,7 +74,7 @@ EVENTS = happened(
 
 
 def test_steps_stand_in_the_order_of_execution_in_the_authors_words() -> None:
-    assert shown(build_lines(EVENTS, {}, words_of(SOURCE))) == [
+    assert list_rows(build_lines(EVENTS, {}, words_of(SOURCE))) == [
         ("switch when input.amount > 1", "finished", "0 ms", ""),
         ("  say some", "finished", "0 ms", ""),
         ("say never", "skipped", "", "if input.amount > 1000: false"),

@@ -96,7 +96,7 @@ FITTING: dict[str, Any] = {
 }
 
 
-def asked_with(http: httpx2.Client, form: dict[str, Any]) -> dict[str, Any]:
+def ask_with_form(http: httpx2.Client, form: dict[str, Any]) -> dict[str, Any]:
     document = {
         "hai": "flow/v1",
         "name": "all_kinds",
@@ -125,7 +125,7 @@ def fits(shown: Page) -> None:
 
 
 def test_each_kind_of_value_has_a_field_that_fits_it_on_the_narrowest_phone(page: NewPage, http: httpx2.Client) -> None:
-    pending = asked_with(http, FORM)
+    pending = ask_with_form(http, FORM)
     shown = page(**NARROW).goto(f"/console/decide/{pending['id']}")
     shown.role("button", "Send").there()
     fits(shown)

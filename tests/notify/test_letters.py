@@ -21,7 +21,7 @@ LINK = "https://flow.example.com/links/secret"
 CHANNEL = Email(host="localhost", sender="Flow <flow@example.com>")
 
 
-def told(title: str, message: str | None = None) -> NoticeContent:
+def write_notice(title: str, message: str | None = None) -> NoticeContent:
     return NoticeContent("opened", "call_a", "run", "refund", "approve", title, message, NOON, LINK)
 
 
@@ -42,30 +42,30 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_words_make_no_line_no_header_and_no_link_of_ours(text: str) -> None:
-    written = letter(told(text, text))
+    written = letter(write_notice(text, text))
     assert len(written.subject.splitlines()) == 1
     assert "evil.example" not in written.text + written.subject
     ours = [line for line in written.text.splitlines() if not line.startswith(">")]
-    assert ours[:2] == letter(told("Harmless", "too")).text.splitlines()[:2]
+    assert ours[:2] == letter(write_notice("Harmless", "too")).text.splitlines()[:2]
     assert [line for line in ours if "://" in line] == [LINK]
     mail = message_from_bytes(
-        email_of(CHANNEL, "msg_1", told(text, text), "ann@example.com", NOON).as_bytes(policy=SMTP)
+        email_of(CHANNEL, "msg_1", write_notice(text, text), "ann@example.com", NOON).as_bytes(policy=SMTP)
     )
     assert mail.get_all("To") == ["ann@example.com"]
     assert mail.get_all("Bcc") is None
-    assert sorted(mail.keys()) == sorted(email_of(CHANNEL, "msg_1", told("a"), "a@b", NOON).keys())
+    assert sorted(mail.keys()) == sorted(email_of(CHANNEL, "msg_1", write_notice("a"), "a@b", NOON).keys())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_chat_message_mentions_nobody_and_links_nowhere(text: str) -> None:
-    said = chat(told(text, text))
+    said = chat(write_notice(text, text))
     assert "<" not in said.replace("&lt;", "")
     assert "evil.example" not in said
 
 
 @given(st.text(max_size=500), st.text(max_size=500))
 def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, message: str) -> None:
-    lines = letter(told(title, message)).text.splitlines()
+    lines = letter(write_notice(title, message)).text.splitlines()
     ours = [line for line in lines if not line.startswith(">")]
     warning = ["", signs.WARNING] if signs.has_hidden(title) or signs.has_hidden(message) else []
     assert ours == [

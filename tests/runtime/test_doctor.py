@@ -44,7 +44,7 @@ SETTINGS = Settings(
 )
 
 
-def found(facts: Facts = GOOD, place: DoctorFacts = PLACE, settings: Settings = SETTINGS) -> dict[str, str]:
+def list_findings(facts: Facts = GOOD, place: DoctorFacts = PLACE, settings: Settings = SETTINGS) -> dict[str, str]:
     """What is not good, with its verdict."""
     checks = examine(settings, facts, place)
     assert all(bool(check.remedy) == (check.verdict != "good") for check in checks)
@@ -53,7 +53,7 @@ def found(facts: Facts = GOOD, place: DoctorFacts = PLACE, settings: Settings = 
 
 
 def test_a_deployment_that_is_as_it_should_be_gets_no_remedies() -> None:
-    assert found() == {}
+    assert list_findings() == {}
 
 
 OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -81,7 +81,7 @@ OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("changes", "expected"), OF_FACTS)
 def test_each_fault_of_the_database_is_named(changes: dict[str, Any], expected: dict[str, str]) -> None:
-    assert found(replace(GOOD, **changes)) == expected
+    assert list_findings(replace(GOOD, **changes)) == expected
 
 
 OF_PLACE: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -94,13 +94,13 @@ OF_PLACE: list[tuple[dict[str, Any], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("changes", "expected"), OF_PLACE)
 def test_each_fault_of_the_place_is_named(changes: dict[str, Any], expected: dict[str, str]) -> None:
-    assert found(place=msgspec.structs.replace(PLACE, **changes)) == expected
+    assert list_findings(place=msgspec.structs.replace(PLACE, **changes)) == expected
 
 
 def test_an_empty_database_is_migrated_and_not_suspected() -> None:
     empty = msgspec.structs.replace(PLACE, schema=None)
     facts = replace(GOOD, works_as="", audit_triggers=frozenset(), tables=0)
-    assert found(facts, empty) == {"schema": "bad"}
+    assert list_findings(facts, empty) == {"schema": "bad"}
     names = {check.name for check in examine(SETTINGS, facts, empty)}
     assert names.isdisjoint(
         {"database.works_as", "database.row_security", "audit.triggers", "audit.grants", "audit.seals"}
@@ -109,36 +109,36 @@ def test_an_empty_database_is_migrated_and_not_suspected() -> None:
 
 def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
     local = Settings(database_url="postgresql:///x")
-    assert found(settings=local) == {"identity": "doubtful"}
+    assert list_findings(settings=local) == {"identity": "doubtful"}
     plain = replace(SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com")
-    assert found(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
+    assert list_findings(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
 
 
 def test_poolers_that_are_not_known_or_are_in_the_way_are_named() -> None:
     pooled = replace(SETTINGS, database_pooled=True)
     direct = replace(pooled, database_direct_url="postgresql:///x")
     there = msgspec.structs.replace(PLACE, pooler=True)
-    assert found(settings=pooled) == {"pooler": "doubtful"}
-    assert found(settings=replace(pooled, hints="redis://h:1")) == {"pooler": "doubtful"}
-    assert found(place=there) == {"pooler": "bad"}
-    assert found(place=there, settings=direct) == {}
-    assert found(settings=direct) == {"pooler": "doubtful"}
+    assert list_findings(settings=pooled) == {"pooler": "doubtful"}
+    assert list_findings(settings=replace(pooled, hints="redis://h:1")) == {"pooler": "doubtful"}
+    assert list_findings(place=there) == {"pooler": "bad"}
+    assert list_findings(place=there, settings=direct) == {}
+    assert list_findings(settings=direct) == {"pooler": "doubtful"}
     twice = msgspec.structs.replace(there, direct_pooler=True)
-    assert found(place=twice, settings=direct) == {"pooler.direct": "bad"}
+    assert list_findings(place=twice, settings=direct) == {"pooler.direct": "bad"}
 
 
 def test_redis_that_does_not_answer_or_is_asked_in_clear_is_named() -> None:
     settings = replace(SETTINGS, hints="redis://:password@redis.example.com:6379/0")
     away = msgspec.structs.replace(PLACE, hints="Redis does not answer: refused")
-    assert found(place=away, settings=settings) == {"hints": "doubtful", "hints.tls": "doubtful"}
+    assert list_findings(place=away, settings=settings) == {"hints": "doubtful", "hints.tls": "doubtful"}
     well = msgspec.structs.replace(PLACE, hints=0.001)
-    assert found(place=well, settings=settings) == {"hints.tls": "doubtful"}
-    assert found(place=well, settings=replace(settings, hints="rediss://:p@redis.example.com:1")) == {}
+    assert list_findings(place=well, settings=settings) == {"hints.tls": "doubtful"}
+    assert list_findings(place=well, settings=replace(settings, hints="rediss://:p@redis.example.com:1")) == {}
 
 
 def test_an_embedded_database_is_for_trying_out() -> None:
     place = msgspec.structs.replace(PLACE, embedded=True)
-    assert found(replace(GOOD, superuser=True), place) == {"database.role": "doubtful"}
+    assert list_findings(replace(GOOD, superuser=True), place) == {"database.role": "doubtful"}
 
 
 async def test_the_facts_are_those_of_the_database(database_url: str) -> None:

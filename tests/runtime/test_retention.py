@@ -86,7 +86,7 @@ async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Con
     assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == packed.after
     assert await everything_read(runtime, run_id, seq) == before
     assert await log_compaction.merge_log(eye, run_id) == (packed.after, packed.after)
-    assert (await found_by_verify(database_url)).violations == []
+    assert (await verify_runs(database_url)).violations == []
     other = await make()  # it knows nothing of the run, and loads it
     with pytest.raises(Rejected, match="can't retry"):
         await other.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
@@ -184,7 +184,7 @@ async def rows_of(eye: Connection, run_id: UUID) -> dict[str, list[str]]:
     return found
 
 
-async def found_by_verify(database_url: str) -> VerifiedRuns:
+async def verify_runs(database_url: str) -> VerifiedRuns:
     connection = await asyncpg.connect(database_url)
     try:
         return [VerifiedRuns(), *[each async for each in verify(connection, Verifying())]][-1]
@@ -225,7 +225,7 @@ async def test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_t
     assert await restore(eye, archive, place, BY) == tried_back
     assert await rows_of(eye, run_id) == before
     assert await audited(database_url) == []
-    assert (await found_by_verify(database_url)).violations == []
+    assert (await verify_runs(database_url)).violations == []
     assert (await state_of(await make(), run_id)).status == "finished"
     with pytest.raises(Damaged, match=f"the run {run_id} is there already"):
         await restore(eye, archive, place, BY)
@@ -591,20 +591,20 @@ async def test_a_database_of_a_release_without_an_inbox_is_verified_filled_prune
     run_id = await decided(runtime)
     waiting = (await start(runtime, ASKING)).run_id
     await eye.execute(_AS_OF_0016)
-    before = await found_by_verify(database_url)
+    before = await verify_runs(database_url)
     assert (before.violations, before.older) == ([], 2), "a question that is in no inbox yet, and an answer"
     await runtime.inbox.fill()
     asked = await eye.fetch("SELECT run_id FROM inbox")
     assert {row[0] for row in asked} == {waiting}
-    filled = await found_by_verify(database_url)
+    filled = await verify_runs(database_url)
     assert (filled.violations, filled.older) == ([], 1)
     await grown_old(eye)
     done = await prune(eye, archive=archive)
     assert (done.archived, done.removed, done.kept) == (1, 1, {})
     await restore(eye, archive, await newest_place(eye, run_id), BY)
-    assert (await found_by_verify(database_url)).violations == []
+    assert (await verify_runs(database_url)).violations == []
     await eye.execute("UPDATE pendings SET words = 'sure' WHERE run_id = $1", run_id)
-    lost = await found_by_verify(database_url)
+    lost = await verify_runs(database_url)
     assert [each.rule for each in lost.violations] == ["votes_are_made"], "a row that this release wrote is missed"
 
 

@@ -228,7 +228,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00" + MARKS),
 EVERY_SIGN = 'a"\\\u00fc\u20ac\u6f22\U0001f600\U0010fffd\u2028'  # of one byte to four, some escaped in JSON
 
 
-async def told(body: Sequence[bytes], piece: Callable[[dict[str, Any]], Any] | None) -> tuple[str, str]:
+async def stream_text(body: Sequence[bytes], piece: Callable[[dict[str, Any]], Any] | None) -> tuple[str, str]:
     """The text of a body in these chunks: as a run's message has it, and as the step's output."""
     said, joiner = Said(), TextJoiner()
     telling = Telling(EVENTS, "utf-8", cast(Any, said), piece)
@@ -257,18 +257,18 @@ async def test_a_character_that_is_cut_between_two_events_is_whole(text: str, da
     for body, meant in ((escaped, text), (raw, plain.decode())):
         place = data.draw(st.integers(0, len(body)))
         for chunks in ([body], [body[:place], body[place:]], [body[n : n + 1] for n in range(len(body))]):
-            assert await told(chunks, lambda event: event["json"]["t"]) == (meant, meant)
+            assert await stream_text(chunks, lambda event: event["json"]["t"]) == (meant, meant)
 
 
 async def test_a_character_is_whole_wherever_its_bytes_are_cut() -> None:
     body = EVERY_SIGN.replace("\u2028", "").encode()
     for at in range(len(body) + 1):
-        assert await told([find_event(body[:at]), find_event(body[at:])], None) == (body.decode(), body.decode())
+        assert await stream_text([find_event(body[:at]), find_event(body[at:])], None) == (body.decode(), body.decode())
 
 
 async def test_the_signs_for_halves_can_be_said_as_all_others() -> None:
     for data in (json.dumps({"t": MARKS}), json.dumps({"t": MARKS}, ensure_ascii=False)):
-        assert await told([find_event(data.encode())], lambda event: event["json"]["t"]) == (MARKS, MARKS)
+        assert await stream_text([find_event(data.encode())], lambda event: event["json"]["t"]) == (MARKS, MARKS)
 
 
 async def test_half_a_character_without_the_other_half_is_a_replacement_and_noted() -> None:

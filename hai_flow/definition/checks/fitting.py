@@ -90,7 +90,7 @@ def types_taken(schema: Json, root: Json, depth: int = 0) -> frozenset[str] | No
 def _types_given(text: str, template: CompiledTemplate | None, names: Names, at: Path) -> frozenset[str] | None:
     if find_only_hole(text) is None:
         return frozenset(("string",))
-    look = names.known_type(text)
+    look = names.find_type(text)
     if look is not None:
         produced = types_taken(look.schema, look.root)
         return produced | {"null"} if produced is not None and look.optional else produced

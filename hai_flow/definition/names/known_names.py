@@ -169,17 +169,21 @@ class Names:
         return f"write `{path} == null ? ... : {path}`, or give the step `if: {path} != null`"
 
     def _look_at(self, value: Json) -> Look:
-        hole = find_only_hole(value)
-        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
-        return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
+        chain = self._find_only_chain(value)
+        return Look({}) if chain is None else self.types.look(chain.path)
 
-    def known_type(self, value: str) -> Look | None:
+    def find_type(self, value: str) -> Look | None:
         """The type of `value`, where it is one hole with only a path: with `optional` where null may be there."""
-        hole = find_only_hole(value)
-        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
-        if chain is None or chain.path[0] not in self.roots:
+        chain = self._find_only_chain(value)
+        if chain is None:
             return None
         return Look({"type": "string"}) if chain.path == ("now",) else self.types.look_to_judge(chain.path)
+
+    def _find_only_chain(self, value: Json) -> Chain | None:
+        """The path into the data here, where `value` is one hole with only that."""
+        hole = find_only_hole(value)
+        chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
+        return chain if chain and chain.path[0] in self.roots else None
 
     def list_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
