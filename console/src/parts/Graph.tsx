@@ -4,7 +4,7 @@
 import { type KeyboardEvent, memo, useEffect, useId, useMemo, useRef, useState } from "react";
 import type { Graph as Drawn, GraphStep } from "../api/types.gen.ts";
 import type { Passed } from "../logic/log.ts";
-import { useText } from "../text/index.ts";
+import { useRunText } from "../text/runs.ts";
 
 type Shape = Drawn["shapes"][number];
 
@@ -20,7 +20,7 @@ interface GraphProps {
 const ZOOMS = [0.35, 0.5, 0.7, 1, 1.4, 2];
 
 export function Graph({ graph, passed, selected, onSelect }: GraphProps) {
-  const t = useText();
+  const t = useRunText();
   const id = useId();
   const drawing = useRef<SVGSVGElement>(null);
   const [zoom, setZoom] = useState<number | null>(null);
@@ -154,7 +154,7 @@ interface StepGroupProps {
 }
 
 function StepGroup({ step, shapes, tip, passed, chosen, focusable, onSelect }: StepGroupProps) {
-  const t = useText();
+  const t = useRunText();
   const here = passed?.get(step.path);
   const box = shapes.find((shape) => shape.shape === "box");
   const said = here ? `${t.runs.statuses[here.tone]}${here.count > 1 ? `, ${t.graph.passages(here.count)}` : ""}` : passed ? t.graph.notReached : "";

@@ -20,7 +20,7 @@ export function Media({ type, part }: { type: string; part: Record<string, Json>
   const source = isObject(part["source"]) ? part["source"] : part;
   const kind = source["type"];
   const value = source["value"] ?? source["url"] ?? part["file"];
-  const name = String(part["name"] ?? part["filename"] ?? source["name"] ?? t.outputs.kinds[type] ?? type).slice(0, 200);
+  const name = String(part["name"] ?? part["filename"] ?? source["name"] ?? t.media.kinds[type] ?? type).slice(0, 200);
   const media = String(source["mimeType"] ?? part["mimeType"] ?? part["media_type"] ?? "").slice(0, 100);
   const here = typeof value === "string" && (kind === "file" || FILES.has(String(kind))) && FILE.test(value) ? `/v1/files/${value}` : null;
   const there = typeof value === "string" && /^https?:\/\//i.test(value) ? value : null;
@@ -42,7 +42,7 @@ export function Media({ type, part }: { type: string; part: Record<string, Json>
           name
         )}{" "}
         <span className="quiet">
-          {media} {there && t.outputs.elsewhere(hostOf(there))} {kind === "data" && typeof value === "string" && t.outputs.inline(value.length)}
+          {media} {there && t.media.elsewhere(hostOf(there))} {kind === "data" && typeof value === "string" && t.media.inline(value.length)}
         </span>
       </figcaption>
     </figure>

@@ -12,7 +12,7 @@ export function ProblemNote({ problem, again }: { problem: Problem; again?: (() 
       {unplaced.length > 0 && (
         <ul>
           {unplaced.slice(0, 20).map((each) => (
-            <li key={each.message}>{findingText(t, each)}</li>
+            <li key={each.message}>{findingText(each)}</li>
           ))}
         </ul>
       )}

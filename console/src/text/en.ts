@@ -1,5 +1,3 @@
-import { runsEn } from "./runs.en.ts";
-
 const many = (n: number, one: string, more: string): string => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
 
 export const en = {
@@ -206,6 +204,8 @@ export const en = {
     toInbox: "To the inbox",
     toRun: "See the run",
     machinery: "Technical details",
+    run: "Run",
+    step: "Step",
     claim: "Claim",
     release: "Release",
     drafted: "Draft restored.",
@@ -238,7 +238,11 @@ export const en = {
     table: (rows: number) => `Table with ${many(rows, "row", "rows")}`,
     rowNumber: "Row",
   },
-  ...runsEn,
+  media: {
+    kinds: { image: "Picture", audio: "Sound", video: "Video", document: "Document", file: "File", binary: "File" } as Record<string, string>,
+    elsewhere: (host: string) => `at ${host}`,
+    inline: (n: number) => `${n.toLocaleString("en")} characters of data`,
+  },
   /** What a value in a form lacks, where the server's own sentence speaks of schemas; null: it has a good one. */
   values: {
     "value.required": () => "This field is required.",

@@ -70,23 +70,23 @@ export function locale(): string {
 export function sentence(t: Texts, problem: Problem): string {
   const known = (t.problems as Record<string, string>)[problem.code];
   // What the server says names the particulars; a reader of its own language gets it as it is.
-  if (t === en) return problem.message && problem.status !== 0 ? problem.message : (known ?? problem.message);
+  if (language === "en") return problem.message && problem.status !== 0 ? problem.message : (known ?? problem.message);
   return known ?? translated(problem.code, problem.message, problem.params);
 }
 
 /** What the server finds in a document, in the reader's language. */
-export function findingText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
-  return t === en ? finding.message : translated(finding.code ?? "", finding.message, finding.params ?? []);
+export function findingText(finding: { message: string; code?: string; params?: string[] }): string {
+  return language === "en" ? finding.message : translated(finding.code ?? "", finding.message, finding.params ?? []);
 }
 
 /** The same at the field of a form, whose reader has never seen a schema. */
 export function fieldText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
-  return t.values[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(t, finding);
+  return t.values[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(finding);
 }
 
 /** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */
-export function codeText(t: Texts, code: Json | undefined): string | null {
-  return t === en || typeof code !== "string" ? null : (sentences[code] ?? null);
+export function codeText(code: Json | undefined): string | null {
+  return language === "en" || typeof code !== "string" ? null : (sentences[code] ?? null);
 }
 
 function translated(code: string, message: string, params: readonly string[]): string {

@@ -165,9 +165,6 @@ export const runsEn = {
     data: "data",
     handover: "Handover",
     itsRun: "Its run",
-    kinds: { image: "Picture", audio: "Sound", video: "Video", document: "Document", file: "File", binary: "File" } as Record<string, string>,
-    elsewhere: (host: string) => `at ${host}`,
-    inline: (n: number) => `${n.toLocaleString("en")} characters of data`,
   },
   events: {
     type: "Type of event",

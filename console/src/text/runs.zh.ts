@@ -164,9 +164,6 @@ export const runsZh: typeof runsEn = {
     data: "数据",
     handover: "交接",
     itsRun: "对应的运行",
-    kinds: { image: "图片", audio: "音频", video: "视频", document: "文档", file: "文件", binary: "文件" },
-    elsewhere: (host) => `位于 ${host}`,
-    inline: (n) => `${n} 个字符的数据`,
   },
   events: {
     type: "事件类型",

@@ -1,5 +1,4 @@
 import type { Texts } from "./en.ts";
-import { runsZh } from "./runs.zh.ts";
 
 export const zh: Texts = {
   app: {
@@ -191,6 +190,8 @@ export const zh: Texts = {
     toInbox: "返回待办",
     toRun: "查看运行",
     machinery: "技术细节",
+    run: "运行",
+    step: "步骤",
     claim: "认领",
     release: "取消认领",
     drafted: "已恢复草稿。",
@@ -223,7 +224,11 @@ export const zh: Texts = {
     table: (rows) => `${rows} 行的表格`,
     rowNumber: "行",
   },
-  ...runsZh,
+  media: {
+    kinds: { image: "图片", audio: "音频", video: "视频", document: "文档", file: "文件", binary: "文件" },
+    elsewhere: (host) => `位于 ${host}`,
+    inline: (n) => `${n} 个字符的数据`,
+  },
   values: {},
   problems: {
     offline: "服务器没有响应。您填写的内容会保留，请重试。",

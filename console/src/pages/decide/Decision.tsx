@@ -130,11 +130,11 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
       <details>
         <summary>{t.decision.machinery}</summary>
         <dl className="facts small">
-          <dt>{t.run.id}</dt>
+          <dt>{t.decision.run}</dt>
           <dd>
             <Go href={`/console/runs/${pending.run_id}`}>{pending.run_id}</Go>
           </dd>
-          <dt>{t.run.step}</dt>
+          <dt>{t.decision.step}</dt>
           <dd>{pending.path}</dd>
           <dt>id</dt>
           <dd>{pending.id}</dd>

@@ -11,13 +11,13 @@ import { Missing } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { moment } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 
 const PAGE = 100;
 
 export function Feedback() {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().feedback;
   const { thread } = getRouteApi("/feedback").useSearch();
   const navigate = useNavigate();
@@ -66,7 +66,7 @@ function useOpinions(thread: string | undefined) {
 }
 
 function Opinions({ found }: { found: ReturnType<typeof useOpinions> }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().feedback;
   const items = found.data?.pages.flatMap((page) => page.items) ?? [];
   if (found.error) return <ProblemNote problem={asProblem(found.error)} again={() => void found.refetch()} />;
@@ -85,7 +85,7 @@ function Opinions({ found }: { found: ReturnType<typeof useOpinions> }) {
 }
 
 function One({ opinion }: { opinion: Opinion }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().feedback;
   const { rating } = opinion;
   const tone = rating === "up" || Number(rating) > 3 ? "good" : rating === "down" || (rating !== null && Number(rating) < 3) ? "bad" : "";

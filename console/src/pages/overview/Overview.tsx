@@ -8,7 +8,7 @@ import type { CellOverview, Overview as Standing, SetupCheck } from "../../api/t
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { clock, span } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 import { type Sample, bars, path, sampled } from "./charts.ts";
 
@@ -16,7 +16,7 @@ const AGAIN_MS = 5_000;
 const SILENT_SECONDS = 30;
 
 export function Overview() {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().overview;
   const found = useQuery({
     queryKey: ["overview"],
@@ -48,7 +48,7 @@ interface CellProps {
 }
 
 function Cell({ cell, samples, most, named }: CellProps) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().overview;
   const count = (n: number): string => `${n.toLocaleString()}${n >= most ? "+" : ""}`;
   const age = (seconds: number): string => (seconds < 1 ? "" : p.oldest(span(seconds * 1000)));

@@ -11,7 +11,7 @@ import { Go } from "../../parts/Go.tsx";
 import { Missing } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Tree } from "../../parts/Tree.tsx";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
 import { runPath, useSnapshot } from "./moment.ts";
 import { useSettled } from "../useSettled.ts";
@@ -24,7 +24,7 @@ function useRun(id: string) {
 }
 
 export function Compare({ id }: { id: string }) {
-  const t = useText();
+  const t = useRunText();
   const navigate = useNavigate();
   const search = getRouteApi("/runs/$id/compare").useSearch();
   const other = search.with ?? id;
@@ -67,7 +67,7 @@ interface SideProps {
 }
 
 function Side({ title, run, id, at, onAt, children }: SideProps) {
-  const t = useText();
+  const t = useRunText();
   const slider = useId();
   return (
     <section className="card stack">
@@ -89,7 +89,7 @@ function Side({ title, run, id, at, onAt, children }: SideProps) {
 }
 
 function Other({ value, onChange }: { value: string; onChange(value: string | undefined): void }) {
-  const t = useText();
+  const t = useRunText();
   const id = useId();
   const [text, setText] = useState(value);
   const wrong = text.trim() !== "" && !UUID.test(text.trim());
@@ -122,7 +122,7 @@ interface Row {
 }
 
 function Differences({ before, after, runs, busy }: { before: Snapshot; after: Snapshot; runs: [Run, Run] | null; busy: boolean }) {
-  const t = useText();
+  const t = useRunText();
   const state = useMemo(() => differences(before.state, after.state), [before, after]);
   const input = runs === null ? [] : differences(runs[0].input, runs[1].input);
   const output = useMemo(() => differences(before.output, after.output), [before, after]);
@@ -171,7 +171,7 @@ function tone(status: string): string {
 }
 
 function Statuses({ title, rows, name }: { title: string; rows: Row[]; name(status: string): string }) {
-  const t = useText();
+  const t = useRunText();
   if (rows.length === 0) return null;
   return (
     <section className="card">
@@ -202,7 +202,7 @@ function Statuses({ title, rows, name }: { title: string; rows: Row[]; name(stat
 }
 
 function Values({ title, found }: { title: string; found: Changed[] }) {
-  const t = useText();
+  const t = useRunText();
   if (found.length === 0) return null;
   return (
     <section className="card">
@@ -234,7 +234,7 @@ function Shown({ value, as: Mark }: { value: Json; as: "del" | "ins" }) {
 }
 
 function Head() {
-  const t = useText();
+  const t = useRunText();
   return (
     <thead>
       <tr>

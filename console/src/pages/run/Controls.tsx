@@ -8,7 +8,7 @@ import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { Fork } from "./Fork.tsx";
 import { Migrate } from "./Migrate.tsx";
 import { runPath } from "./moment.ts";
@@ -48,7 +48,7 @@ interface ControlsProps {
 }
 
 export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProps) {
-  const t = useText();
+  const t = useRunText();
   const may = useMay("control_runs");
   const { busy, problem, send } = useSending();
   const row = useRef<HTMLDivElement>(null);

@@ -9,7 +9,7 @@ import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock, exactly } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { Content, foldOf, parsed } from "./outputs.tsx";
 
 type Entry =
@@ -32,7 +32,7 @@ interface ConversationProps {
 }
 
 export function Conversation({ snapshot, calls, handovers, past, over, onStep }: ConversationProps) {
-  const t = useText();
+  const t = useRunText();
   const [shown, setShown] = useState(SHOWN);
   const entries = useMemo(() => entriesOf(snapshot, calls, handovers), [snapshot, calls, handovers]);
   if (entries.length === 0) return <p className="quiet">{over ? t.run.silent : t.run.empty}</p>;
@@ -86,7 +86,7 @@ function foldedOf(entries: readonly Entry[]): Item[] {
 }
 
 function Folded({ item, past, onStep }: { item: Item; past: boolean; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   if ("entry" in item) return <Shown entry={item.entry} past={past} onStep={onStep} />;
   return (
     <li className="folded">
@@ -141,7 +141,7 @@ function StepLink({ path, onStep }: { path: string; onStep(path: string): void }
 }
 
 function Question({ pending, at, past, onStep }: { pending: Pending; at: number; past: boolean; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   const open = pending.status === "open";
   return (
     <li className="question">
@@ -168,7 +168,7 @@ function Question({ pending, at, past, onStep }: { pending: Pending; at: number;
 }
 
 function Call({ call, onStep }: { call: ToolCall; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   return (
     <li className="call">
       <details>
@@ -198,7 +198,7 @@ function Call({ call, onStep }: { call: ToolCall; onStep(path: string): void }) 
 }
 
 function HandedOver({ handover, onStep }: { handover: Handover; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   return (
     <li className="handover">
       <div className="quiet small">
@@ -215,7 +215,7 @@ function HandedOver({ handover, onStep }: { handover: Handover; onStep(path: str
 }
 
 function Said({ message, at }: { message: Message; at: number }) {
-  const t = useText();
+  const t = useRunText();
   const mine = message.role === "user";
   return (
     <li className={mine ? "user" : message.kind === "thinking" ? "thought" : ""}>

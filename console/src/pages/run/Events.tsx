@@ -8,7 +8,7 @@ import type { LogEvent } from "../../logic/event.ts";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock, exactly } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { useMatching } from "./useMatching.ts";
 import { useOlder } from "./useOlder.ts";
 
@@ -30,7 +30,7 @@ interface EventsProps {
 }
 
 export function Events({ runId, events: newest, first, place, head, live, path, onMoment, onPath }: EventsProps) {
-  const t = useText();
+  const t = useRunText();
   const [find, setFind] = useState("");
   const [type, setType] = useState("");
   const [tail, setTail] = useState(true);

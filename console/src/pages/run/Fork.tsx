@@ -15,7 +15,8 @@ import { JsonField, type Written, writtenOf } from "../../parts/JsonField.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { moment } from "../../text/dates.ts";
-import { findingText, useText } from "../../text/index.ts";
+import { findingText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { runPath, useWorkflow } from "./moment.ts";
 
 interface ForkProps {
@@ -37,7 +38,7 @@ interface Edits {
 }
 
 export function Fork({ run, at, step, close }: ForkProps) {
-  const t = useText();
+  const t = useRunText();
   const navigate = useNavigate();
   const queries = useQueryClient();
   const marks = useQuery({ queryKey: ["marks", run.id, run.seq], queryFn: ({ signal }) => get<Marks>(`${runPath(run.id)}/marks`, signal) });
@@ -82,7 +83,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
   const root = problem?.code === "input.invalid" ? "/input" : "";
   const findings = (field: string): string[] =>
     (problem?.findings ?? [])
-      .map((each) => ({ path: `${root}${each.path ?? ""}`, message: findingText(t, each) }))
+      .map((each) => ({ path: `${root}${each.path ?? ""}`, message: findingText(each) }))
       .filter((each) => each.path === field || each.path.startsWith(`${field}/`))
       .map((each) => `${each.path.slice(field.length)} ${each.message}`.trim());
   const placed = [...findings("/input"), ...findings("/state")].length > 0;
@@ -119,7 +120,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
             </option>
           ))}
         </select>
-        {mark && !mark.editable && mark.why_not && <div className="quiet small">{findingText(t, { ...mark.why_not, message: mark.why_not.detail })}</div>}
+        {mark && !mark.editable && mark.why_not && <div className="quiet small">{findingText({ ...mark.why_not, message: mark.why_not.detail })}</div>}
       </div>
       {edits.input ? (
         <JsonField label={t.run.input} value={edits.input} findings={findings("/input")} onChange={(input) => change({ input })} />
@@ -168,7 +169,7 @@ export function nearest(marks: readonly Mark[], at: number | null, step: string 
 }
 
 function Rehearsed({ rehearsal }: { rehearsal: Rehearsal }) {
-  const t = useText();
+  const t = useRunText();
   const { stops } = rehearsal;
   const rows: [string, string[]][] = [
     [t.fork.begins, rehearsal.begins],

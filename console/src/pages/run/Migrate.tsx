@@ -6,11 +6,12 @@ import type { MigratedRun, Migration, Run } from "../../api/types.gen.ts";
 import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { findingText, useText } from "../../text/index.ts";
+import { findingText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { useWorkflow } from "./moment.ts";
 
 export function Migrate({ run, close, done }: { run: Run; close(): void; done(): void }) {
-  const t = useText();
+  const t = useRunText();
   const workflow = useWorkflow(run.workflow, true);
   const others = (workflow.data?.versions ?? []).filter((each) => each.sha256 !== run.version.sha256);
   const [to, setTo] = useState("");
@@ -73,7 +74,7 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
           <ul>
             {examined.obstacles.slice(0, 20).map((each) => (
               <li key={`${each.path} ${each.code}`}>
-                <b>{each.path}</b> {findingText(t, each)}
+                <b>{each.path}</b> {findingText(each)}
               </li>
             ))}
           </ul>

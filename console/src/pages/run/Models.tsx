@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { parsed } from "./outputs.tsx";
 
 const PIECE = 50;
@@ -17,7 +17,7 @@ interface ModelsProps {
 }
 
 export function Models({ modelCalls, calls, loaded, onStep }: ModelsProps) {
-  const t = useText();
+  const t = useRunText();
   const [models, setModels] = useState(PIECE);
   const [tools, setTools] = useState(PIECE);
   const byModel = useMemo(() => {

@@ -20,7 +20,7 @@ import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
 import { exactly, moment, span } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { isTyping } from "../decide/Decision.tsx";
 import { TONES } from "../runs/filters.ts";
 import { Controls } from "./Controls.tsx";
@@ -43,7 +43,7 @@ const SLIDER_MS_MAX = 1_000;
 const LIVE_MS_MAX = 3_000;
 
 export function Run({ id }: { id: string }) {
-  const t = useText();
+  const t = useRunText();
   const navigate = useNavigate();
   const search = getRouteApi("/runs/$id").useSearch();
   const mayRead = useMay("read_workflows");
@@ -281,7 +281,7 @@ interface HeadProps {
 }
 
 function Head({ run, used, snapshot, live, now }: HeadProps) {
-  const t = useText();
+  const t = useRunText();
   const began = Date.parse(run.created_at);
   const ended = run.ended_at === null ? now : Date.parse(run.ended_at);
   const origin = snapshot?.origin ?? null;
@@ -370,7 +370,7 @@ function Link({ label, id, step = null }: { label: string; id: string; step?: st
 }
 
 function RunFailure({ error, onStep }: { error: NonNullable<RunShape["error"]>; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   const path = error["path"];
   return (
     <Failure
@@ -407,7 +407,7 @@ const NONE: RunStep[] = [];
 
 const Chosen = memo(function Chosen({ run, view, told, path, reference, asking, ask, onPath, onMoment, onEvents, done }: ChosenProps) {
   const { at, steps = NONE, snapshot, graph } = view;
-  const t = useText();
+  const t = useRunText();
   const may = useMay("control_runs");
   const mayRead = useMay("read_workflows");
   const zone = useZone(run.workflow, run.started_by);
@@ -442,7 +442,7 @@ const Chosen = memo(function Chosen({ run, view, told, path, reference, asking, 
 });
 
 function Travel({ at, head, then, onChange }: { at: number | null; head: number; then: number; onChange(at: number): void }) {
-  const t = useText();
+  const t = useRunText();
   const id = useId();
   const place = at ?? head;
   return (
@@ -481,7 +481,7 @@ function Travel({ at, head, then, onChange }: { at: number | null; head: number;
 }
 
 function Tabs({ tab, tabs, onChange }: { tab: Tab; tabs: readonly Tab[]; onChange(tab: Tab): void }) {
-  const t = useText();
+  const t = useRunText();
   const list = useRef<HTMLDivElement>(null);
   return (
     <div

@@ -6,11 +6,11 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
 import { JsonField, writtenOf } from "../../parts/JsonField.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { runPath } from "./moment.ts";
 
 export function Skip({ runId, path, close, done }: { runId: string; path: string; close(): void; done(): void }) {
-  const t = useText();
+  const t = useRunText();
   const [draft, write, forget] = useDraft(`skip.${runId}.${path}`, () => ({ output: writtenOf(undefined), reason: "" }));
   const { output, reason } = draft;
   const { busy, problem, send } = useSending();

@@ -5,14 +5,14 @@ import type { Run, Snapshot } from "../../api/types.gen.ts";
 import { useZone } from "../../api/zone.ts";
 import { Tree } from "../../parts/Tree.tsx";
 import { exactly, inZones } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
 import { Failure } from "./StepCard.tsx";
 
 const PIECE = 200;
 
 export function State({ snapshot, run, onStep }: { snapshot: Snapshot; run: Run; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   const [shown, setShown] = useState(PIECE);
   const zone = useZone(run.workflow, run.started_by);
   const steps = Object.entries(snapshot.steps);

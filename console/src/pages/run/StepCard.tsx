@@ -11,7 +11,8 @@ import { Source } from "../../parts/Source.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { exactly, inZones, span as spanText } from "../../text/dates.ts";
-import { codeText, useText } from "../../text/index.ts";
+import { codeText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
 import { planPathOf } from "./moment.ts";
 
@@ -37,7 +38,7 @@ const PASSAGES = 200;
 
 export function StepCard(props: StepCardProps) {
   const { path, steps, spans, snapshot, calls, modelCalls, workflow, place, zone, onPath, onMoment, onEvents } = props;
-  const t = useText();
+  const t = useRunText();
   useReturn();
   const plan = planPathOf(path);
   const passages = steps.filter((step) => step.plan_path === plan && step.verb !== "iteration");
@@ -200,7 +201,7 @@ export function StepCard(props: StepCardProps) {
 }
 
 function Waited({ wait, zone }: { wait: RunStep["waits"][number]; zone: string | null }) {
-  const t = useText();
+  const t = useRunText();
   return (
     <>
       <dt>{wait.until === null ? t.step.waits[wait.for] : t.step.waited[wait.for]}</dt>
@@ -219,14 +220,14 @@ function messageOf(error: Json): string {
 
 /** A failure, and what it came of. */
 export function Failure({ error, title }: { error: Record<string, Json>; title?: React.ReactNode }) {
-  const t = useText();
+  const t = useRunText();
   const { code, message, cause, trace, ...rest } = error;
   const details = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null && value !== ""));
   return (
     <div className="note bad">
       {title}
       <p>
-        <b>{typeof code === "string" ? code.slice(0, 200) : t.run.error}</b> {codeText(t, code)}
+        <b>{typeof code === "string" ? code.slice(0, 200) : t.run.error}</b> {codeText(code)}
       </p>
       {typeof message === "string" && (
         <p>

@@ -5,7 +5,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
 import { type StepSpan, axisOf, lengthOf, workOf } from "../../logic/log.ts";
 import { span as spanText } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
 
 const WIDTH = 1000;
@@ -18,7 +18,7 @@ interface WaterfallProps {
 }
 
 export function Waterfall({ spans, selected, onStep }: WaterfallProps) {
-  const t = useText();
+  const t = useRunText();
   const axis = useMemo(() => axisOf(spans), [spans]);
   const scroll = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({ count: spans.length, getScrollElement: () => scroll.current, estimateSize: () => ROW, overscan: 10 });
@@ -61,7 +61,7 @@ export function Waterfall({ spans, selected, onStep }: WaterfallProps) {
 }
 
 function Row({ span, axis, onStep }: { span: StepSpan; axis: ReturnType<typeof axisOf>; onStep(path: string): void }) {
-  const t = useText();
+  const t = useRunText();
   const waited = lengthOf(span.waits);
   const work = workOf(span);
   const depth = Math.min(6, span.path.split("/").length - 1 + (span.verb === "iteration" ? 1 : 0));

@@ -8,7 +8,7 @@ import { Markdown } from "../../parts/Markdown.tsx";
 import { Media } from "../../parts/Media.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 
 const PARTS = 50;
 const DEPTH = 4;
@@ -30,7 +30,7 @@ export function Content({ kind, content }: { kind: string; content: Json }) {
 }
 
 function Output({ value, depth }: { value: Json | undefined; depth: number }) {
-  const t = useText();
+  const t = useRunText();
   const [shown, setShown] = useState(PARTS);
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return <Text text={value} />;
@@ -73,7 +73,7 @@ function Typed({ part, depth }: { part: Record<string, Json>; depth: number }) {
 }
 
 function Thinking({ content }: { content: Json }) {
-  const t = useText();
+  const t = useRunText();
   return (
     <details className="quietly">
       <summary>{t.run.thinking}</summary>
@@ -93,7 +93,7 @@ export function foldOf(message: { kind: string; content: Json }): { title: strin
 
 /** Data that a frontend of the business draws in its own way; here it is data. */
 function Business({ type, part, inner }: { type: Json | undefined; part: Record<string, Json>; inner: Json | undefined }) {
-  const t = useText();
+  const t = useRunText();
   const { type: _type, ...rest } = part;
   const value = inner !== undefined && Object.keys(rest).length === 1 ? inner : rest;
   return (

@@ -12,7 +12,8 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { sentence, useText } from "../../text/index.ts";
+import { sentence } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { type RunsSearch, TONES, whereOf } from "./filters.ts";
 
 const ACTIONS = ["pause", "resume", "stop", "retry"] as const;
@@ -20,7 +21,7 @@ type Action = (typeof ACTIONS)[number];
 const ROW = 44;
 
 export function Bulk({ search, done }: { search: RunsSearch; done(): void }) {
-  const t = useText();
+  const t = useRunText();
   const [open, setOpen] = useState(false);
   const [report, setReport] = useState<BulkReport | null>(null);
   return (
@@ -43,7 +44,7 @@ export function Bulk({ search, done }: { search: RunsSearch; done(): void }) {
 }
 
 function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sent(report: BulkReport): void }) {
-  const t = useText();
+  const t = useRunText();
   const [draft, write, forget] = useDraft<{ action: Action; reason: string }>("bulk", () => ({ action: "pause", reason: "" }));
   const { action, reason } = draft;
   const [counted, setCounted] = useState<BulkReport | null>(null);
@@ -127,7 +128,7 @@ function statusesOf(items: readonly BulkRun[]): Map<string, number> {
 const ORDER = { refused: 0, would: 1, already: 2, done: 3 };
 
 function Report({ report, close }: { report: BulkReport; close(): void }) {
-  const t = useText();
+  const t = useRunText();
   const items = useMemo(() => [...report.items].sort((a, b) => ORDER[a.outcome] - ORDER[b.outcome]), [report]);
   const scroll = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({ count: items.length, getScrollElement: () => scroll.current, estimateSize: () => ROW, overscan: 10 });

@@ -16,7 +16,7 @@ import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
 import { exactly, relative, span } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { useKept } from "../last.ts";
 import { Bulk } from "./Bulk.tsx";
 import { PRESETS, type Preset, type RunsSearch, TONES, countOf, isPlain, runsQuery, whereQuery } from "./filters.ts";
@@ -25,7 +25,7 @@ const PAGE = 100;
 const ROW = 48;
 
 export function Runs() {
-  const t = useText();
+  const t = useRunText();
   const search = getRouteApi("/runs").useSearch();
   useKept("runs", search);
   const navigate = useNavigate();
@@ -103,7 +103,7 @@ function numberOf(search: RunsSearch, counts: RunCounts | undefined, here: numbe
 }
 
 function Filters({ search, set }: { search: RunsSearch; set(more: Partial<RunsSearch>): void }) {
-  const t = useText();
+  const t = useRunText();
   const [more, setMore] = useState([search.version, search.by, search.error, search.from, search.until].some((each) => each !== undefined));
   return (
     <>
@@ -190,7 +190,7 @@ function local(at: string): string {
 }
 
 function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
-  const t = useText();
+  const t = useRunText();
   const scroll = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({ count: runs.length, getScrollElement: () => scroll.current, estimateSize: () => ROW, overscan: 12 });
   const shown = rows.getVirtualItems();
@@ -232,7 +232,7 @@ function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
 }
 
 function Row({ run }: { run: Run }) {
-  const t = useText();
+  const t = useRunText();
   const now = useNow();
   const began = new Date(run.created_at).getTime();
   const ended = run.ended_at === null ? now : new Date(run.ended_at).getTime();

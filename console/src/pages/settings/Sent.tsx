@@ -10,14 +10,14 @@ import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { moment } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 
 const STATUSES = ["queued", "due", "sent", "dropped", "dead"] as const;
 const TONES = { queued: "", due: "accent", sent: "good", dropped: "", dead: "bad" } as const;
 
 export function Sent() {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().settings.sent;
   const [status, setStatus] = useState("");
   const found = useInfiniteQuery({

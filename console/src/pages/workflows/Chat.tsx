@@ -15,7 +15,8 @@ import { Markdown } from "../../parts/Markdown.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
-import { findingText, useText } from "../../text/index.ts";
+import { findingText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Decision } from "../decide/Decision.tsx";
 import { hasInput, inputFindings } from "./input.ts";
@@ -30,7 +31,7 @@ interface Message {
 }
 
 export function Chat({ workflow }: { workflow: Workflow }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().chat;
   const [thread, setThread] = useState(() => crypto.randomUUID());
   const [talk, setTalk] = useState<Talk>(SILENT);
@@ -104,7 +105,7 @@ export function Chat({ workflow }: { workflow: Workflow }) {
       </p>
       {talk.status === "failed" && (
         <p className="note bad" role="alert">
-          {p.failed}: <Text text={findingText(t, { code: talk.code, message: talk.error })} />
+          {p.failed}: <Text text={findingText({ code: talk.code, message: talk.error })} />
         </p>
       )}
       {problem && <ProblemNote problem={problem} />}
@@ -146,7 +147,7 @@ export function Chat({ workflow }: { workflow: Workflow }) {
 }
 
 function Shown({ entry }: { entry: Entry }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().chat;
   if (entry.kind === "call") {
     return (

@@ -59,7 +59,7 @@ function Text({ name, source, search }: { name: string | null; source: string; s
   const { busy, problem, send } = useSending();
   const checked = useChecked(text);
   const findings = useMemo(
-    () => checked.findings.map((each) => ({ ...each, message: findingText(t, each) })),
+    () => checked.findings.map((each) => ({ ...each, message: findingText(each) })),
     [checked.findings, t],
   );
   const heading = useRef<HTMLHeadingElement>(null);

@@ -12,7 +12,8 @@ import { Ask } from "../../parts/Ask.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { findingText, useText } from "../../text/index.ts";
+import { findingText } from "../../text/index.ts";
+import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Retire } from "./Retire.tsx";
 import { type WorkflowSearch } from "./search.ts";
@@ -66,7 +67,7 @@ function Choice(props: { id: string; label: string; names: string[]; value: stri
 }
 
 function Changes({ name, from, to }: { name: string; from: string; to: string }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().workflows;
   const found = useQuery({
     queryKey: ["diff", name, from, to],
@@ -116,7 +117,7 @@ function Step({ change }: { change: Change }) {
 }
 
 function Parts({ parts }: { parts: ChangedPart[] }) {
-  const t = useText();
+  const t = useRunText();
   return (
     <dl className="facts">
       {parts.map((each) => (
@@ -197,7 +198,7 @@ function Move({ name, from, to }: { name: string; from: string; to: string }) {
 }
 
 function Moved({ run }: { run: MigratedRun }) {
-  const t = useText();
+  const t = useRunText();
   const p = usePageText().workflows;
   return (
     <li>
@@ -207,7 +208,7 @@ function Moved({ run }: { run: MigratedRun }) {
         <ul className="small">
           {run.obstacles.map((each) => (
             <li key={`${each.code} ${each.path}`}>
-              {each.path && <code>{each.path}</code>} {findingText(t, each)}
+              {each.path && <code>{each.path}</code>} {findingText(each)}
             </li>
           ))}
         </ul>
