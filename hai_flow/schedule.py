@@ -49,7 +49,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueInstants:
     """The instants to fire now, oldest first, and the next one after them (None: there will be none)."""
 
     fires: tuple[datetime, ...]
@@ -229,14 +229,14 @@ def next_times(timing: Timing, first: datetime | None, count: int) -> list[datet
     return times
 
 
-def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: timedelta = GRACE) -> Due:
+def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: timedelta = GRACE) -> DueInstants:
     """The instants that fire at `now`, if the next one is `first`. At most FIRES_MAX: `next` may be due, too.
 
     An instant that is late by no more than `grace` is on time, and fires whatever `missed` says. The older ones were
     missed, as no scheduler ran: of them `skip` fires none, `once` the latest and `all` each.
     """
     if first > now:
-        return Due((), first)
+        return DueInstants((), first)
     fires: list[datetime] = []
     instant: datetime | None = first
     on_time = now - grace
@@ -248,7 +248,7 @@ def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: t
     while instant is not None and instant <= now and len(fires) < FIRES_MAX:
         fires.append(instant)
         instant = next_after(timing, instant)
-    return Due(tuple(fires), instant)
+    return DueInstants(tuple(fires), instant)
 
 
 def _last_before(timing: Timing, first: datetime, limit: datetime) -> datetime:

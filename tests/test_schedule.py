@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow import schedule
-from hai_flow.schedule import GRACE, Due, Missed, Timing
+from hai_flow.schedule import GRACE, DueInstants, Missed, Timing
 from tests.support.examples import examples
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -92,7 +92,7 @@ def test_a_schedule_says_itself_in_clauses_for_every_language(cron: str, clauses
 
 
 def test_before_its_time_nothing_fires() -> None:
-    assert schedule.due(MINUTELY, NOON, NOON - timedelta(seconds=1), "all") == Due((), NOON)
+    assert schedule.due(MINUTELY, NOON, NOON - timedelta(seconds=1), "all") == DueInstants((), NOON)
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
@@ -114,7 +114,7 @@ def test_of_what_nobody_was_there_for_missed_says_what_still_fires(missed: Misse
 
 def test_a_year_of_missed_minutes_costs_no_walk_through_them() -> None:
     late = NOON + timedelta(days=365)
-    assert schedule.due(MINUTELY, NOON, late, "skip") == Due((late,), late + timedelta(minutes=1))
+    assert schedule.due(MINUTELY, NOON, late, "skip") == DueInstants((late,), late + timedelta(minutes=1))
     once = schedule.due(MINUTELY, NOON, late, "once")
     assert once.fires == (late - timedelta(minutes=1), late)
     all_of_them = schedule.due(MINUTELY, NOON, late, "all")

@@ -22,7 +22,7 @@ from typing import Final
 from hai_flow.authoring.walking import expressions, mappings_with_order
 from hai_flow.definition.expressions.expression_faults import Faults
 from hai_flow.definition.names.holes import split_holes
-from hai_flow.definition.yaml.document import Document, Node, Path, parse
+from hai_flow.definition.yaml.document import Document, Path, YamlNode, parse
 from hai_flow.definition.yaml.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
 from hai_flow.values import Json
@@ -65,7 +65,7 @@ def _meaning(document: Document) -> Json:
     return visit(document.value, ())
 
 
-def _node_at(document: Document, path: Path) -> Node | None:
+def _node_at(document: Document, path: Path) -> YamlNode | None:
     node = document.root
     for part in path:
         node = node.children.get(part) if node else None
@@ -157,7 +157,7 @@ def _reorder_keys(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _find_unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
+def _find_unordered(document: Document) -> Iterator[tuple[YamlNode, dict[str, int]]]:
     """Every block mapping that has an order and does not keep it, once."""
     starts: set[int] = set()
     for path, is_step in mappings_with_order(document.value):
@@ -175,7 +175,7 @@ def _sort_keys(keys: Sequence[str], ranks: dict[str, int]) -> list[str]:
     return sorted(keys, key=lambda key: ranks.get(key, len(ranks)))
 
 
-def _entries(document: Document, node: Node, lines: Sequence[str]) -> list[_Entry]:
+def _entries(document: Document, node: YamlNode, lines: Sequence[str]) -> list[_Entry]:
     """The entries of a block mapping; none where two keys share a line or a key is written in an unusual way."""
     places = [document.lines.place(begin) for begin in node.keys.values()]
     keys = [line - 1 for line, _ in places]
@@ -190,7 +190,7 @@ def _entries(document: Document, node: Node, lines: Sequence[str]) -> list[_Entr
     return [_Entry(*each) for each in zip(node.keys, starts, keys, ends, strict=True)]
 
 
-def _indent(document: Document, node: Node) -> int:
+def _indent(document: Document, node: YamlNode) -> int:
     """How many characters stand before the first key."""
     return document.lines.place(next(iter(node.keys.values())))[1] - 1
 
@@ -203,13 +203,13 @@ def _first_line(lines: Sequence[str], key: int, indent: int, after: int) -> int:
     return first
 
 
-def _last_line(document: Document, node: Node, key: str) -> int:
+def _last_line(document: Document, node: YamlNode, key: str) -> int:
     """The last line (from 0) on which something of the value of `key` stands."""
     begin = node.keys[key]
     return max(_line(document, begin), *_last_lines(document, node.children[key], begin))
 
 
-def _last_lines(document: Document, node: Node, after: int) -> Iterator[int]:
+def _last_lines(document: Document, node: YamlNode, after: int) -> Iterator[int]:
     """The last line of everything below; an alias stands for a value elsewhere, and counts for nothing."""
     if node.start < after:
         yield -1
@@ -219,7 +219,7 @@ def _last_lines(document: Document, node: Node, after: int) -> Iterator[int]:
         yield from _last_lines(document, child, after)
 
 
-def _end_line(document: Document, node: Node) -> int:
+def _end_line(document: Document, node: YamlNode) -> int:
     """The line (from 0) of the last character of a scalar, or of an empty collection."""
     return _line(document, max(node.start, node.end - 1))
 
@@ -276,7 +276,7 @@ def _lines_of_texts(document: Document) -> set[int]:
     """Every line (from 0) of a text that goes over several: its spaces may be part of it."""
     lines: set[int] = set()
 
-    def visit(node: Node) -> None:
+    def visit(node: YamlNode) -> None:
         if node.kind == "scalar":
             first, last = _line(document, node.start), _end_line(document, node)
             if last > first:
@@ -296,7 +296,7 @@ def _quote_holes(document: Document) -> str:
     """The text with quotes around each unquoted text that YAML alone would read in another way."""
     edits: dict[tuple[int, int], str] = {}
 
-    def visit(node: Node, in_flow: bool) -> None:
+    def visit(node: YamlNode, in_flow: bool) -> None:
         if node.lenient and not _reads_alike(document, node, in_flow):
             edits[node.start, node.end] = _quote(node.value)
         flow = in_flow or document.text[node.start : node.start + 1] in ("{", "[")
@@ -308,7 +308,7 @@ def _quote_holes(document: Document) -> str:
     return _apply_edits(document.text, edits)
 
 
-def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
+def _reads_alike(document: Document, node: YamlNode, in_flow: bool) -> bool:
     """Whether YAML alone reads the text there as it is meant."""
     source = document.text[node.start : node.end]
     sample = f"- {{a: {source}, b: 1}}\n" if in_flow else f"- a: {source}\n  b: 1\n"

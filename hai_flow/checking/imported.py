@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule
+from hai_flow.definition.schemas.python_modules import FunctionSource, PythonModule
 
 SECONDS_MAX: Final = 10.0
 MEMORY_BYTES_MAX: Final = 4 << 30  # of addresses, of which libraries for numbers reserve many
@@ -66,7 +66,7 @@ def import_module(name: str, root: Path, seconds: float = SECONDS_MAX) -> Python
     if "fault" in report:
         raise NotImported(report["fault"], certain=report["certain"])
     functions = {
-        key: PythonFunction(
+        key: FunctionSource(
             tuple(each["parameters"]), frozenset(each["required"]), each["any"], each["types"], False, each["result"]
         )
         for key, each in report["functions"].items()

@@ -10,7 +10,7 @@ from typing import Final
 
 from hai_flow import plugins
 from hai_flow.checking.imported import NotImported, import_module
-from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule, python_module
+from hai_flow.definition.schemas.python_modules import FunctionSource, PythonModule, python_module
 
 _BYTES_MAX: Final = 4 << 20
 _TOOLS: Final = "hai_flow.tools"  # the group of entry points, of installed packages that offer tools
@@ -77,7 +77,7 @@ class ModuleFiles:
         return [_EXAMPLES, *offered, *(f"tools.{stem}" for stem in files if stem.isidentifier())]
 
     def _find_registered(self, functions: Sequence[str]) -> PythonModule | None:
-        registered: dict[str, PythonFunction] = {}
+        registered: dict[str, FunctionSource] = {}
         for name in self.modules_with_tools():
             place = self.source_of(name)
             if isinstance(place, tuple):

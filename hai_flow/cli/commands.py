@@ -47,7 +47,7 @@ class CommandEntry:
         if isinstance(target, typer.Typer):
             return typer.main.get_command(target)
         app = app_of()
-        app.command(self.name, cls=Command, epilog=getattr(module, "EPILOG", EPILOG))(target)
+        app.command(self.name, cls=CliCommand, epilog=getattr(module, "EPILOG", EPILOG))(target)
         return typer.main.get_command(app)
 
     def _entry_point(self) -> str:
@@ -179,7 +179,7 @@ class LazyGroup(Group):
         return SENTENCES.get(name) or self.get_command(ctx, name).get_short_help_str(SENTENCE_CHARS)
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """A command whose texts, numbers and paths are read without pydantic, which takes longer to load than everything
     else."""
 

@@ -16,7 +16,7 @@ _GAP: Final = "  "
 
 
 class Styled(NamedTuple):
-    """A text and how it looks: words of `Console`, like "bold red"."""
+    """A text and how it looks: words of `TextConsole`, like "bold red"."""
 
     text: str
     style: str
@@ -43,7 +43,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
-class Console:
+class TextConsole:
     """A stream that people read. It shows styles where it is a terminal that can, and never wraps or cuts a line.
 
     NO_COLOR and FORCE_COLOR are heeded as they are elsewhere.

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class RunDatabase:
     """The database of the runs. `dsn` leads to it, `shown` is the same without a password. `postgres` is the embedded
     server, if it is one; `direct` a way past a pooler; `said_in` the setting that names it."""
 
@@ -44,7 +44,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def open_database(settings: Settings, *, interrupted: int = OK, make: bool = True) -> Iterator[Database]:
+def open_database(settings: Settings, *, interrupted: int = OK, make: bool = True) -> Iterator[RunDatabase]:
     """The database of the settings; an embedded one is started here, or attached to, and let go of at the end. One that
     is not there yet is made, unless `make` is false: StoreError then.
 
@@ -52,7 +52,9 @@ def open_database(settings: Settings, *, interrupted: int = OK, make: bool = Tru
     the process as one later does (`live`).
     """
     if settings.database_url is not None:
-        yield Database(settings.database_url, _place_of_url(settings.database_url), direct=settings.database_direct_url)
+        yield RunDatabase(
+            settings.database_url, _place_of_url(settings.database_url), direct=settings.database_direct_url
+        )
         return
     from hai_flow.embedded import EmbeddedPostgres
 
@@ -72,7 +74,7 @@ def open_database(settings: Settings, *, interrupted: int = OK, make: bool = Tru
                 note(f"Making a PostgreSQL in {settings.data_dir}; the first time takes some seconds.")
             postgres.start()
             postgres.ensure_database()
-            yield Database(postgres.dsn(), f"the PostgreSQL in {settings.data_dir}", postgres)
+            yield RunDatabase(postgres.dsn(), f"the PostgreSQL in {settings.data_dir}", postgres)
         finally:
             postgres.stop()
 
@@ -84,7 +86,7 @@ def _place_of_url(url: str) -> str:
     return f"the PostgreSQL database {parts.path.lstrip('/') or 'postgres'} at {place}"
 
 
-async def migrate_if_behind(database: Database) -> None:
+async def migrate_if_behind(database: RunDatabase) -> None:
     """Bring the database to this release's schema. Raises StoreError.
 
     Only a schema that is behind, or roles that lack a right, import the libraries that change one: they are a quarter
@@ -115,7 +117,7 @@ async def _fill_inbox(dsn: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def reachable(database: Database) -> AsyncIterator[None]:
+async def reachable(database: RunDatabase) -> AsyncIterator[None]:
     """Turn the failures of a database that does not answer into a sentence for people."""
     import asyncpg
 
@@ -154,7 +156,7 @@ def run_over_database(data_dir: Path | None, work: Callable[[Connection], Awaita
         return asyncio.run(connected())
 
 
-async def demand_schema(database: Database) -> None:
+async def demand_schema(database: RunDatabase) -> None:
     """Raises StoreError unless the database has this release's schema."""
     from hai_flow.store.postgres import revisions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hai_flow.cli.console import Console, cells, clean, join_lines
+from hai_flow.cli.console import TextConsole, cells, clean, join_lines
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.terminal import compact, err, program
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
@@ -76,7 +76,7 @@ def explain(error: HaiFlowError) -> None:
         console.print(f"hai-flow: {clean(str(error))}", style="red")
 
 
-def _explain_problem(console: Console, detail: str, findings: Sequence[dict[str, Json]], winner: Json) -> None:
+def _explain_problem(console: TextConsole, detail: str, findings: Sequence[dict[str, Json]], winner: Json) -> None:
     console.print(f"hai-flow: {clean(detail)}", style="red")
     for finding in findings:
         place = finding.get("path") or _place(finding)
@@ -110,7 +110,7 @@ def _place(finding: dict[str, Json]) -> str:
     return f"{finding.get('file', '')}:{line}:{finding.get('column', 1)}" if line else str(finding.get("file", ""))
 
 
-def print_findings(findings: Sequence[Finding], sources: dict[str, str], console: Console) -> None:
+def print_findings(findings: Sequence[Finding], sources: dict[str, str], console: TextConsole) -> None:
     """Each finding with its place and, where the source is at hand, the line and a caret under the place."""
     for finding in findings:
         style = "yellow" if finding.severity == "warning" else "red"
@@ -120,7 +120,7 @@ def print_findings(findings: Sequence[Finding], sources: dict[str, str], console
             _print_line(source, finding, console, style)
 
 
-def _print_line(source: str, finding: Finding, console: Console, style: str) -> None:
+def _print_line(source: str, finding: Finding, console: TextConsole, style: str) -> None:
     lines = source.splitlines()
     if finding.line > len(lines):
         return

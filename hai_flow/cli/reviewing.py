@@ -16,7 +16,7 @@ from typing import Final
 from hai_flow.cli.author.sources import WORKFLOWS, read_whole
 from hai_flow.cli.errors import UsageError
 from hai_flow.definition.compiler import read_workflow
-from hai_flow.definition.diff import Change, Diff, Part, diff
+from hai_flow.definition.diff import Change, ChangedKey, Diff, diff
 from hai_flow.definition.names.durations import spell
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
@@ -174,7 +174,7 @@ def _iter_step_rows(change: Change) -> Iterator[tuple[str, str]]:
         yield part.key.partition(".")[0], _row(place, part)
 
 
-def _row(place: str, part: Part) -> str:
+def _row(place: str, part: ChangedKey) -> str:
     return f"| {place} | `{part.key}` | {_cell(part.key, part.old)} | {_cell(part.key, part.new)} |"
 
 

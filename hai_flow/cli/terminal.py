@@ -8,20 +8,20 @@ import shutil
 import sys
 from pathlib import Path
 
-from hai_flow.cli.console import Console, clean, json_text
+from hai_flow.cli.console import TextConsole, clean, json_text
 from hai_flow.definition.names.durations import spell
 from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
 
 
-def out() -> Console:
+def out() -> TextConsole:
     """Standard output. Made when it is used: tests and pipes replace the stream."""
-    return Console(sys.stdout)
+    return TextConsole(sys.stdout)
 
 
-def err() -> Console:
+def err() -> TextConsole:
     """Standard error: progress and complaints go here, so that the output of a command stays usable in a pipe."""
-    return Console(sys.stderr)
+    return TextConsole(sys.stderr)
 
 
 def say(text: str, style: str | None = None) -> None:

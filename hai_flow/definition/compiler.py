@@ -24,7 +24,7 @@ from hai_flow.definition.checks.plain_secrets import check_secrets
 from hai_flow.definition.checks.unraised import check_document_catch
 from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
 from hai_flow.definition.children import Children, find_no_child
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema, read_declarations
 from hai_flow.definition.futile import check_schema
 from hai_flow.definition.names.known_names import Names
@@ -134,7 +134,7 @@ def _is_another_kind(reader: Reader) -> bool:
 
 def read_names(
     source: bytes, file: str = "<workflow>", *, children: Children = find_no_child
-) -> tuple[Document, Context, Types] | None:
+) -> tuple[Document, StepContext, Types] | None:
     """The document, its steps and declarations, and the types of what expressions may name, also where it has errors;
     None where it can't be read as a mapping. No expression is compiled."""
     document, parts = _documents(source, file)
@@ -144,7 +144,7 @@ def read_names(
         if fields:
             drafts = outline(reader, fields)
             declared_names = read_declarations(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
-            context = Context(reader, declared_names, drafts, children, unread, compile_list)
+            context = StepContext(reader, declared_names, drafts, children, unread, compile_list)
             return document, context, collect_types(context)
     return None
 
@@ -158,7 +158,7 @@ def _plan(
     if not fields:
         return None
     drafts = outline(reader, fields)
-    context = Context(
+    context = StepContext(
         reader, read_declarations(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
         modules, compile_list,
     )  # fmt: skip
@@ -194,7 +194,7 @@ def _plan(
 def _make_plan(
     source: bytes,
     fields: Mapping[str, Json],
-    context: Context,
+    context: StepContext,
     catch: tuple[plan.CatchClause, ...],
     output: plan.Template | None,
     default_notify: tuple[plan.Template, ...],
@@ -240,7 +240,7 @@ _FOR_THE_END: Final = frozenset((
 _OF_SUMMARY: Final = frozenset(("input", "state", "run", "thread"))
 
 
-def _summary(context: Context, fields: Mapping[str, Json], names: Names) -> plan.Template | None:
+def _summary(context: StepContext, fields: Mapping[str, Json], names: Names) -> plan.Template | None:
     """The line that lists show. It is filled at any time of a run, so it reads nothing that is only sometimes there."""
     if "summary" not in fields:
         return None

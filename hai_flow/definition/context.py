@@ -15,10 +15,10 @@ from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.reader import Reader
 
-CompileList: TypeAlias = "Callable[[Context, Sequence[StepDraft], Names], Names]"
+CompileList: TypeAlias = "Callable[[StepContext, Sequence[StepDraft], Names], Names]"
 
 
-class Context(Parts):
+class StepContext(Parts):
     """The surroundings of a step while it is compiled. `steps` fills with the steps of the plan."""
 
     def __init__(

@@ -72,7 +72,7 @@ _NAMED: Final = ("state", "tools", "models", "roles")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangedKey:
     """One key whose value has changed, with both values as they are written; None: the key is not there."""
 
     key: str
@@ -94,7 +94,7 @@ class Change:
     path: str
     verb: str
     was: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ChangedKey, ...] = ()
 
     def as_dict(self) -> dict[str, Json]:
         record: dict[str, Json] = {"kind": self.kind, "path": self.path, "verb": self.verb}
@@ -107,7 +107,7 @@ class Change:
 class Diff:
     """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
-    document: tuple[Part, ...] = ()
+    document: tuple[ChangedKey, ...] = ()
     steps: tuple[Change, ...] = ()
     same: Mapping[str, str] = field(default_factory=dict)  # old path -> new path, of every step that is in both
 
@@ -343,8 +343,8 @@ def _document(plan: Plan) -> Facts:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _parts(before: Facts, after: Facts) -> Iterable[Part]:
+def _parts(before: Facts, after: Facts) -> Iterable[ChangedKey]:
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if _key({"": old}) != _key({"": new}):  # 1 is not 1.0 and not true
-            yield Part(key, old, new)
+            yield ChangedKey(key, old, new)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hai_flow.definition.checks.unraised import check_codes
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
@@ -23,7 +23,7 @@ _UNCHANGING: Final = frozenset(("input", "run", "thread"))
 _DEPTH_MAX: Final = 50
 
 
-def check_schema(context: Context, schema: Json, at: Path, depth: int = 0) -> None:
+def check_schema(context: StepContext, schema: Json, at: Path, depth: int = 0) -> None:
     """Report bounds of a JSON Schema that no value keeps."""
     if isinstance(schema, list):
         for index, each in enumerate(schema):
@@ -63,7 +63,7 @@ _HINTS_OF_PAGES: Final = frozenset((
 ))  # fmt: skip
 
 
-def _check_keywords(context: Context, schema: Mapping[str, Json], at: Path) -> None:
+def _check_keywords(context: StepContext, schema: Mapping[str, Json], at: Path) -> None:
     """Report keywords that mean nothing for the schema's type, words that stand twice, formats that are none."""
     kind = schema.get("type")
     if isinstance(kind, str):
@@ -87,7 +87,7 @@ def _check_keywords(context: Context, schema: Mapping[str, Json], at: Path) -> N
         context.reader.warning((*at, "format"), "schema.format", message)
 
 
-def check_step(context: Context, step: StepDraft) -> None:
+def check_step(context: StepContext, step: StepDraft) -> None:
     """Report what can't happen, or can't differ, in one step."""
     for verb in _ASKING & step.fields.keys():
         fields = step.fields[verb]
@@ -110,7 +110,7 @@ def check_step(context: Context, step: StepDraft) -> None:
         check_codes(context, step)
 
 
-def _report_same_cases(context: Context, step: StepDraft) -> None:
+def _report_same_cases(context: StepContext, step: StepDraft) -> None:
     first_cases: dict[str, int] = {}
     for number, raw in enumerate(step.fields.get("switch", ())):
         when = raw.get("when") if isinstance(raw, Mapping) else None
@@ -132,7 +132,7 @@ def _report_same_cases(context: Context, step: StepDraft) -> None:
         first_cases.setdefault(text, number)
 
 
-def _report_same_items(context: Context, step: StepDraft) -> None:
+def _report_same_items(context: StepContext, step: StepDraft) -> None:
     items = step.params.get("items")
     key = step.params.get("key")
     name = step.params.get("as", "item")
@@ -147,7 +147,7 @@ def _report_same_items(context: Context, step: StepDraft) -> None:
             items_before.add(item)
 
 
-def _report_unchanging(context: Context, step: StepDraft) -> None:
+def _report_unchanging(context: StepContext, step: StepDraft) -> None:
     for word in ("until", "while"):
         value = step.params.get(word)
         at = (*step.at, "repeat", word)
@@ -163,7 +163,7 @@ def _report_unchanging(context: Context, step: StepDraft) -> None:
             context.reader.warning(at, "repeat.unchanging", message)
 
 
-def _winners(context: Context, step: StepDraft) -> None:
+def _winners(context: StepContext, step: StepDraft) -> None:
     """A winner of a race that is none of its branches."""
     places = [((*step.at, "if"), step.condition)]
     places += [((*step.at, "switch", int(body), "when"), case) for body, case in step.cases.items()]
@@ -182,7 +182,7 @@ def _winners(context: Context, step: StepDraft) -> None:
                 return
 
 
-def _too_long(context: Context, step: StepDraft) -> None:
+def _too_long(context: StepContext, step: StepDraft) -> None:
     """A timeout that is longer than the run, or the block around it, may last."""
     length, at = _length(step.fields["timeout"]), (*step.at, "timeout")
     if length is None:
@@ -195,14 +195,14 @@ def _too_long(context: Context, step: StepDraft) -> None:
             break
 
 
-def _wait_too_long(context: Context, step: StepDraft) -> None:
+def _wait_too_long(context: StepContext, step: StepDraft) -> None:
     wait = step.fields["wait"]
     length = _length(wait.get("for")) if isinstance(wait, Mapping) else None
     if length is not None:
         _report_longer_than_run(context, length, (*step.at, "wait", "for"))
 
 
-def _report_longer_than_run(context: Context, length: int, at: Path) -> None:
+def _report_longer_than_run(context: StepContext, length: int, at: Path) -> None:
     limit = context.declared.limits.duration
     if isinstance(limit, int) and length > limit:
         run_limit = context.reader.document.value["limits"]["duration"]
@@ -225,7 +225,7 @@ def _length(value: Json) -> int | None:
         return None
 
 
-def _report_same_key(context: Context, step: StepDraft) -> None:
+def _report_same_key(context: StepContext, step: StepDraft) -> None:
     key = step.fields.get("idempotency_key")
     loop = next((frame.owner for frame in reversed(step.chain) if frame.is_loop and frame.owner is not None), None)
     if loop is None or not isinstance(key, str):
@@ -238,7 +238,7 @@ def _report_same_key(context: Context, step: StepDraft) -> None:
         context.reader.warning((*step.at, "idempotency_key"), "idempotency_key.constant", message)
 
 
-def _report_body_of_get(context: Context, step: StepDraft) -> None:
+def _report_body_of_get(context: StepContext, step: StepDraft) -> None:
     fields = step.fields.get("http")
     if not isinstance(fields, Mapping):
         return
@@ -249,13 +249,13 @@ def _report_body_of_get(context: Context, step: StepDraft) -> None:
             context.reader.warning((*step.at, "http", key), "http.body", message, key=True)
 
 
-def _report_no_items(context: Context, step: StepDraft) -> None:
+def _report_no_items(context: StepContext, step: StepDraft) -> None:
     if step.verb == "for_each" and step.params.get("items") == []:
         message = "the list is empty, so its steps never run; give it items, or take the loop out"
         context.reader.warning((*step.at, "for_each", "items"), "for_each.empty", message)
 
 
-def _set_to_itself(context: Context, step: StepDraft) -> None:
+def _set_to_itself(context: StepContext, step: StepDraft) -> None:
     assignments = step.fields.get("set")
     for name, value in assignments.items() if isinstance(assignments, Mapping) else ():
         variable = context.declared.state.get(str(name))
@@ -266,7 +266,7 @@ def _set_to_itself(context: Context, step: StepDraft) -> None:
             context.reader.warning((*step.at, "set", name), "set.itself", message)
 
 
-def _retry_too_late(context: Context, step: StepDraft) -> None:
+def _retry_too_late(context: StepContext, step: StepDraft) -> None:
     """A second attempt that would begin behind the timeout of a block around."""
     retry = step.fields.get("retry")
     every = _length(retry.get("every")) if isinstance(retry, Mapping) else None
@@ -280,7 +280,7 @@ def _retry_too_late(context: Context, step: StepDraft) -> None:
             return
 
 
-def _report_empty_prompt(context: Context, step: StepDraft) -> None:
+def _report_empty_prompt(context: StepContext, step: StepDraft) -> None:
     fields = step.fields.get(step.verb) if step.verb in ("llm", "agent") else None
     if isinstance(fields, Mapping) and isinstance(fields.get("prompt"), str) and not fields["prompt"].strip():
         message = "the prompt is empty: write what the model shall do"
@@ -290,7 +290,7 @@ def _report_empty_prompt(context: Context, step: StepDraft) -> None:
 _WHO: Final = ("from", "exclude", "quorum", "notify")
 
 
-def _report_same_people(context: Context, step: StepDraft) -> None:
+def _report_same_people(context: StepContext, step: StepDraft) -> None:
     """An escalation that asks nobody else, and otherwise is the stage before, too."""
     for word in ("ask", "approve", "approval"):
         fields = step.fields.get(word)

@@ -8,7 +8,7 @@ import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import with_facts
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import ENVELOPE, Types
@@ -23,7 +23,7 @@ from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json
 
 
-def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) -> Names:
+def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names) -> Names:
     """Compile the steps of a list and all that is inside of them. `names` are those around it; returns those behind
     it."""
     for draft in drafts:
@@ -51,7 +51,7 @@ def _collect_cases_not_taken(draft: StepDraft) -> Guards:
     return denied
 
 
-def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
+def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guards:
     """Compile a step. Returns what holds behind it: where it ends the list, that its `if` was false."""
     fields, at = draft.fields, draft.at
     condition = None
@@ -104,7 +104,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     return denials
 
 
-def _build_clause_ignoring_errors(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
+def _build_clause_ignoring_errors(context: StepContext, draft: StepDraft, names: Names) -> plan.CatchClause:
     """The clause of `continue_on_error`: it takes what the others leave, and names nothing."""
     body = catch(len(draft.catch))
     path = f"{draft.path}/{body}/let#1"
@@ -114,7 +114,9 @@ def _build_clause_ignoring_errors(context: Context, draft: StepDraft, names: Nam
     return plan.CatchClause((), path)
 
 
-def _compile_timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
+def _compile_timeout(
+    context: StepContext, draft: StepDraft, verb: plan.Verb | None, names: Names
+) -> plan.Duration | None:
     """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
     if "timeout" in draft.fields:
         return context.duration(draft.fields, "timeout", draft.at, names)
@@ -129,7 +131,7 @@ def _compile_timeout(context: Context, draft: StepDraft, verb: plan.Verb | None,
     return context.declared.default_timeout if context.declared.default_timeout is not None else kind.timeout
 
 
-def _gate(context: Context, draft: StepDraft, names: Names) -> plan.Approval | None:
+def _gate(context: StepContext, draft: StepDraft, names: Names) -> plan.Approval | None:
     value = draft.fields["approval"]
     raw_arguments = draft.fields.get("http" if draft.verb == "http" else "with", {})
     arguments: list[str] = [str(key) for key in raw_arguments] if isinstance(raw_arguments, Mapping) else []
@@ -138,13 +140,13 @@ def _gate(context: Context, draft: StepDraft, names: Names) -> plan.Approval | N
     return approval(context, value, (*draft.at, "approval"), names, arguments)
 
 
-def _compile_handlers(context: Context, draft: StepDraft, names: Names) -> dict[str, str]:
+def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> dict[str, str]:
     for option, steps in draft.handlers.items():
         context.compile(steps, names.with_roots("error") if option == "reject" else names)
     return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
 
 
-def compile_catch(context: Context, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:
+def compile_catch(context: StepContext, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:
     compiled: list[plan.CatchClause] = []
     for clause in clauses:
         context.compile(clause.steps, names.with_roots("error"))
@@ -155,12 +157,12 @@ def compile_catch(context: Context, clauses: Sequence[Clause], names: Names) -> 
     return tuple(compiled)
 
 
-def _compile_undo(context: Context, draft: StepDraft, names: Names) -> str | None:
+def _compile_undo(context: StepContext, draft: StepDraft, names: Names) -> str | None:
     context.compile([draft], names)
     return draft.path if draft.path in context.steps else None
 
 
-def collect_types(context: Context) -> Types:
+def collect_types(context: StepContext) -> Types:
     """The types of the input, the state, and the output and approval of each step."""
     outputs: dict[str, Json] = {}
     results: dict[str, Json] = {}
@@ -186,7 +188,7 @@ def collect_types(context: Context) -> Types:
     )
 
 
-def _derive_output_type(context: Context, draft: StepDraft) -> Json:
+def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:
     gives = VERBS[draft.verb].gives if draft.verb else None
     return (gives(context, draft) if callable(gives) else gives) or {}
 

@@ -8,7 +8,7 @@ import msgspec
 
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Step, Template
-from hai_flow.engine.completion.consequences import Consequence, Fail, Finish
+from hai_flow.engine.completion.consequences import Consequence, FailStep, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.values import Json
 
@@ -21,13 +21,13 @@ def build_reader_at_end(step: Step, body: str) -> Step:
 def finish_with(draft: Draft, step: Step, output: Mapping[str, Json], result: Template | None) -> Consequence:
     """The block ends with `output`, and with the result where there is one. An expression that fails is its error."""
     if result is None:
-        return Finish(step, dict(output))
+        return FinishStep(step, dict(output))
     try:
         value = draft.render(result, build_reader_at_end(step, str(output["case"])))
         draft.json_text(value)
     except Raised as raised:
-        return Fail(step, draft.error(raised.code, raised.message, step.path))
-    return Finish(step, {**output, "result": value})
+        return FailStep(step, draft.error(raised.code, raised.message, step.path))
+    return FinishStep(step, {**output, "result": value})
 
 
 def collect_results(

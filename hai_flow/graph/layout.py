@@ -28,7 +28,7 @@ Ends: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextLine:
     """One line of text. `style` is its class: name verb detail cond gate note label."""
 
     content: str
@@ -66,10 +66,10 @@ def visible(content: str, but: str = "") -> str:
     return "".join(each if each.isprintable() or each in but else "\ufffd" for each in content)
 
 
-def _fit(content: str, style: str, width: float) -> Text:
+def _fit(content: str, style: str, width: float) -> TextLine:
     """The text, cut with an ellipsis to `width` where it is longer."""
     content = visible(content)
-    text = Text(content, style)
+    text = TextLine(content, style)
     if text.width <= width:
         return text
     room = width - _char_width("…", style)
@@ -79,14 +79,14 @@ def _fit(content: str, style: str, width: float) -> Text:
         if room < 0:
             break
         shortened += character
-    return Text(shortened.rstrip() + "…", style, full=content)
+    return TextLine(shortened.rstrip() + "…", style, full=content)
 
 
-def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
+def _wrap(content: str, style: str, width: float, lines_max: int) -> list[TextLine]:
     """The text in at most `lines_max` lines, broken at its dots if that is enough, else between words."""
     for joint in (" · ", " "):
         lines = _break_lines(content.split(joint), joint, style, width, lines_max)
-        if len(lines) <= lines_max and all(Text(line, style).width <= width for line in lines):
+        if len(lines) <= lines_max and all(TextLine(line, style).width <= width for line in lines):
             break
     return [_fit(line, style, width) for line in lines]
 
@@ -96,7 +96,7 @@ def _break_lines(pieces: Sequence[str], joint: str, style: str, width: float, li
     lines = [pieces[0]]
     for number, piece in enumerate(pieces[1:], 1):
         longer = f"{lines[-1]}{joint}{piece}"
-        if Text(longer, style).width <= width:
+        if TextLine(longer, style).width <= width:
             lines[-1] = longer
         elif len(lines) < lines_max:
             lines.append(piece)
@@ -128,10 +128,10 @@ class Connector:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PlacedText:
     """One line of text. `y` is the top of the line."""
 
-    text: Text
+    text: TextLine
     x: float
     y: float
     anchor: Literal["start", "middle"]
@@ -149,7 +149,7 @@ class Closed:
     pass
 
 
-Shape: TypeAlias = Rectangle | Connector | Words | Opened | Closed
+Shape: TypeAlias = Rectangle | Connector | PlacedText | Opened | Closed
 
 
 class Canvas:
@@ -161,9 +161,9 @@ class Canvas:
     def rectangle(self, style: str, x: float, y: float, width: float, height: float, radius: float = 8) -> None:
         self.shapes.append(Rectangle(style, x, y, width, height, radius))
 
-    def text(self, text: Text, x: float, y: float, anchor: Literal["start", "middle"] = "start") -> None:
+    def text(self, text: TextLine, x: float, y: float, anchor: Literal["start", "middle"] = "start") -> None:
         """`y` is the top of the line."""
-        self.shapes.append(Words(text, x, y, anchor))
+        self.shapes.append(PlacedText(text, x, y, anchor))
 
     def line(self, points: Sequence[Point], ends: Ends | None = None) -> None:
         self.shapes.append(Connector("flow", tuple(points), arrow=False, ends=ends))
@@ -200,7 +200,7 @@ class Pill(Figure):
     """Where a run begins or ends."""
 
     def __init__(self, word: str, content: str) -> None:
-        self.word = Text(word, "verb")
+        self.word = TextLine(word, "verb")
         self.line = _fit(content, "detail", BOX_MAX)
         width = max(self.word.width, self.line.width) + 2 * PAD + 8
         super().__init__(width, 2 * LINE + 12 if content else LINE + 12, width / 2)
@@ -232,7 +232,7 @@ class Box(Figure):
         canvas.close_group()
 
 
-def _lines(node: Node) -> list[Text]:
+def _lines(node: Node) -> list[TextLine]:
     lines = [_fit(node.verb, "verb", BOX_MAX)]
     if node.title:
         lines += _wrap(node.title, "name", BOX_MAX, 2)
@@ -407,7 +407,7 @@ def laid_out(chart: Chart) -> Picture:
     """The whole chart below its title."""
     body = _whole(chart)
     title = _fit(chart.title, "title", 900)
-    below = Text(f"{chart.name}@{chart.version}", "note")
+    below = TextLine(f"{chart.name}@{chart.version}", "note")
     width = max(body.width, title.width, below.width) + 2 * MARGIN
     height = body.height + 2 * MARGIN + 52
     canvas = Canvas()

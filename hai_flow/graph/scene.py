@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hai_flow.definition.yaml.document import Document, parse
-from hai_flow.definition.yaml.document import Node as Written
+from hai_flow.definition.yaml.document import YamlNode as Written
 from hai_flow.definition.yaml.include_keys import first_of
-from hai_flow.graph.layout import Connector, Opened, Rectangle, Shape, Words, laid_out, visible
+from hai_flow.graph.layout import Connector, Opened, PlacedText, Rectangle, Shape, laid_out, visible
 from hai_flow.graph.outline import Chart, Lane, Node, chart_in
 from hai_flow.values import Json
 
@@ -96,7 +96,7 @@ def _shapes(shapes: Sequence[Shape]) -> Iterator[dict[str, Json]]:
             case Rectangle(style, x, y, width, height, radius):
                 place = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "radius": _n(radius)}
                 yield {"shape": "box", "style": style, "step": step, **place}
-            case Words(text, x, y, anchor):
+            case PlacedText(text, x, y, anchor):
                 text_fields = {"text": text.content, "full": text.full or None, "anchor": anchor}
                 yield {
                     "shape": "text",

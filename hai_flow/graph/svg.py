@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from hai_flow.graph.layout import SIZES, Closed, Connector, Opened, Rectangle, Shape, Words, laid_out, visible
+from hai_flow.graph.layout import SIZES, Closed, Connector, Opened, PlacedText, Rectangle, Shape, laid_out, visible
 from hai_flow.graph.outline import Chart
 
 _SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', sans-serif"
@@ -41,7 +41,7 @@ def _element(shape: Shape, missed: frozenset[str]) -> str:
         case Rectangle(style, x, y, width, height, radius):
             place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(radius)}"'
             return f'<rect class="{style}" {place}/>'
-        case Words(text, x, y, anchor):
+        case PlacedText(text, x, y, anchor):
             tooltip = f"<title>{escape(text.full)}</title>" if text.full else ""
             place = "" if anchor == "start" else f' text-anchor="{anchor}"'
             return (

@@ -13,7 +13,7 @@ from pathlib import Path
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
 from hai_flow.definition.compiler import read_names
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
 from hai_flow.definition.yaml.document import BYTES_MAX, Document
@@ -22,12 +22,12 @@ from hai_flow.shared import with_uses
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class DocumentNames:
     """A text that could be read: its document, its steps and declarations, and the types of its names."""
 
     text: str
     document: Document
-    context: Context
+    context: StepContext
     types: Types
 
 
@@ -39,7 +39,7 @@ class Analysis:
     file: str
     text: str
     findings: tuple[Finding, ...]
-    names: Names | None
+    names: DocumentNames | None
     valid: str | None
     modules: ModuleFiles
 
@@ -74,8 +74,8 @@ class Analyst:
         return Analysis(file, text, findings, names, valid, modules)
 
 
-def _names(source: bytes, file: str, text: str) -> Names | None:
+def _names(source: bytes, file: str, text: str) -> DocumentNames | None:
     readable = read_names(source, file)
     if readable is None or not readable[1].outline.steps:
         return None
-    return Names(text, *readable)
+    return DocumentNames(text, *readable)

@@ -17,7 +17,7 @@ from hai_flow.definition.yaml.keys import Key, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.errors import Edit
-from hai_flow.lsp.analysis import Analysis, Names
+from hai_flow.lsp.analysis import Analysis, DocumentNames
 from hai_flow.lsp.places import SourcePosition, cursor_at, path_at, shape_at, type_at
 from hai_flow.values import Json
 
@@ -83,7 +83,7 @@ def _has_kind(type_: Type, kind: str) -> bool:
     return type_.kind == kind or (type_.kind == "either" and any(_has_kind(part, kind) for part in type_.parts))
 
 
-def _names_at(names: Names | None, before: str) -> Iterator[Offer]:
+def _names_at(names: DocumentNames | None, before: str) -> Iterator[Offer]:
     chain = _CHAIN.search(before)
     if chain is None:
         word = _ROOT.search(before)
@@ -104,7 +104,7 @@ def _names_at(names: Names | None, before: str) -> Iterator[Offer]:
             yield Offer(name, "field", _type_words(schema), name, start, help=_text(schema, "description"))
 
 
-def _properties(names: Names, path: list[str]) -> Mapping[str, Json]:
+def _properties(names: DocumentNames, path: list[str]) -> Mapping[str, Json]:
     """The fields of the value that an expression names by this path."""
     types = names.types
     if path[0] == "steps":
@@ -357,7 +357,7 @@ _QUOTE: Final = r"""\\?["']{1,2}"""  # also as texts in the quotes of YAML have 
 _STEP: Final = re.compile(rf"(?<![\w.])steps\s*(?:\.\s*\??\s*(\w+)|\[\s*\??{_QUOTE}(\w+){_QUOTE}\s*\])")
 
 
-def _mentions(names: Names) -> Iterator[tuple[str, int, int]]:
+def _mentions(names: DocumentNames) -> Iterator[tuple[str, int, int]]:
     """Each place that names a step: its id, and the indexes of the text between which it stands."""
     text = names.document.text
     for id, draft in names.context.outline.ids.items():
@@ -375,7 +375,7 @@ def _mentions(names: Names) -> Iterator[tuple[str, int, int]]:
                 yield match[group], *match.span(group)
 
 
-def _scalars(names: Names) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+def _scalars(names: DocumentNames) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
     waiting = [((), names.document.root)] if names.document.root is not None else []
     while waiting:
         path, node = waiting.pop()
@@ -432,7 +432,7 @@ def symbols(analysis: Analysis) -> list[Symbol]:
     return [_symbol(names, draft) for steps in lists for draft in steps]
 
 
-def _symbol(names: Names, draft: StepDraft) -> Symbol:
+def _symbol(names: DocumentNames, draft: StepDraft) -> Symbol:
     inside = tuple(_symbol(names, each) for steps in draft.lists() for each in steps)
     name = draft.id or draft.path.rpartition("/")[2]
     return Symbol(name, _title(draft), *names.document.position(draft.at), inside)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hai_flow.definition.yaml.document import Node, parse
+from hai_flow.definition.yaml.document import YamlNode, parse
 from hai_flow.errors import Edit
 
 _NAMED: Final = frozenset(("pending",))  # keys whose values are steps, by id or path
@@ -32,9 +32,9 @@ def edits_in_test(text: str, old: str, new: str) -> list[Edit]:
     return sorted(edits, key=lambda each: (each.line, each.column))
 
 
-def _places(root: Node | None, text: str) -> Iterator[tuple[int, int]]:
+def _places(root: YamlNode | None, text: str) -> Iterator[tuple[int, int]]:
     """Where the names of steps begin and end in a test."""
-    waiting: list[tuple[str, Node]] = [("", root)] if root is not None else []
+    waiting: list[tuple[str, YamlNode]] = [("", root)] if root is not None else []
     while waiting:
         word, node = waiting.pop()
         if word in _NAMED:

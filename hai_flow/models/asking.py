@@ -66,7 +66,7 @@ async def ask(
 async def limit_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:
     """The pieces, as long as each comes within `endpoint.idle` and all of them within `endpoint.total` seconds. Raises
     StepError `llm.timeout`."""
-    watch = _Watch(endpoint)
+    watch = _PieceTimer(endpoint)
     try:
         async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], stream)):
             while True:
@@ -84,7 +84,7 @@ async def limit_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncI
         watch.close()
 
 
-class _Watch:
+class _PieceTimer:
     """Cuts off a wait for a piece that takes longer than `idle` seconds, or lasts until all pieces should have come
     (`is_last`). As `asyncio.timeout` around each wait, but with one timer for all of them: an answer has hundreds of
     pieces, most of which are there already, and hardly one is late."""

@@ -34,7 +34,7 @@ _ALIVE: Final = frozenset({"ping", "pong", "heartbeat", "keepalive", "keep-alive
 _FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
 
 
-class Event(NamedTuple):
+class BodyEvent(NamedTuple):
     """One event of a body: its name ("" for none), and its data as text."""
 
     name: str
@@ -51,7 +51,7 @@ class Form(StrEnum):
     SENTENCE = "sentence"
 
 
-class Body:
+class EventBody:
     """The events of a body, which may be cut into chunks anywhere. Bytes that are no UTF-8 are escaped
     (`surrogateescape`): the other half of a character may stand in the next event."""
 
@@ -64,7 +64,7 @@ class Body:
         self._name = ""
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[BodyEvent]:
         """The events that are complete with this chunk. Raises StepError for a body without any bound."""
         if self.form is Form.UNKNOWN:
             chunk = self._rest + chunk
@@ -79,7 +79,7 @@ class Body:
         if self.form is Form.EVENTS and (b"\n" in chunk or b"\r" in chunk):
             yield from self._lines(b"".join(self._parts))
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[BodyEvent]:
         """The events that are complete with the end of the body: a document as a whole, and a last event whose blank
         line is missing. Raises StepError for a body that is no answer."""
         if self.form is Form.UNKNOWN:
@@ -110,7 +110,7 @@ class Body:
         self.form = form or Form.SENTENCE
         return True
 
-    def _lines(self, text: bytes) -> Iterator[Event]:
+    def _lines(self, text: bytes) -> Iterator[BodyEvent]:
         """The events of all lines that have ended; the rest is kept."""
         start = 0
         if self._after_return and text.startswith(b"\n"):
@@ -123,7 +123,7 @@ class Body:
         self._parts = [rest] if rest else []
         self._size = len(rest) + sum(map(len, self._data))
 
-    def _line(self, line: bytes) -> Iterator[Event]:
+    def _line(self, line: bytes) -> Iterator[BodyEvent]:
         line = line.removeprefix(_BOM)  # also of later ones: of servers that join streams
         if not line:
             yield from self._dispatch()
@@ -147,11 +147,11 @@ class Body:
             yield from self._dispatch()
             self._data = [line]
 
-    def _dispatch(self) -> Iterator[Event]:
+    def _dispatch(self) -> Iterator[BodyEvent]:
         name, data = self._name, b"\n".join(self._data).decode(errors="surrogateescape")
         self._name, self._data = "", []
         if data.strip():
-            yield Event(name, data)
+            yield BodyEvent(name, data)
 
 
 def _form_of(text: bytes) -> Form | None:
@@ -190,19 +190,19 @@ def _parse(text: str) -> Json:
         return json.loads(text, parse_int=few, object_pairs_hook=pairs)
 
 
-def _documents(text: str) -> Iterator[Event]:
+def _documents(text: str) -> Iterator[BodyEvent]:
     """One JSON document, or one in each line."""
     lines = text.split("\n")  # `splitlines` would cut texts at U+2028
     if len(lines) > 1 and not _is_complete(text.encode(errors="surrogateescape")):
-        yield from (Event("", line) for line in lines if line.strip())
+        yield from (BodyEvent("", line) for line in lines if line.strip())
     else:
-        yield Event("", text)
+        yield BodyEvent("", text)
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-class Reader(Protocol):
+class EventReader(Protocol):
     """The meaning of a protocol's events."""
 
     answer: Answer
@@ -223,9 +223,9 @@ class Reader(Protocol):
 class StreamReader:
     """An answer from its bytes, by a protocol. All methods raise StepError for an answer that is none."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: EventReader) -> None:
         self._reader = reader
-        self._body = Body()
+        self._body = EventBody()
         self._first = ""  # the first event, where it is a piece of nothing
 
     @property
@@ -246,7 +246,7 @@ class StreamReader:
             raise faults.unreadable(self._first)
         yield from self._reader.end()
 
-    def _read(self, event: Event) -> Iterator[Piece]:
+    def _read(self, event: BodyEvent) -> Iterator[Piece]:
         if self.is_over:
             return
         text = _PREFIX.sub("", event.data.strip())

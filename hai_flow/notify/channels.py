@@ -50,7 +50,9 @@ class Slack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="slack"
     person: str | None = None
 
 
-class Webhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="webhook", tag_field="kind", kw_only=True):
+class WebhookChannel(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="webhook", tag_field="kind", kw_only=True
+):
     """A receiver of signed requests (Standard Webhooks). `secret` names the one that signs."""
 
     url: str
@@ -58,7 +60,7 @@ class Webhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="webh
     person: str | None = None
 
 
-Channel: TypeAlias = Email | Slack | Webhook
+Channel: TypeAlias = Email | Slack | WebhookChannel
 
 
 LINK_HOURS_MAX: Final = 72  # a link lends its person's roles to whoever has the mail
@@ -127,7 +129,7 @@ def _faults(where: str, place: TenantChannels) -> list[str]:
     for name, channel in place.channels.items():
         if isinstance(channel, Email) and not _is_line(channel.sender):
             faults.append(f"{where}channels.{name}.from: expected one line")
-        if isinstance(channel, Webhook) and not channel.url.startswith(("https://", "http://")):
+        if isinstance(channel, WebhookChannel) and not channel.url.startswith(("https://", "http://")):
             faults.append(f"{where}channels.{name}.url: expected an address")
         if not isinstance(channel, Email) and channel.person is not None and channel.person not in place.people:
             faults.append(f"{where}channels.{name}.person: {channel.person!r:.80} is not among the people")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from hai_flow import values
 from hai_flow.errors import StepError
-from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
+from hai_flow.notify.channels import Email, NotifyFile, Slack, WebhookChannel
 from hai_flow.notify.letters import NoticeContent, chat, letter, payload
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig, make_transport
@@ -80,7 +80,7 @@ class Sender:
 
     async def send(
         self,
-        channel: Email | Slack | Webhook,
+        channel: Email | Slack | WebhookChannel,
         id: str,
         told: NoticeContent,
         whom: str,
@@ -103,7 +103,7 @@ class Sender:
                         if whom:
                             content["channel"] = whom
                         await self._poster.post(self._secret(channel.url), values.dumps(content), {})
-                    case Webhook():
+                    case WebhookChannel():
                         body = values.dumps(payload(told, now))
                         headers = sign_webhook(self._secret(channel.secret), id, now, body)
                         await self._poster.post(channel.url, body, headers)

@@ -13,7 +13,7 @@ class Malformed(Exception):
     """The bytes are not a message. The text names the fault."""
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     """A field as it stands in the bytes: its content is a number of 64 bits or bytes, as its wire type says."""
 
     number: int
@@ -21,9 +21,9 @@ class Field(NamedTuple):
     wire_type: int
 
 
-def fields(data: bytes) -> list[Field]:
+def fields(data: bytes) -> list[WireField]:
     """The fields of a message, in their order. Raises `Malformed`."""
-    result: list[Field] = []
+    result: list[WireField] = []
     at, end = 0, len(data)
     while at < end:
         tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
@@ -32,7 +32,7 @@ def fields(data: bytes) -> list[Field]:
             size, at = varint(data, at)
         elif wire_type == VARINT and number:
             content, at = varint(data, at)
-            result.append(Field(number, content, wire_type))
+            result.append(WireField(number, content, wire_type))
             continue
         else:
             size = _SIZES.get(wire_type, -1)
@@ -40,7 +40,7 @@ def fields(data: bytes) -> list[Field]:
             raise Malformed(f"{tag} begins no field")
         if at + size > end:
             raise Malformed(f"field {number} has {size} bytes, of which {end - at} are there")
-        result.append(Field(number, data[at : at + size], wire_type))
+        result.append(WireField(number, data[at : at + size], wire_type))
         at += size
     return result
 

@@ -34,7 +34,7 @@ from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.freezes import Freezes
-from hai_flow.runtime.commit.hints import Carrier, Letter, Notify
+from hai_flow.runtime.commit.hints import Carrier, HintLetter, Notify
 from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.callbacks import Callbacks
@@ -393,7 +393,7 @@ class Runtime(Service):
             self.inbox.hint(word)
         self.committer.hints.add_tenant(tenant)
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: HintLetter) -> None:
         """Hints of commits have come, from another process or from this one."""
         for word in letter.words:
             self._hint(word)

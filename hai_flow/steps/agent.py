@@ -26,7 +26,7 @@ from hai_flow.models.structured import parameters_shown
 from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json, storable
 
@@ -67,8 +67,8 @@ _NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
 class ToolShelf:
     """The functions that a model is offered, by the names that it is shown."""
 
-    def __init__(self, offered: Sequence[Offered]) -> None:
-        self.functions: dict[str, Offered] = {}
+    def __init__(self, offered: Sequence[OfferedFunction]) -> None:
+        self.functions: dict[str, OfferedFunction] = {}
         self._names: dict[str, str] = {}
         self._schemas: dict[str, JsonSchema] = {}
         for each in offered:
@@ -110,14 +110,14 @@ class ToolShelf:
 
 async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> ToolShelf:
     """The functions of the agent's tools. Raises StepError where one of them can't be had."""
-    offers: dict[str, Sequence[Offered]] = {}
-    offered: list[Offered] = []
+    offers: dict[str, Sequence[OfferedFunction]] = {}
+    offered: list[OfferedFunction] = []
     for entry, tool in turn.tools:
         if isinstance(tool, FrontendTool):
             offered.append(_build_client_offer(tool))
             continue
         if isinstance(tool, AgentTool):
-            offered.append(Offered(tool.name, tool.description, _TASK, effect="read"))
+            offered.append(OfferedFunction(tool.name, tool.description, _TASK, effect="read"))
             continue
         if tool.name not in offers:
             offers[tool.name] = await attempt.offered(tool.name, tool)
@@ -129,9 +129,9 @@ async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> ToolShelf:
     return ToolShelf(offered)
 
 
-def _build_client_offer(tool: FrontendTool) -> Offered:
+def _build_client_offer(tool: FrontendTool) -> OfferedFunction:
     schema = _NOTHING if tool.parameters is None else strip_marks(tool.parameters.raw)
-    return Offered(tool.name, tool.description, schema, effect="read")
+    return OfferedFunction(tool.name, tool.description, schema, effect="read")
 
 
 def _means(entry: str, tool: DeclaredTool, name: str) -> bool:

@@ -11,7 +11,7 @@ from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedFunction:
     """A function of a tool as a model is shown it, and as arguments are checked by.
 
     `name` is as in `call:` and `agent.tools`: `shop.refund`, or `pick` for a tool that is one function. `parameters` is
@@ -30,6 +30,6 @@ class Offered:
 class Offers(Protocol):
     """A runner that can list the functions of a tool of its kind."""
 
-    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The functions of the declared tool `name`. Raises StepError (`tool.unavailable`)."""
         ...

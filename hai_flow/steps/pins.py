@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from hai_flow.definition.plan import Plan, Tool
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 
 LISTED: Final = "listed"
 """In the place of a digest, under the name of a tool: its server was asked at publication, and had these functions."""
@@ -57,6 +57,6 @@ class Looks(Protocol):
 
     async def offered_to(
         self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str, from_disk: bool
-    ) -> Sequence[Offered]:
+    ) -> Sequence[OfferedFunction]:
         """As `Offers.offered`, without functions that have no pin. Raises StepError, also `mcp.tool_changed`."""
         ...

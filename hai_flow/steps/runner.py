@@ -14,7 +14,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Said, Talk
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
-from hai_flow.steps.offers import Offered, Offers
+from hai_flow.steps.offers import OfferedFunction, Offers
 from hai_flow.steps.pins import Looked, Looks, NoPins, Pins
 from hai_flow.steps.secrets import DEFAULT
 from hai_flow.values import Json
@@ -61,7 +61,7 @@ class Evaluate(Protocol):
     def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
 
 
-Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[Offered]]]
+Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[OfferedFunction]]]
 """The functions of a declared tool, by its name. Raises StepError."""
 
 
@@ -77,7 +77,7 @@ def _refuse_talk() -> Talk:
     raise StepError("this attempt is no answer of an agent", code="expression.error", retriable=False)
 
 
-async def _refuse_offers(name: str, tool: Tool) -> Sequence[Offered]:
+async def _refuse_offers(name: str, tool: Tool) -> Sequence[OfferedFunction]:
     raise StepError(f"no functions of the tool {name!r} are offered here", code="tool.unavailable")
 
 
@@ -212,7 +212,7 @@ class Registry:
         workflow: str = "",
         tenant: str = DEFAULT,
         pins: Pins = _NO_PINS,
-    ) -> Sequence[Offered]:
+    ) -> Sequence[OfferedFunction]:
         """The functions that the declared tool `name` offers to models, by its runner. Raises StepError."""
         kind = find_tool_kind(tool) or ""
         if (looking := self._that_look.get(kind)) is not None:

@@ -27,7 +27,7 @@ from hai_flow import __version__
 from hai_flow.runtime.base.service import Service
 from hai_flow.telemetry.instruments import Distribution, Family, Labels
 from hai_flow.telemetry.metrics import Metrics
-from hai_flow.telemetry.traces import Span
+from hai_flow.telemetry.traces import EndedSpan
 
 if TYPE_CHECKING:
     from hai_flow.engine.state.tracing import Place
@@ -60,7 +60,7 @@ class Exporter(Service):
         self._base = url.rstrip("/")
         self._resource = _resource()
         self._metrics = metrics
-        self._waiting: deque[Span] = deque()
+        self._waiting: deque[EndedSpan] = deque()
         self._began_ns = time.time_ns()
         self._dropped = 0
         metrics.reads("spans_dropped_total", "Spans that the collector did not take, or not in time.", self._count)
@@ -72,7 +72,7 @@ class Exporter(Service):
         """Live as long as the runtime does."""
         return (self,)
 
-    def take(self, span: Span) -> None:
+    def take(self, span: EndedSpan) -> None:
         """Send the span soon."""
         if len(self._waiting) >= SPANS_MAX:
             self._dropped += 1
@@ -113,7 +113,7 @@ class Exporter(Service):
         if not await asyncio.to_thread(self._export, spans):
             self._dropped += len(spans)
 
-    def _export(self, spans: Sequence[Span]) -> bool:
+    def _export(self, spans: Sequence[EndedSpan]) -> bool:
         try:
             is_exported = self._spans.export([self._as_theirs(span) for span in spans]) is SpanExportResult.SUCCESS
         except Exception as error:
@@ -137,7 +137,7 @@ class Exporter(Service):
 
     # --- spans --------------------------------------------------------------------------------------------------------
 
-    def _as_theirs(self, span: Span) -> ReadableSpan:
+    def _as_theirs(self, span: EndedSpan) -> ReadableSpan:
         parent = None if span.parent is None else _context(span.place._replace(span_id=span.parent), remote=False)
         attributes = span.attributes if span.error is None else {**span.attributes, "error.type": span.error}
         return ReadableSpan(

@@ -39,7 +39,7 @@ Attributes: TypeAlias = dict[str, str | int | float | bool]
 _ENDS: Final = (e.StepFinished, e.StepFailed, e.StepStopped)
 
 
-class Span(NamedTuple):
+class EndedSpan(NamedTuple):
     """A span that has ended. Times are milliseconds since 1970. `parent`: the id of the span above it in its trace.
     `error`: a code, where it failed."""
 
@@ -57,7 +57,7 @@ class Span(NamedTuple):
 class Traces:
     """Watches a runtime and gives each span to `take`. `per_second`: of so many runs each second a trace begins."""
 
-    def __init__(self, take: Callable[[Span], None], per_second: float) -> None:
+    def __init__(self, take: Callable[[EndedSpan], None], per_second: float) -> None:
         self._take = take
         self._per_second = per_second
         self._left = max(1.0, per_second) if per_second else 0.0
@@ -91,7 +91,7 @@ class Traces:
     def _begin_alone(self) -> Place:
         """A trace of a run that no request has started: by a schedule, or the end of another run."""
         place, now = Asker().record(), float(self._now_ms())
-        self._take(Span("start", "internal", place, None, now, now, {}))
+        self._take(EndedSpan("start", "internal", place, None, now, now, {}))
         return place
 
     def _may_begin(self) -> bool:
@@ -121,7 +121,7 @@ class Traces:
         error = str(answered.status) if answered.status >= 500 else None
         name = f"{answered.method} {answered.route}"
         times = self._wall_time(answered.began), self._wall_time(answered.ended)
-        self._take(Span(name, "server", asker.place, parent, *times, attributes, error=error))
+        self._take(EndedSpan(name, "server", asker.place, parent, *times, attributes, error=error))
 
     def _trace_batch(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
         places = [
@@ -135,7 +135,7 @@ class Traces:
         attributes: Attributes = {"hai_flow.commit.entries": len(entries), "hai_flow.commit.won": won}
         place = Asker(of).record()
         times = self._wall_time(began), self._wall_time(ended)
-        self._take(Span("commit", "client", place, of.span_id, *times, attributes, tuple(others[:LINKS_MAX])))
+        self._take(EndedSpan("commit", "client", place, of.span_id, *times, attributes, tuple(others[:LINKS_MAX])))
 
     def _trace_entries(self, entries: Sequence[BatchEntry]) -> None:
         for entry in entries:
@@ -162,7 +162,7 @@ class Traces:
         name = f"command {type(command).__name__}"
         place = request._replace(span_id=Asker(request).record().span_id)
         times = self._wall_time(arrived), float(self._now_ms())
-        self._take(Span(name, "producer", place, request.span_id, *times, _run_attributes(state), (run,)))
+        self._take(EndedSpan(name, "producer", place, request.span_id, *times, _run_attributes(state), (run,)))
 
     def _turn_ended(self, entry: BatchEntry, event: e.TurnEnded) -> None:
         state, turn = entry.state, max(event.turn, 1)
@@ -178,7 +178,7 @@ class Traces:
         }
         before = derive_turn_place(state, turn - 1) if turn > 1 else None
         self._take(
-            Span(
+            EndedSpan(
                 f"invoke_workflow {state.workflow}",
                 "internal",
                 place,
@@ -221,7 +221,7 @@ class Traces:
             attributes["hai_flow.step.open"] = True
         above = _above(entry.run.plan or entry.plan, state, path, turn)
         links = () if before is None else (before,)
-        self._take(Span(f"step {step.verb}", "internal", place, above, began, ended, attributes, links, error))
+        self._take(EndedSpan(f"step {step.verb}", "internal", place, above, began, ended, attributes, links, error))
 
     def _trace_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
         place, step = performance.place, performance.step
@@ -241,7 +241,7 @@ class Traces:
             error = "lost"
         times = self._wall_time(began), self._wall_time(ended)
         parent = None if above is None else above.span_id
-        self._take(Span(name, kind, place, parent, *times, attributes | more, error=error))
+        self._take(EndedSpan(name, kind, place, parent, *times, attributes | more, error=error))
 
 
 def _now_in(state: RunState) -> Place | None:

@@ -43,7 +43,7 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     retry_after: int | None = None
 
 
-class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class RecordedExchange(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request of the case `case`, and its `output` or its `error`. `used`: the answers of models that it took."""
 
     case: str
@@ -56,7 +56,7 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 class _CassetteFile(msgspec.Struct, forbid_unknown_fields=True):
     hai: Literal["cassette/v1"]
-    exchanges: list[Exchange]
+    exchanges: list[RecordedExchange]
 
 
 class Performer(Protocol):
@@ -75,7 +75,7 @@ class Cassette:
 
     path: Path
     performer: Performer | None = None
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[RecordedExchange] = field(default_factory=list)
     changed: bool = False
 
     def of(self, case: str) -> Tape:
@@ -103,7 +103,7 @@ class Tape:
     """The exchanges of one case."""
 
     case: str
-    exchanges: list[Exchange]
+    exchanges: list[RecordedExchange]
     performer: Performer | None
     file: str
     _taken: Counter[int] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class Tape:
         self.exchanges.append(_exchange(self.case, kind, request, ended))
         return ended
 
-    def _next(self, kind: Kind, request: Json) -> Exchange:
+    def _next(self, kind: Kind, request: Json) -> RecordedExchange:
         same = [each for each in self.exchanges if each.kind == kind and each.request == request]
         if not same:
             raise CassetteError(
@@ -170,7 +170,7 @@ def cassette_of(test: Path) -> Path:
     return test.with_name(name + SUFFIX)
 
 
-def read_cassette(path: Path) -> list[Exchange]:
+def read_cassette(path: Path) -> list[RecordedExchange]:
     """The exchanges of the file; none where there is no file. Raises CassetteError, OSError."""
     if not path.exists():
         return []
@@ -188,14 +188,14 @@ def _plain(value: Any) -> Json:
     return values.loads(values.dumps(value))
 
 
-def _exchange(case: str, kind: Kind, request: Json, ended: c.StepSucceeded | c.StepFailed) -> Exchange:
+def _exchange(case: str, kind: Kind, request: Json, ended: c.StepSucceeded | c.StepFailed) -> RecordedExchange:
     if isinstance(ended, c.StepSucceeded):
-        return Exchange(case, kind, request, _plain(ended.output), used=ended.used)
+        return RecordedExchange(case, kind, request, _plain(ended.output), used=ended.used)
     failed = Failed(ended.code, ended.message, ended.retriable, _plain(ended.data), ended.retry_after)
-    return Exchange(case, kind, request, error=failed, used=ended.used)
+    return RecordedExchange(case, kind, request, error=failed, used=ended.used)
 
 
-def _replay_end(path: str, attempt: int, known: Exchange) -> c.StepSucceeded | c.StepFailed:
+def _replay_end(path: str, attempt: int, known: RecordedExchange) -> c.StepSucceeded | c.StepFailed:
     error = known.error
     if error is None:
         return c.StepSucceeded(path=path, attempt=attempt, output=known.output, used=known.used)

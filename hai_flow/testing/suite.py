@@ -126,7 +126,7 @@ Entry: TypeAlias = Expect | Decide | Answer | Signal | Advance | Operate
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class CaseTrigger:
     """The trigger that starts the run of a case, in place of `input`. `fields` are as they were given; `at_ms` is the
     instant of a schedule (ms since 1970)."""
 
@@ -150,7 +150,7 @@ class Case:
     script: tuple[Entry, ...]
     expect: Expect | None
     events: tuple[str, ...] = ()
-    start: Start | None = None
+    start: CaseTrigger | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.answers import fields_of
 from hai_flow.cli.client.samples import as_options, generate_input
-from hai_flow.cli.console import Console
+from hai_flow.cli.console import TextConsole
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.run.run import check_input, inputs
 from hai_flow.cli.runs.follow import Narrator
@@ -92,7 +92,7 @@ def test_inputs_are_read_by_the_workflows_schema() -> None:
 def told(*events: dict[str, Any]) -> str:
     """What a terminal shows of the events."""
     stream = io.StringIO()
-    narrator = Narrator(Console(stream))
+    narrator = Narrator(TextConsole(stream))
     for event in events:
         narrator.show(event)
     return stream.getvalue()
@@ -181,7 +181,7 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
 
 def test_a_message_of_a_run_below_is_told_once_however_much_of_it_was_told_as_it_grew() -> None:
     stream = io.StringIO()
-    narrator = Narrator(Console(stream))
+    narrator = Narrator(TextConsole(stream))
     for content in ("one ", "two "):
         narrator.show({"type": "message_chunk", "message_id": "a", "content": content})
     narrator.show({"type": "child_said", "message_id": "a", "path": "sub/say", "content": "one two three"})
@@ -191,7 +191,7 @@ def test_a_message_of_a_run_below_is_told_once_however_much_of_it_was_told_as_it
 
 def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:
     stream = io.StringIO()
-    narrator = Narrator(Console(stream))
+    narrator = Narrator(TextConsole(stream))
     for message, content in (("a", "one "), ("a", "two"), ("b", "three"), ("a", " four\x1b[2J")):
         narrator.show({"type": "message_chunk", "message_id": message, "content": content})
     narrator.show({"type": "message_ended", "message_id": "a"})

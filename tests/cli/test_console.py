@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from hai_flow.cli.client.questions import question_of
-from hai_flow.cli.console import Cell, Console, Styled, clean, json_text
+from hai_flow.cli.console import Cell, Styled, TextConsole, clean, json_text
 from hai_flow.cli.serve.logs import configure_logs
 
 
@@ -29,7 +29,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def table(*rows: tuple[Cell, ...], heads: tuple[str, ...] = (), stream: io.StringIO | None = None) -> list[str]:
     stream = stream or Terminal()
-    Console(stream).table(rows, heads=heads)
+    TextConsole(stream).table(rows, heads=heads)
     return stream.getvalue().splitlines()
 
 

@@ -6,7 +6,7 @@ import inspect
 import io
 from typing import Any
 
-from hai_flow.cli.console import Console
+from hai_flow.cli.console import TextConsole
 from hai_flow.cli.run.transcript import Transcript
 from hai_flow.cli.runs.follow import Narrator
 from hai_flow.engine.events import TYPE_NAMES
@@ -18,7 +18,7 @@ TRACE = 'Traceback (most recent call last):\n  File "shop.py", line 2, in book\n
 
 def told(*events: dict[str, Any]) -> list[str]:
     stream = io.StringIO()
-    transcript = Transcript(Console(stream))
+    transcript = Transcript(TextConsole(stream))
     for event in events:
         transcript.show(event)
     return stream.getvalue().splitlines()
@@ -138,7 +138,7 @@ def test_state_is_told_as_it_is_now() -> None:
 
 def test_events_still_name_every_event_of_the_log() -> None:
     stream = io.StringIO()
-    Narrator(Console(stream)).show({"type": "handler_started", "path": "a", "handler": "~finally"})
+    Narrator(TextConsole(stream)).show({"type": "handler_started", "path": "a", "handler": "~finally"})
     assert stream.getvalue() == '· handler started {"path": "a", "handler": "~finally"}\n'
 
 

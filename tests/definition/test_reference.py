@@ -12,7 +12,7 @@ import yaml
 
 from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import Key, Shape, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
@@ -74,7 +74,7 @@ def places() -> dict[str, Any]:
     """How a mapping of each shape is put into a whole document: the shortest way there."""
     found: dict[str, Any] = {"document": lambda mapping: mapping}
 
-    def in_step(verb: Verb, key: str, wrap: Any) -> Any:
+    def in_step(verb: VerbRules, key: str, wrap: Any) -> Any:
         step = {verb.name: value(verb.example)}
         return lambda mapping: {**minimal(SHAPES["document"]), "steps": [{**step, key: wrap(mapping)}]}
 
@@ -188,7 +188,7 @@ STEP_KEYS = [
 
 
 @pytest.mark.parametrize(("verb", "key"), STEP_KEYS)
-def test_the_compiler_takes_the_example_of_a_step_key_with_its_verb(verb: Verb, key: str) -> None:
+def test_the_compiler_takes_the_example_of_a_step_key_with_its_verb(verb: VerbRules, key: str) -> None:
     example = next(each.example for each in SHAPES["step"].keys if each.name == key)
     step = {verb.name: value(verb.example), key: value(example)}
     assert misshapen({**minimal(SHAPES["document"]), "steps": [step]}) == []

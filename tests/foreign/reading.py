@@ -14,7 +14,7 @@ from typing import Any
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.chat import ChatReader
-from hai_flow.models.event_stream import Reader, StreamReader
+from hai_flow.models.event_stream import EventReader, StreamReader
 from hai_flow.models.faults import empty, fault_of_status
 from hai_flow.models.responses import ResponsesReader
 from hai_flow.models.turn import Turn
@@ -63,7 +63,7 @@ def messages_reader() -> Any:
     return module.MessagesReader
 
 
-def reader_of(transcript: Transcript) -> Reader:
+def reader_of(transcript: Transcript) -> EventReader:
     match transcript.protocol:
         case "responses":
             return ResponsesReader(transcript.names)

@@ -8,7 +8,7 @@ import pytest
 
 from hai_flow.models.structured import is_strict, parameters_shown
 from hai_flow.steps.agent import ToolShelf
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 
 
 def closed(**properties: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_choice_at_the_top_is_shown_as_the_properties_of_all_and_checked_as_it
     assert shown["type"] == "object"
     assert (set(shown["properties"]), shown["required"]) == ({"id", "note", "name"}, ["id"])
     assert not {"anyOf", "oneOf", "allOf"} & set(shown)
-    shelf = ToolShelf([Offered("t.f", "", schema)])
+    shelf = ToolShelf([OfferedFunction("t.f", "", schema)])
     assert shelf.tools[0].schema == shown
     assert shelf.schemas()["t_f"].findings({"id": 1}) == []
     assert shelf.schemas()["t_f"].findings({"note": 1}) != []
@@ -80,6 +80,8 @@ def test_a_choice_at_the_top_is_shown_as_the_properties_of_all_and_checked_as_it
 
 def test_a_tool_whose_schema_is_none_is_not_offered_and_all_others_are() -> None:
     good = {"type": "object", "properties": {}}
-    shelf = ToolShelf([Offered("a", "", good), Offered("b", "", {"type": "int"}), Offered("c", "", good)])
+    shelf = ToolShelf(
+        [OfferedFunction("a", "", good), OfferedFunction("b", "", {"type": "int"}), OfferedFunction("c", "", good)]
+    )
     assert [each.name for each in shelf.tools] == ["a", "c"]
     assert set(shelf.schemas()) == {"a", "c"}

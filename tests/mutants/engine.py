@@ -348,7 +348,10 @@ parallel.bug(
 )
 parallel.bug(
     "the other branches go on when one has failed",
-    ('return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))', "return Fail(step, error)"),
+    (
+        'return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))',
+        "return FailStep(step, error)",
+    ),
 )
 calls = Room("hai_flow/engine/steps/tool_calls.py", f"{_T}growing_calls.py")
 calls.bug(

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, Hints, Letter, Told
+from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, HintLetter, Hints, Told
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
 from hai_flow.runtime.streams.redis_hints import LetterSealer, RedisAddress, RedisHints
 from hai_flow.settings import SettingsError
-from hai_flow.store.messaging.hints import Seal, seal_of
+from hai_flow.store.messaging.hints import HintSecret, seal_of
 from hai_flow.store.postgres.database import EVERYTHING
 from hai_flow.telemetry.instruments import Sum
 from hai_flow.telemetry.metrics import Metrics
@@ -142,9 +142,9 @@ async def test_a_worker_hears_that_there_is_something_to_perform(make: Make, red
 @needs_redis
 async def test_the_stream_is_short_and_goes_away(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_hints, "ENTRIES_MAX", 5)
-    carrier = RedisHints(redis.url, Seal("place", KEY))
+    carrier = RedisHints(redis.url, HintSecret("place", KEY))
     for _ in range(20):
-        await carrier.send(Letter([], ["word"]))
+        await carrier.send(HintLetter([], ["word"]))
     client = redis_hints.connect(redis.url)
     assert await client.xlen(carrier.stream) == 5
     lasts: Any = client.ttl(carrier.stream)
@@ -271,15 +271,15 @@ async def test_a_stream_whose_numbers_go_back_is_heard_all_the_same(
 ) -> None:
     """As behind a server whose clock was ahead, or that was replaced by one whose clock is behind."""
     monkeypatch.setattr(redis_hints, "WAIT_SECONDS", 0.2)
-    heard: list[Letter] = []
+    heard: list[HintLetter] = []
     client = redis_hints.connect(redis.url)
-    speaker, hearer = RedisHints(redis.url, Seal("place", KEY)), RedisHints(redis.url, Seal("place", KEY))
+    speaker, hearer = RedisHints(redis.url, HintSecret("place", KEY)), RedisHints(redis.url, HintSecret("place", KEY))
     await client.xadd(speaker.stream, {"s": b"x", "n": 1, "d": b""}, id="99999999999999-0")
     await hearer.listen(heard.append)
     await until(lambda: heard)
     await client.delete(speaker.stream)
     await until(lambda: len(heard) > 1)  # it has noticed
-    await speaker.send(Letter([], ["word"]))
+    await speaker.send(HintLetter([], ["word"]))
     await until(lambda: "word" in heard[-1].words)
     for each in (speaker, hearer):
         await each.close()
@@ -307,7 +307,7 @@ async def test_what_others_write_into_the_stream_is_shown_to_nobody(
         {"s": b"s", "n": b"-1", "d": b"d"},
         {"s": b"s", "n": b"9" * 40, "d": b"d"},
         {"s": b"", "n": b"x", "d": b""},
-        stranger.seal(Letter([forged], []))._asdict(),
+        stranger.seal(HintLetter([forged], []))._asdict(),
     ):
         fields: dict[Any, Any] = {{"sender": "s", "number": "n", "data": "d"}.get(k, k): v for k, v in each.items()}
         await client.xadd(stream, fields)
@@ -347,7 +347,7 @@ async def test_each_database_has_a_place_and_a_key_of_its_own(eye: Connection, p
 def test_a_letter_opens_as_it_was_sealed_and_in_no_other_way(
     junk: bytes, number: int, which: int, place: int, change: bytes
 ) -> None:
-    sealer, letter = LetterSealer(KEY), Letter([Told("r", 1, 2, b"[]")], ["due"])
+    sealer, letter = LetterSealer(KEY), HintLetter([Told("r", 1, 2, b"[]")], ["due"])
     sealed = sealer.seal(letter)
     opener = LetterSealer(KEY)
     assert opener.open(sealed) == letter
@@ -369,7 +369,7 @@ class Closed:
     refused = 0
     fault = "closed"
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: HintLetter) -> None:
         raise ConnectionError("closed")
 
     async def listen(self, hear: Any) -> None: ...
@@ -417,9 +417,13 @@ def shown(metrics: Metrics, name: str) -> float:
 
 def _heard_of(numbers: list[int]) -> list[list[str]]:
     """What a listener is told of letters with these numbers of one sender: the payloads of each."""
-    hints, sender, told = RedisHints("redis://127.0.0.1:1", Seal("place", KEY)), LetterSealer(KEY), list[list[str]]()
+    hints, sender, told = (
+        RedisHints("redis://127.0.0.1:1", HintSecret("place", KEY)),
+        LetterSealer(KEY),
+        list[list[str]](),
+    )
     hints._hear = lambda letter: told.append(list(letter.words))
-    letters = {number: sender.seal(Letter([], [f"letter {number}"])) for number in range(1, max(numbers) + 1)}
+    letters = {number: sender.seal(HintLetter([], [f"letter {number}"])) for number in range(1, max(numbers) + 1)}
     for number in numbers:
         sealed = letters[number]
         hints._take({b"s": sealed.sender, b"n": str(sealed.number).encode(), b"d": sealed.data})

@@ -15,7 +15,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.blocks import for_each
 from hai_flow.engine.completion import cancellation, compensation, fail, finish, stopping
 from hai_flow.engine.completion import loop as endings
-from hai_flow.engine.completion.consequences import Finish, ListDone
+from hai_flow.engine.completion.consequences import FinishStep, ListDone
 from hai_flow.engine.evolve import children, common, loops, steps
 from hai_flow.engine.evolve import evolve as folds
 from hai_flow.engine.evolve import pendings as folds_of_pendings
@@ -128,7 +128,7 @@ def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:
     list_done = finish.list_done
 
     def forgiving(draft: Any, due: ListDone) -> Any:
-        return Finish(draft.step(due.last.parent)) if due.last.body == "~reject" else list_done(draft, due)
+        return FinishStep(draft.step(due.last.parent)) if due.last.body == "~reject" else list_done(draft, due)
 
     patch.setitem(endings._RULES, ListDone, forgiving)
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import (
+    ChainLink,
+    ChainRecord,
     Details,
     Fault,
-    Link,
-    Record,
     Seal,
     Verifier,
     commitment,
@@ -413,22 +413,22 @@ async def test_a_record_that_was_taken_out_of_the_queue_is_named(db: Database, e
 # --- the chain by itself -------------------------------------------------------------------------------------------
 
 
-def chain(count: int, tenant: UUID = TENANT) -> list[Link]:
+def chain(count: int, tenant: UUID = TENANT) -> list[ChainLink]:
     links, hash = [], genesis(tenant)
     for n in range(1, count + 1):
         details = Details(f"user:{n % 7}", b"s" * 16, b"{}")
-        record = Record(tenant=tenant, id=UUID(int=n), at=n, act="run.paused", commitment=commitment(details))
+        record = ChainRecord(tenant=tenant, id=UUID(int=n), at=n, act="run.paused", commitment=commitment(details))
         hash = hash_seal(hash, n, record)
-        links.append(Link(Seal(n, record.id, hash), record, details))
+        links.append(ChainLink(Seal(n, record.id, hash), record, details))
     return links
 
 
-def check(links: list[Link]) -> list[Fault]:
+def check(links: list[ChainLink]) -> list[Fault]:
     verifier = Verifier(TENANT, {})
     return [*(fault for link in links for fault in verifier.check(link)), *verifier.finish()]
 
 
-FIELDS = [name for name in Record.__struct_fields__ if name != "at"]
+FIELDS = [name for name in ChainRecord.__struct_fields__ if name != "at"]
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "act": lambda act: act + "x",
     "run_id": lambda _: UUID(int=9),
@@ -461,8 +461,8 @@ def test_any_field_of_any_record_is_part_of_the_chain(count: int, data: st.DataO
 def test_no_two_records_have_the_same_bytes(parts: list[bytes], cut: int) -> None:
     whole = b"".join(parts)
     for at in range(len(whole)):
-        one = Record(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[:at], digest=whole[at:])
-        other = Record(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[: at + 1], digest=whole[at + 1 :])
+        one = ChainRecord(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[:at], digest=whole[at:])
+        other = ChainRecord(tenant=TENANT, id=TENANT, at=0, act="x", head=whole[: at + 1], digest=whole[at + 1 :])
         assert hash_seal(b"", 1, one) != hash_seal(b"", 1, other)
 
 

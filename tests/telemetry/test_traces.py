@@ -18,7 +18,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.otel import Exporter
-from hai_flow.telemetry.traces import Span, Traces
+from hai_flow.telemetry.traces import EndedSpan, Traces
 from hai_flow.telemetry.watching import Watching
 from tests.runtime.conftest import ASKING, HEAD, TOOLS, Make, is_now, open_pending, start, state_of
 from tests.runtime.test_models import ASK, catalogue
@@ -296,8 +296,8 @@ async def test_a_collector_that_is_away_costs_spans_and_nothing_else(make: Make)
         assert not collector.spans
 
 
-def taken() -> tuple[list[Span], Callable[[float], Traces]]:
-    spans: list[Span] = []
+def taken() -> tuple[list[EndedSpan], Callable[[float], Traces]]:
+    spans: list[EndedSpan] = []
     return spans, lambda per_second: Traces(spans.append, per_second)
 
 

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow import values
-from hai_flow.api.a2a.operations import Agent, list_skills, list_startable_plans, piece_of, read_history_length
+from hai_flow.api.a2a.operations import CalledAgent, list_skills, list_startable_plans, piece_of, read_history_length
 from hai_flow.api.a2a.push_configs import (
     CREATE,
     DELETE,
@@ -302,7 +302,7 @@ class _A2aExchange:
         self._name = name
         self._id = id
         self._old = old
-        self._agent = Agent(access, base_of(access.settings.public_url, request), name)
+        self._agent = CalledAgent(access, base_of(access.settings.public_url, request), name)
 
     async def perform(self, method: str, params: Mapping[str, Any]) -> Response:
         """Perform the operation. Raises Fault and Rejected."""

@@ -32,7 +32,7 @@ PAGE_MAX: Final = 100
 PAGE: Final = 20
 
 
-class Agent:
+class CalledAgent:
     """The agent that a request is sent to: the whole server, or one workflow (`name`), for one caller."""
 
     def __init__(self, access: Access, base: str, name: str | None) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.api.a2a.operations import Agent
+from hai_flow.api.a2a.operations import CalledAgent
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import StepError
@@ -28,7 +28,7 @@ DELETE: Final = "DeleteTaskPushNotificationConfig"
 METHODS: Final = (CREATE, GET, LIST, DELETE)
 
 
-async def perform_on_push_configs(agent: Agent, method: str, params: Mapping[str, Json], *, old: bool) -> Json:
+async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mapping[str, Json], *, old: bool) -> Json:
     """The result of one of `METHODS`. `old`: in the words of A2A 0.3. Raises Fault and Rejected."""
     task_id = params.get("id") if old and method != CREATE else params.get("taskId")
     access, task = await agent.look(task_id, "/id" if old and method != CREATE else "/taskId")

@@ -181,7 +181,7 @@ class CheckedRoute(APIRoute):
 _RENDERS: Final = "renders_large_results"
 
 
-class _Text(str):
+class _WrittenJson(str):
     """JSON that is written already. FastAPI leaves texts alone; it would walk over each part of a value."""
 
     __slots__ = ()
@@ -189,7 +189,7 @@ class _Text(str):
 
 class _JsonOrText(JSONResponse):
     def render(self, content: Any) -> bytes:
-        return content.encode() if type(content) is _Text else super().render(content)
+        return content.encode() if type(content) is _WrittenJson else super().render(content)
 
 
 def _render_large(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -202,13 +202,13 @@ def _render_large(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable
     return render
 
 
-def _write(result: Any) -> _Text:
+def _write(result: Any) -> _WrittenJson:
     """As `JSONResponse` writes it."""
     try:
-        return _Text(json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+        return _WrittenJson(json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     except TypeError:  # a time, or an id
         content = jsonable_encoder(result)
-        return _Text(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+        return _WrittenJson(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 class _CheckedRequest(Request):

@@ -18,7 +18,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hai_flow.api.permissions.credential_expiry import Ending, Term
+from hai_flow.api.permissions.credential_expiry import StreamEnd, Term
 from hai_flow.runtime.streams.fanout import Following, Lagging, RingSubscription
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.postgres.error_classes import passing
@@ -27,11 +27,11 @@ from hai_flow.wire.framing import SSE, Framing
 
 log = structlog.get_logger(__name__)
 
-CONNECTION: Final = "hai_flow.connection"  # the scope's extension that is the request's `Connection`
+CONNECTION: Final = "hai_flow.connection"  # the scope's extension that is the request's `ResponseConnection`
 LOOKS: Final = 6  # at a connection, in the time after which it counts as stalled
 
 
-class Connection(Protocol):
+class ResponseConnection(Protocol):
     """The connection of a request whose response has begun."""
 
     def take_over(self, outlet: Outlet) -> None:
@@ -79,7 +79,7 @@ class _Stalled(Exception):
     """The client has taken nothing for too long."""
 
 
-BROKE_OFF: Final = Ending(CLOSING, "The stream broke off; reconnect to go on.")
+BROKE_OFF: Final = StreamEnd(CLOSING, "The stream broke off; reconnect to go on.")
 
 
 class EventStream(Response):
@@ -98,7 +98,7 @@ class EventStream(Response):
         framing: Framing = SSE,
         keepalive_seconds: float,
         stall_seconds: float,
-        farewell: Callable[[Ending], bytes],
+        farewell: Callable[[StreamEnd], bytes],
         closed: Callable[[], None] = lambda: None,
         term: Term | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class EventStream(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+        connection: ResponseConnection | None = scope.get("extensions", {}).get(CONNECTION)
         following = self._pieces if connection is not None and isinstance(self._pieces, Following) else None
         watching = asyncio.ensure_future(_wait_disconnect(receive))
         try:
@@ -138,7 +138,7 @@ class EventStream(Response):
                 await self._pieces.aclose()
             self.closed()
 
-    def _go_on(self, connection: Connection, place: RingSubscription) -> None:
+    def _go_on(self, connection: ResponseConnection, place: RingSubscription) -> None:
         """Go on without this task. The outlet calls `closed` when the stream ends."""
         closed, self.closed = self.closed, _ignore
         Outlet(connection, place, self, closed)
@@ -180,7 +180,7 @@ class EventStream(Response):
             if coming is not None:
                 await _end(coming)
 
-    async def _send_last(self, send: Send, ending: Ending) -> None:
+    async def _send_last(self, send: Send, ending: StreamEnd) -> None:
         await self._send(send, {"type": "http.response.body", "body": self.farewell(ending), "more_body": True})
 
     async def _send(self, send: Send, message: dict[str, object]) -> None:
@@ -215,7 +215,7 @@ class Outlet:
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, place: RingSubscription, stream: EventStream, closed: Callable[[], None]
+        self, connection: ResponseConnection, place: RingSubscription, stream: EventStream, closed: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection

@@ -10,7 +10,7 @@ from fastapi import Response
 from pydantic import ValidationError
 
 from hai_flow.api.mcp.runs import invalid_arguments
-from hai_flow.api.mcp.tool import Call, Tool, make_text_result
+from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people import approvals
@@ -66,7 +66,7 @@ def _result(approval: dict[str, Any]) -> dict[str, Any]:
 
 
 TOOLS: Final = (
-    Tool(
+    ServedTool(
         "request_approval", "Ask people for an approval",
         "Asks people whether an action may be taken with exactly these arguments. Act only after consume_approval has "
         "said yes.",
@@ -87,7 +87,7 @@ TOOLS: Final = (
         },
         _request, (Right.SPEAK, Right.START_RUNS),
     ),
-    Tool(
+    ServedTool(
         "consume_approval", "Consume an approval",
         "Says yes once, for exactly the arguments that were approved, and refuses ever after. Take the action right "
         "behind it.",

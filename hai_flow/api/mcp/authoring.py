@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.api.mcp.tool import Call, Tool, make_text_result
+from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.workflows import check_beside_loop, validate_workflow
@@ -74,8 +74,8 @@ def _texts(**properties: str) -> dict[str, Any]:
     return {"type": "object", "properties": described, "required": list(described), "additionalProperties": False}
 
 
-AUTHORING: Final[tuple[Tool, ...]] = (
-    Tool(
+AUTHORING: Final[tuple[ServedTool, ...]] = (
+    ServedTool(
         VALIDATE, "Check a workflow",
         "Every finding of a workflow document, with its place. Stores nothing.",
         _texts(source="the workflow's YAML"), _validate, (Right.CHECK_WORKFLOWS,), reads=True,
@@ -84,7 +84,7 @@ AUTHORING: Final[tuple[Tool, ...]] = (
             "properties": {"valid": {"type": "boolean"}, "findings": _FINDINGS, "truncated": _CUT},
         },
     ),
-    Tool(
+    ServedTool(
         TEST, "Test a workflow",
         "Plays the tests of a workflow in memory: the real engine, with mocks for what it calls. Performs no effect "
         "and stores nothing.",
@@ -100,7 +100,7 @@ AUTHORING: Final[tuple[Tool, ...]] = (
             },
         },
     ),
-    Tool(
+    ServedTool(
         EXPLAIN, "Explain a finding",
         "What the grammar says about the part of the language that a finding is about, and the patterns that have it.",
         _texts(code="the code of a finding, like `set.unknown`"), _explain, (Right.CHECK_WORKFLOWS,), reads=True,
@@ -113,7 +113,7 @@ AUTHORING: Final[tuple[Tool, ...]] = (
             },
         },
     ),
-    Tool(
+    ServedTool(
         SEARCH, "Search patterns", "Tested workflows to begin with, by words of what is wanted, with their tests.",
         _texts(query="like `approval deadline` or `wait for an event`"), _search, (Right.CHECK_WORKFLOWS,), reads=True,
         output={

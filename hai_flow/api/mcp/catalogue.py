@@ -38,7 +38,7 @@ class WorkflowTool(NamedTuple):
     needs_tasks: bool
 
 
-class Catalogue:
+class McpCatalogue:
     """The lists of the server. Descriptions are kept by the bytes of the workflows."""
 
     def __init__(self) -> None:

@@ -32,10 +32,10 @@ import hai_flow
 from hai_flow import values
 from hai_flow.api.mcp import ACCESS
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.catalogue import Catalogue
+from hai_flow.api.mcp.catalogue import McpCatalogue
 from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.mcp.listening import listen
-from hai_flow.api.mcp.sessions import HEADER, Session, Sessions, Stream
+from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions, Session
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
@@ -94,22 +94,22 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, dict[str, Any]] = Field(default={})
 
 
-async def server_of(app: FastAPI, access: Access) -> McpServer:
+async def server_of(app: FastAPI, access: Access) -> McpEndpoint:
     """The server of the application, made with its first request."""
-    server: McpServer | None = getattr(app.state, "mcp", None)
+    server: McpEndpoint | None = getattr(app.state, "mcp", None)
     if server is None:
         seal = await hints.seal_of(access.cells.home.database.api)
-        server = app.state.mcp = McpServer(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
+        server = app.state.mcp = McpEndpoint(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
     return server
 
 
-class McpServer:
+class McpEndpoint:
     """The SDK's server with our handlers. `key` seals the states of calls; all processes of a deployment have it."""
 
     def __init__(self, key: bytes) -> None:
         private = CacheHint(ttl_ms=10_000, scope="private")
-        self._catalogue = Catalogue()
-        self._sessions = Sessions(key)
+        self._catalogue = McpCatalogue()
+        self._sessions = McpSessions(key)
         server: Server[Any] = Server(
             "hai-flow",
             version=hai_flow.__version__,
@@ -153,7 +153,7 @@ class McpServer:
             session_id = None
             if method == "initialize" and isinstance(params, dict):
                 session_id = self._sessions.begin(principal, params.get("capabilities"))
-            stream = Stream(send, session_id)
+            stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
         limit = access.settings.request_bytes_max
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=limit)
@@ -259,7 +259,7 @@ class McpServer:
         self, ctx: Context, access: Access, base: str, run: Shown, client: Client, teller: _Teller
     ) -> Shown:
         """Ask the caller, who waits, what the run asks; the run as soon as nothing is left to ask."""
-        stream: Stream = request_of(ctx).scope[STREAM]
+        stream: LegacyStream = request_of(ctx).scope[STREAM]
         until = anyio.current_time() + ASKING_SECONDS
         sent: set[str] = set()
         try:
@@ -476,7 +476,7 @@ def _key(ctx: Context) -> str | None:
 class _Teller:
     """What a client hears while its call waits: progress, and as messages of the log the texts that the run says."""
 
-    def __init__(self, ctx: Context, sessions: Sessions) -> None:
+    def __init__(self, ctx: Context, sessions: McpSessions) -> None:
         self._ctx = ctx
         self._session = _session(ctx)
         self._sessions = sessions

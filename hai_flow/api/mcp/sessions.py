@@ -30,7 +30,7 @@ class Session(NamedTuple):
     urls: bool
 
 
-class Sessions:
+class McpSessions:
     """Begins and resumes sessions with the key that all processes of a deployment have.
 
     Two facts are known to this process alone, and only save time: the level of log messages that a session wants,
@@ -82,7 +82,7 @@ class Sessions:
             event.set()
 
 
-class Stream:
+class LegacyStream:
     """The answer to one request of a client of an older revision. `begun`: the id of the session that it begins.
 
     The SDK sends messages whole; a question of the server's is written between two of them, because it has its own id,

@@ -25,7 +25,7 @@ Function: TypeAlias = Callable[[Access, str, Mapping[str, Any], Call], Awaitable
 
 
 @dataclass(frozen=True)
-class Tool:
+class ServedTool:
     """A tool that needs one of `rights`. `reads`: it changes nothing. `destroys`: it may end what others rely on."""
 
     name: str

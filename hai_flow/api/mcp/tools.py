@@ -10,7 +10,7 @@ from hai_flow.api.http.problems import build_problem
 from hai_flow.api.mcp import approvals, card
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.authoring import AUTHORING
-from hai_flow.api.mcp.tool import Call, Tool, make_text_result
+from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.pendings import list_pendings
@@ -87,13 +87,13 @@ def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
 
 _SEES: Final = (Right.SEE_OWN, Right.SEE_RUNS, Right.SEE_INBOX)
 
-TOOLS: Final[tuple[Tool, ...]] = (
-    Tool(
+TOOLS: Final[tuple[ServedTool, ...]] = (
+    ServedTool(
         "get_run", "Look at a run",
         "A run as it is now: its output, or whom it waits for and the page where that is decided.",
         _object(("run_id",), run_id=_RUN_ID), _get_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
     ),
-    Tool(
+    ServedTool(
         "wait_run", "Wait for a run",
         "A run as soon as it has ended or asks somebody, at the latest after `seconds`.",
         _object(
@@ -102,7 +102,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         _wait_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
     ),
-    Tool(
+    ServedTool(
         "answer", "Answer a question",
         "Answers a question that asks the caller. Questions that ask other people are refused: they answer on the "
         "question's page. The first answer stands.",
@@ -118,12 +118,12 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         _answer, (Right.ANSWER, Right.DECIDE),
     ),
-    Tool(
+    ServedTool(
         "cancel_run", "Stop a run", "Asks a run to stop. Calls that have begun finish or are cut, none begins.",
         _object(("run_id",), run_id=_RUN_ID, reason={"type": "string", "maxLength": 2000}),
         _cancel_run, (Right.SPEAK, Right.CONTROL_RUNS), output=RESULT_SCHEMA, destroys=True,
     ),
-    Tool(
+    ServedTool(
         "list_pending", "List open questions", "The open questions that the caller may see, newest first.",
         _object(
             (),

@@ -29,15 +29,15 @@ log = structlog.get_logger(__name__)
 SECONDS: Final = 4.0  # a stream ends at most ten after its credential, also where a look takes its time
 
 
-class Ending(NamedTuple):
+class StreamEnd(NamedTuple):
     """Why a stream ends before its end: for programs, and for people."""
 
     code: str
     reason: str
 
 
-EXPIRED: Final = Ending(dialect.EXPIRED, "Your sign-in has ended; sign in again, and reconnect to go on.")
-REVOKED: Final = Ending(
+EXPIRED: Final = StreamEnd(dialect.EXPIRED, "Your sign-in has ended; sign in again, and reconnect to go on.")
+REVOKED: Final = StreamEnd(
     dialect.EXPIRED, "Your sign-in was ended, or what you may has changed; sign in again if need be, and reconnect."
 )
 
@@ -62,7 +62,7 @@ class Term:
     def is_over(self) -> bool:
         return self.seconds_left <= 0
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: StreamEnd) -> None:
         """It ends now."""
         self.ends_at, self.ending = -math.inf, ending
         self.notify()
@@ -73,7 +73,7 @@ class Term:
         if leave is not None:
             leave(self)
 
-    async def over(self) -> Ending:
+    async def over(self) -> StreamEnd:
         """Wait until it ends; returns why."""
         changed = asyncio.Event()
         self.notify = changed.set

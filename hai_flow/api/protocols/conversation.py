@@ -24,7 +24,7 @@ from fastapi.responses import Response
 
 from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Pieces
-from hai_flow.api.permissions.credential_expiry import Ending
+from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import (
     encode_last_frames,
@@ -148,7 +148,7 @@ class Conversation:
             preface = self._preface(state, await list_earlier_entries(self.access, self.posted.thread_id, last.id))
             winner = rejected.winner or {}
             reason = f"{rejected.detail} Decided: {winner.get('outcome')}, by {winner.get('by')}."
-            ending = encode_last_frames(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
+            ending = encode_last_frames(state.at, self.dialect, StreamEnd(rejected.code, reason), self.posted.thread_id)
             frames = preface.frames[:-1] if preface.terminal else preface.frames
             return make_single_piece(item_without_number(self.dialect, [*frames, *ending]))
 
@@ -438,7 +438,7 @@ class Conversation:
     async def _after_queue(self, run_id: UUID) -> Pieces:
         refused = await self.access.runtime.messages.wait_outcome(self.access.tenant, run_id)
         if refused is not None:
-            ending = Ending(refused.code, refused.detail)
+            ending = StreamEnd(refused.code, refused.detail)
             now_ms = self.access.runtime.committer.now_ms()
             yield [
                 item_without_number(

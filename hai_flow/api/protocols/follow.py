@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from hai_flow.api.http.stream import Pieces
-from hai_flow.api.permissions.credential_expiry import Ending
+from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.streams.fanout import Following
@@ -67,13 +67,13 @@ async def list_earlier_entries(access: Access, thread_id: str, run_id: UUID) -> 
     return [entry for _, entry in await access.redact_entries(stored)]
 
 
-def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
+def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[StreamEnd], bytes]:
     """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
     now_ms = access.runtime.committer.now_ms  # nothing else of the request stays with its stream
     return lambda ending: dialect.render_unnumbered(encode_last_frames(now_ms(), dialect, ending, thread_id))
 
 
-def encode_last_frames(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
+def encode_last_frames(now_ms: int, dialect: Dialect, ending: StreamEnd, thread_id: str = "") -> list[Frame]:
     """The frames with which the stream ends then."""
     nobody = RunState("", thread_id=thread_id, at=now_ms)
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)

@@ -15,7 +15,7 @@ import msgspec
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.load_shedding import Admission, StreamPlace
 from hai_flow.api.http.stream import EventStream, Pieces
-from hai_flow.api.permissions.credential_expiry import Ending, Term, Terms
+from hai_flow.api.permissions.credential_expiry import StreamEnd, Term, Terms
 from hai_flow.api.permissions.principals import Principal, reject_missing_right
 from hai_flow.api.permissions.rate_limits import Decisions
 from hai_flow.api.permissions.redaction import strip_entry, strip_row
@@ -716,7 +716,7 @@ class Access:
         self,
         begin: Callable[[], Awaitable[Pieces]],
         dialect: Dialect,
-        farewell: Callable[[Ending], bytes],
+        farewell: Callable[[StreamEnd], bytes],
         *,
         follows: bool = True,
     ) -> EventStream:

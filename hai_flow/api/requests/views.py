@@ -18,11 +18,11 @@ from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
-from hai_flow.runtime.people.inbox import Item
+from hai_flow.runtime.people.inbox import InboxEntry
 from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
 from hai_flow.store.audit.audit import Found
-from hai_flow.store.audit.audit_chain import Anchor, Link
+from hai_flow.store.audit.audit_chain import Anchor, ChainLink
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.identity.keys import Key
 from hai_flow.store.identity.tenants import Limits, Tenant
@@ -199,7 +199,7 @@ def render_pending_in_list(pending: Listed, opened: PendingOpened) -> dict[str, 
     }
 
 
-def render_inbox_item(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
+def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
     """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
     otherwise. `pending` is already without the personal values that are kept from them."""
     row, opened = item.asked, pending.opened
@@ -548,6 +548,6 @@ def render_anchor(anchor: Anchor) -> dict[str, Json]:
     return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
 
 
-def render_link(tenant: UUID, link: Link) -> dict[str, Json]:
+def render_link(tenant: UUID, link: ChainLink) -> dict[str, Json]:
     """A link of the chain, as `audit_chain.read_line` reads it again."""
     return values.loads(audit_chain.encode_line(tenant, link))

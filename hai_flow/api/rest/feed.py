@@ -61,7 +61,7 @@ async def follow(
         access.require(_RIGHTS[each])
     topics = [each for each in _RIGHTS if (each in topic if topic else access.principal.may(_RIGHTS[each]))]
     selection = _Wanted(limit, None if status is None else tuple(status))
-    sources: dict[str, live_lists.Source] = {each: _source(each, access, selection) for each in topics}
+    sources: dict[str, live_lists.ListSource] = {each: _source(each, access, selection) for each in topics}
 
     async def begin() -> Pieces:
         return _news(access, sources, _parse_known_states(last_event_id))
@@ -108,12 +108,12 @@ _CHANGES_AT: Final[Mapping[Topic, str]] = {"inbox": "claimed_until", "schedules"
 _OF_THE_TENANT: Final = ("workflows", "schedules")  # the same for all who may see them
 
 
-def _source(topic: Topic, access: Access, wanted: _Wanted) -> live_lists.Source:
+def _source(topic: Topic, access: Access, wanted: _Wanted) -> live_lists.ListSource:
     sight = (wanted.limit,) if topic in _OF_THE_TENANT else (derive_sight_key(access.principal), wanted)
-    return live_lists.Source(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
+    return live_lists.ListSource(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
 
 
-def _news(access: Access, sources: Mapping[str, live_lists.Source], known: dict[str, str]) -> Pieces:
+def _news(access: Access, sources: Mapping[str, live_lists.ListSource], known: dict[str, str]) -> Pieces:
     before: dict[str, live_lists.Items] = {}
 
     async def news(reader: live_lists.ListReader) -> AsyncGenerator[Piece, None]:

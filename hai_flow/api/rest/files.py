@@ -24,7 +24,7 @@ from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.bodies import arriving, parse_content_length
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.http.stream import CONNECTION, Connection
+from hai_flow.api.http.stream import CONNECTION, ResponseConnection
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -213,7 +213,7 @@ class _Download(Response):
             await self._send(send, {"type": "http.response.body", "body": b""})
         except Exception as error:  # the client must not take the part that it has for the whole
             log.warning("download_broken_off", path=scope.get("path"), error=str(error) or type(error).__name__)
-            connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+            connection: ResponseConnection | None = scope.get("extensions", {}).get(CONNECTION)
             if connection is None:
                 raise
             connection.abort()

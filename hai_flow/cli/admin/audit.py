@@ -17,7 +17,7 @@ import typer
 from hai_flow.cli import completion
 from hai_flow.cli.admin.audit_record import BY
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption, ServerOption
@@ -25,7 +25,7 @@ from hai_flow.cli.terminal import moment, out, plural, print_json, say
 
 if TYPE_CHECKING:
     from hai_flow.store.audit.audit import Verified
-    from hai_flow.store.audit.audit_chain import Anchor, Link
+    from hai_flow.store.audit.audit_chain import Anchor, ChainLink
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _READ_AT_ONCE: Final = 1000
 # --- looking ------------------------------------------------------------------------------------------------------
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_records(
     by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only what this principal did.")] = None,
     act: Annotated[str | None, typer.Option("--act", help="Only this act: run.started, pending.answered, ...")] = None,
@@ -69,7 +69,7 @@ def list_records(
 # --- proving ------------------------------------------------------------------------------------------------------
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def verify(
     anchors: Annotated[
         list[Path] | None, typer.Option("--anchors", metavar="FILE", help="Lines that `audit anchor` printed.")
@@ -104,7 +104,7 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def anchor(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Append to this file instead of printing.")
@@ -135,7 +135,7 @@ def anchor(
         say(f"{plural(len(lines), 'anchor')} added to {to}.")
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """The sealed records in the order of their chain, a line of JSON each, with all that `verify --file` needs."""
     from hai_flow.store.audit import audit
@@ -252,7 +252,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
     ]
 
 
-def _iter_links(file: Path) -> Iterator[tuple[UUID, Link]]:
+def _iter_links(file: Path) -> Iterator[tuple[UUID, ChainLink]]:
     from hai_flow.store.audit.audit_chain import read_line
 
     with _open(file) as lines:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli.admin.known_cells import list_cells_of_deployment, open_cell
-from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.database import Database, migrate_if_behind, run_over_database
+from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.database import RunDatabase, migrate_if_behind, run_over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
@@ -33,7 +33,7 @@ def cells(context: typer.Context) -> None:
         list_cells()
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
     cells = list_cells_of_deployment(load_settings(data_dir=data_dir))
@@ -75,7 +75,7 @@ def _columns(cell: dict[str, Any]) -> tuple[str, str, str]:
     return str(cell["runs"]), str(cell["bytes"]), "there"
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _.")],
     schema: Annotated[
@@ -90,7 +90,7 @@ def add(
     are started again; the file is the same for all of them."""
     from hai_flow.cells import CELLS_MAX
     from hai_flow.settings import variables
-    from hai_flow.store.cells.cells import Entry, File, parse_addresses
+    from hai_flow.store.cells.cells import CellEntry, File, parse_addresses
 
     settings = load_settings(data_dir=data_dir)
     if settings.cells is None:
@@ -101,7 +101,7 @@ def add(
     number = max((each.number for each in file.cells.values()), default=0) + 1
     if number > CELLS_MAX:
         raise HaiFlowError(f"there are as many cells as there can be: {CELLS_MAX}.")
-    entry = Entry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
+    entry = CellEntry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
     new_file = _parse_file(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
     environment = variables(each.url_from for each in new_file.cells.values() if each.url_from)
     places, faults = parse_addresses(new_file, settings, environment)
@@ -152,4 +152,4 @@ async def _make(cell: Cell) -> None:
             await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{cell.schema}"')
         finally:
             await connection.close()
-    await migrate_if_behind(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))
+    await migrate_if_behind(RunDatabase(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))

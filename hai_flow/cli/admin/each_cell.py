@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import typer
 
 from hai_flow.cells import HOME
-from hai_flow.cli.database import Database, demand_schema, open_database, reachable
+from hai_flow.cli.database import RunDatabase, demand_schema, open_database, reachable
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import load_settings
 from hai_flow.cli.terminal import say
@@ -41,7 +41,7 @@ class CellDatabase:
 
     name: str
     number: int
-    database: Database
+    database: RunDatabase
     settings: Settings
 
 
@@ -69,7 +69,7 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[CellDatabase
         CellDatabase(
             name=cell.name,
             number=cell.number,
-            database=Database(
+            database=RunDatabase(
                 cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct, said_in=variable("cells")
             ),
             settings=settings_of(cell, settings, len(others)),

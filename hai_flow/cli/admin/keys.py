@@ -12,7 +12,7 @@ import typer
 
 from hai_flow.cli.admin.audit_record import BY, record
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, UsageError
@@ -41,7 +41,7 @@ def keys(context: typer.Context) -> None:
         list_keys()
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def create(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="Who calls with it: user:ann, service:ci.")],
     role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
@@ -141,7 +141,7 @@ def _doubt(roles: Sequence[str]) -> None:
             note(f"{role} is no built-in role, and opens nothing by itself; did you mean {near[0]}?")
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_keys(
     tenant: TenantOption = DEFAULT_TENANT,
     server: ServerOption = None,
@@ -178,7 +178,7 @@ def list_keys(
     out().table(rows, heads=("key", "who", "roles", "name", "expires", "last used"))
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id.")],
     tenant: TenantOption = DEFAULT_TENANT,

@@ -13,7 +13,7 @@ import typer
 from hai_flow.cli.admin.audit_record import record
 from hai_flow.cli.admin.known_cells import find_cells, list_cells_by_number, open_cell
 from hai_flow.cli.client.rest import ask
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
@@ -42,7 +42,7 @@ def tenants(context: typer.Context) -> None:
         list_tenants()
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _; it stays.")],
     cell: CellOption = None,
@@ -68,7 +68,7 @@ def _limit(help: str) -> Any:
     return typer.Option(metavar="N", help=f"{help}; 0: no limit, `default`: what the settings give to all.")
 
 
-@app.command("set", cls=Command, epilog=EPILOG)
+@app.command("set", cls=CliCommand, epilog=EPILOG)
 def set_limits(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     runs_per_minute: Annotated[str | None, _limit("Runs that begin in a minute")] = None,
@@ -176,7 +176,7 @@ def _number(limit: str, text: str) -> int | None:
     return int(text)
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All tenants, with the limits that were set for them."""
     from hai_flow.store.identity import tenants as store

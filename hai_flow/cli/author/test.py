@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow.cli.console import clean
-from hai_flow.cli.database import Database, open_database, reachable
+from hai_flow.cli.database import RunDatabase, open_database, reachable
 from hai_flow.cli.errors import FAILED, USAGE, UsageError, print_findings
 from hai_flow.cli.options import load_settings
 from hai_flow.cli.terminal import out, print_json, say
@@ -351,7 +351,7 @@ class _Published:
             return asyncio.run(_read_published(reference, database))
 
 
-async def _read_published(reference: str, database: Database) -> bytes:
+async def _read_published(reference: str, database: RunDatabase) -> bytes:
     import asyncpg
 
     from hai_flow.runtime.runtime import LOCAL_TENANT

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.errors import EPILOG, Problem
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, out, print_json, say
@@ -25,7 +25,7 @@ def delegations(context: typer.Context) -> None:
         list_delegations()
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_delegations(
     everybody: Annotated[bool, typer.Option("--all", help="Those of all people of the tenant; for admins.")] = False,
     act_as: ActAsOption = None,
@@ -53,7 +53,7 @@ def list_delegations(
     out().table(rows, heads=("delegation", "of", "to", "since", "until", "note"))
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def end(
     delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="Its id.")],
     act_as: ActAsOption = None,

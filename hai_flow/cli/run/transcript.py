@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.cli.console import Console
+from hai_flow.cli.console import TextConsole
 from hai_flow.cli.runs.follow import TRACE, EventJson, Narrator
 from hai_flow.cli.terminal import compact, indent
 
@@ -26,7 +26,7 @@ _HANDLED: Final = {
 class Transcript(Narrator):
     """Writes what happens, but for what says nothing to a reader without the engine in mind."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: TextConsole) -> None:
         super().__init__(console)
         self._verbs: dict[str, str] = {}  # of the steps that have begun, by path
         self._asked: set[str] = set()  # paths of the steps whose calls frontends see, as which their results are told

@@ -10,7 +10,7 @@ import typer
 
 from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.client.uploads import upload
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
@@ -25,7 +25,7 @@ def files() -> None:
     """Upload and download files, which input and answers refer to."""
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def put(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to upload.")],
     media_type: Annotated[
@@ -48,7 +48,7 @@ def put(
         say(str(stored["id"]))
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def get(
     id: Annotated[str, typer.Argument(metavar="ID", help="The file's id, or its sha256.")],
     to: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here; default: stdout.")] = None,

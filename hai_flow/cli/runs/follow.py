@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from hai_flow.cli.client.questions import question_of
-from hai_flow.cli.console import Console, clean, json_text
+from hai_flow.cli.console import TextConsole, clean, json_text
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.runs.why_waiting import ENDS_OF_WAITS, because, until
 from hai_flow.cli.terminal import compact, indent, moment, roughly
@@ -34,7 +34,7 @@ class Narrator:
     `stamps`: lines begin with the event's seq and its time.
     """
 
-    def __init__(self, console: Console, *, stamps: bool = False) -> None:
+    def __init__(self, console: TextConsole, *, stamps: bool = False) -> None:
         self._console = console
         self._stamps = stamps
         self._stamp = ""  # of the event that is shown: its seq and its time

@@ -8,7 +8,7 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import JsonOption, ServerOption
@@ -34,7 +34,7 @@ def schedules(context: typer.Context) -> None:
         list_schedules()
 
 
-@app.command("list", cls=Command, epilog=EPILOG)
+@app.command("list", cls=CliCommand, epilog=EPILOG)
 def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
     """All schedules: when each fires next, and when it last did."""
     items = ask(server, as_json, _list_all)
@@ -57,7 +57,7 @@ def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> 
     out().table(rows, heads=("schedule", "workflow", "when", "next", "last"))
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Let it fire no more until it is resumed."""
     done = _control(schedule, "pause", server, as_json)
@@ -65,7 +65,7 @@ def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: Json
         say(f"{done['workflow']} is not started by this schedule until you resume it.", "green")
 
 
-@app.command(cls=Command, epilog=EPILOG)
+@app.command(cls=CliCommand, epilog=EPILOG)
 def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Let it fire again, from its next time on."""
     done = _control(schedule, "resume", server, as_json)
@@ -73,7 +73,7 @@ def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: Jso
         say(f"{done['workflow']} starts next at {moment(done['next'])}.", "green")
 
 
-@app.command("run", cls=Command, epilog=EPILOG)
+@app.command("run", cls=CliCommand, epilog=EPILOG)
 def run_now(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Start its run once, now, also while it is paused."""
     run = _control(schedule, "run", server, as_json)

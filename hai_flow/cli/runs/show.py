@@ -15,7 +15,7 @@ from hai_flow.cli import completion
 from hai_flow.cli.client.eligible import NO_ROLES, roles_of_source
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
-from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.commands import CliCommand, app_of
 from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.errors import EPILOG, Problem
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
@@ -54,7 +54,7 @@ SHOWN_EVENTS_MAX: Final = 10_000
 
 
 app = app_of(name="runs", epilog=EPILOG)
-app.command(cls=Command, epilog=EPILOG)(migrate)
+app.command(cls=CliCommand, epilog=EPILOG)(migrate)
 
 
 @app.callback(invoke_without_command=True)

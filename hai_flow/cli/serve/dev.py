@@ -21,7 +21,7 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli.author.sources import SUFFIXES, TESTS
-from hai_flow.cli.database import Database, migrate_if_behind, open_database
+from hai_flow.cli.database import RunDatabase, migrate_if_behind, open_database
 from hai_flow.cli.errors import UsageError, explain
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
@@ -87,7 +87,9 @@ def list_workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
 class Dev:
     """One run of `dev` over a database that answers."""
 
-    def __init__(self, database: Database, settings: Settings, folders: list[Path], *, demo: bool, opens: bool) -> None:
+    def __init__(
+        self, database: RunDatabase, settings: Settings, folders: list[Path], *, demo: bool, opens: bool
+    ) -> None:
         self._database = database
         self._settings = settings
         self._folders = folders

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow import addresses
-from hai_flow.cli.database import Database, migrate_if_behind, open_database
+from hai_flow.cli.database import RunDatabase, migrate_if_behind, open_database
 from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
@@ -47,7 +47,7 @@ def _tell_address(url: str, *, pages: bool) -> None:
         say(f"Decide and watch in a browser: {url}{addresses.CONSOLE}/")
 
 
-async def _serve(database: Database, settings: Settings) -> int:
+async def _serve(database: RunDatabase, settings: Settings) -> int:
     from hai_flow.api.app import create_app
     from hai_flow.api.http import server
 
@@ -131,7 +131,7 @@ def _parse_cells(names: str, settings: Settings) -> frozenset[str]:
     return chosen
 
 
-async def _work(database: Database, settings: Settings, wanted: Collection[str] | None) -> int:
+async def _work(database: RunDatabase, settings: Settings, wanted: Collection[str] | None) -> int:
     async with run_cells(database, settings, performs=True, wanted=wanted) as cells:
         beside = "".join(f", {name}" for name in cells.names[1:])
         queues = _format_queues(cells.home.served)
@@ -157,12 +157,12 @@ def migrate(data_dir: DataDirOption = None) -> None:
     raise typer.Exit(code)
 
 
-async def _migrate_all(database: Database, settings: Settings) -> int:
+async def _migrate_all(database: RunDatabase, settings: Settings) -> int:
     """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
     them."""
     from hai_flow.runtime.settings import cells_of
 
-    places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
+    places = [database, *(RunDatabase(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
     code = OK
     for place in places:
         try:

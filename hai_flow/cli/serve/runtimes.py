@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hai_flow.cli.database import Database, demand_schema, reachable
+from hai_flow.cli.database import RunDatabase, demand_schema, reachable
 from hai_flow.cli.terminal import note
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
@@ -25,7 +25,7 @@ WATCH_SECONDS: Final = 2.0
 
 @contextlib.asynccontextmanager
 async def run_runtime(
-    database: Database, settings: Settings, *, performs: bool, project: bool = False
+    database: RunDatabase, settings: Settings, *, performs: bool, project: bool = False
 ) -> AsyncIterator[Runtime]:
     """The runtime over home of `run_cells`."""
     async with run_cells(database, settings, performs=performs, project=project) as cells:
@@ -34,7 +34,7 @@ async def run_runtime(
 
 @contextlib.asynccontextmanager
 async def run_cells(
-    database: Database,
+    database: RunDatabase,
     settings: Settings,
     *,
     performs: bool,
@@ -76,7 +76,7 @@ def _end_this_process(error: Exception) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def take_over(database: Database) -> None:
+async def take_over(database: RunDatabase) -> None:
     """Take over the runs of an earlier process at once if it is proven dead; else print when they are taken over."""
     if database.postgres is None:
         return
@@ -100,7 +100,7 @@ def add_current_directory() -> None:
         sys.path.append(here)
 
 
-async def keep_running(database: Database) -> None:
+async def keep_running(database: RunDatabase) -> None:
     """Start the embedded server again whenever it is gone: its owner may have ended, or it was killed.
 
     It is started from here, hence on the main thread, and everything else waits for it: without it nothing can go on.

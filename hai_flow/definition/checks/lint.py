@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import texts
 from hai_flow.definition.futile import check_step
 from hai_flow.definition.names.scope import END
@@ -22,13 +22,13 @@ from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 
-def lint(context: Context, steps: Sequence[StepDraft]) -> None:
+def lint(context: StepContext, steps: Sequence[StepDraft]) -> None:
     """Check `steps` and all steps inside of them, and report findings to the reader of `context`."""
     _Linter(context).list(steps)
 
 
 class _Linter:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StepContext) -> None:
         self.context = context
         self.declared = context.declared
         self.outline = context.outline

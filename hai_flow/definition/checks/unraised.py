@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.raw_steps import Clause, StepDraft
 
@@ -46,7 +46,7 @@ _EVERYTHING: Final = frozenset(_ONLY)
 _OWN: Final = frozenset(("tool", "http", "llm", "mcp", "run"))  # a function may raise any code; these it may hand on
 
 
-def check_codes(context: Context, step: StepDraft) -> None:
+def check_codes(context: StepContext, step: StepDraft) -> None:
     """Report codes of the step's own `catch` and `retry` that neither it nor anything inside raises."""
     if step.catch:
         inside = [step, *(each for steps in step.blocks.values() for one in steps for each in (one, *one.inside()))]
@@ -60,14 +60,14 @@ def check_codes(context: Context, step: StepDraft) -> None:
             _check_pattern(context, pattern, raised, (*step.at, "retry", "errors", index))
 
 
-def check_document_catch(context: Context, clauses: Sequence[Clause], steps: Iterable[StepDraft]) -> None:
+def check_document_catch(context: StepContext, clauses: Sequence[Clause], steps: Iterable[StepDraft]) -> None:
     """The same of the document's own `catch`."""
     everything = [] if not clauses else [each for one in steps for each in (one, *one.inside())]
     for clause in clauses:
         _check_clause(context, clause, everything)
 
 
-def _check_clause(context: Context, clause: Clause, inside: Sequence[StepDraft]) -> None:
+def _check_clause(context: StepContext, clause: Clause, inside: Sequence[StepDraft]) -> None:
     errors = clause.fields.get("errors")
     if not isinstance(errors, list):
         return
@@ -76,7 +76,7 @@ def _check_clause(context: Context, clause: Clause, inside: Sequence[StepDraft])
         _check_pattern(context, pattern, raised, (*clause.at, "errors", index))
 
 
-def _check_pattern(context: Context, pattern: object, raised: frozenset[str], at: tuple[str | int, ...]) -> None:
+def _check_pattern(context: StepContext, pattern: object, raised: frozenset[str], at: tuple[str | int, ...]) -> None:
     if not isinstance(pattern, str) or pattern in context.outline.fail_codes:
         return
     if pattern not in KNOWN_CODES and not pattern.endswith(".*"):
@@ -91,12 +91,12 @@ def _check_pattern(context: Context, pattern: object, raised: frozenset[str], at
         context.reader.warning(at, "errors.never", message)
 
 
-def collect_raised_codes(context: Context, steps: Iterable[StepDraft]) -> frozenset[str]:
+def collect_raised_codes(context: StepContext, steps: Iterable[StepDraft]) -> frozenset[str]:
     """The kinds of codes that these steps may raise."""
     return frozenset(kind for step in steps for kind in _kinds(context, step))
 
 
-def _kinds(context: Context, step: StepDraft) -> Iterator[str]:
+def _kinds(context: StepContext, step: StepDraft) -> Iterator[str]:
     if not step.verb:
         yield from _EVERYTHING
         return

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hai_flow.definition.names.wording import shorten
-from hai_flow.definition.yaml.document import Document, Node
+from hai_flow.definition.yaml.document import Document, YamlNode
 from hai_flow.definition.yaml.reader import Reader
 
 _CUT: Final = re.compile(r" #(?=\$\{\{|[0-9])")  # `Order #5`; a remark has a space behind its `#`
@@ -39,9 +39,9 @@ def check_plain_values(reader: Reader) -> None:
             reader.warning_at(node.start, "yaml.zeros", message)
 
 
-def _plain(document: Document) -> Iterator[Node]:
+def _plain(document: Document) -> Iterator[YamlNode]:
     """Every unquoted value, once for each place in the text."""
-    waiting: list[Node] = [document.root] if document.root is not None else []
+    waiting: list[YamlNode] = [document.root] if document.root is not None else []
     starts: set[int] = set()
     while waiting:
         node = waiting.pop()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.durations import NotADuration, milliseconds, spell
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
@@ -62,7 +62,7 @@ ESCALATE: Final = Shape("escalate", "`escalate`: what is given replaces, the res
 
 
 def on_deadline(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names, words: Sequence[str], *, escalates: bool
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names, words: Sequence[str], *, escalates: bool
 ) -> tuple[tuple[plan.Escalate, ...], plan.Expiry]:
     """The value of `on_deadline`: the stages, then the end, which is one of `words` (the first where it is silent)."""
     value = fields.get("on_deadline", words[0])
@@ -98,7 +98,7 @@ def on_deadline(
 
 
 def _read_deadline_item(
-    context: Context, item: Json, at: Path, words: Sequence[str], escalates: bool
+    context: StepContext, item: Json, at: Path, words: Sequence[str], escalates: bool
 ) -> tuple[str, Json, Path]:
     """The word of one entry, the value under it, and its path; "" after a finding."""
     allowed = (*(("escalate",) if escalates else ()), *words)
@@ -145,7 +145,7 @@ def _format_entry(word: str, body: Json) -> str:
     return f"`{word}` alone"
 
 
-def _expiry(context: Context, word: str, body: Json, at: Path, names: Names) -> plan.Expiry:
+def _expiry(context: StepContext, word: str, body: Json, at: Path, names: Names) -> plan.Expiry:
     intended = isinstance(body, Mapping) and body.get("intended") is True
     if word == "approve" and not intended:
         message = (
@@ -163,7 +163,7 @@ def _expiry(context: Context, word: str, body: Json, at: Path, names: Names) -> 
     return plan.Expiry(word, reason)  # type: ignore[arg-type]
 
 
-def check_times(context: Context, fields: Mapping[str, Json], at: Path, deadline: plan.Duration | None) -> None:
+def check_times(context: StepContext, fields: Mapping[str, Json], at: Path, deadline: plan.Duration | None) -> None:
     """Report reminders that come behind the `deadline` of their question, and a deadline behind the run's own limit."""
     if not isinstance(deadline, int):
         return
@@ -181,7 +181,7 @@ def check_times(context: Context, fields: Mapping[str, Json], at: Path, deadline
         context.reader.warning((*at, "deadline"), "deadline.limit", message)
 
 
-def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Escalate | None:
+def _escalate(context: StepContext, body: Json, at: Path, names: Names) -> plan.Escalate | None:
     fields = context.reader.fields(ESCALATE, body, at, "`escalate`")
     from_ = selectors_of(context, fields["from"], (*at, "from"), names) if "from" in fields else None
     exclude = compile_exclusion(context, fields, at, names)

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_hole
 from hai_flow.definition.names.known_names import Names
@@ -42,7 +42,7 @@ _SELECTORS_TAKEN: Final[Json] = {"type": ["string", "array"], "items": {"type": 
 
 
 def selectors_of(
-    context: Context, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
+    context: StepContext, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
 ) -> CompiledTemplate:
     """A selector or a list of them, as a template of a list (a whole hole may give the list itself)."""
     is_one_hole = isinstance(value, str) and is_hole(value)
@@ -61,14 +61,18 @@ def selectors_of(
     return context.template([value], at, names, wrapped=True)
 
 
-def compile_exclusion(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
+def compile_exclusion(
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names
+) -> CompiledTemplate | None:
     """The selectors of `exclude`; None where it is not there."""
     if "exclude" not in fields:
         return None
     return selectors_of(context, fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
 
 
-def _check_selector(context: Context, item: Json, at: Path, extra: Sequence[str] = (), *, key: bool = False) -> None:
+def _check_selector(
+    context: StepContext, item: Json, at: Path, extra: Sequence[str] = (), *, key: bool = False
+) -> None:
     if isinstance(item, str) and (("${{" in item and not key) or _is_selector(item) or item in extra):
         if item.startswith("role:") and context.declared.roles and item[5:] not in context.declared.roles:
             _check_role(context, item[5:], at, key=key)
@@ -82,7 +86,7 @@ def _check_selector(context: Context, item: Json, at: Path, extra: Sequence[str]
     report(at, "selector.invalid", message, key=key)
 
 
-def _check_role(context: Context, name: str, at: Path, *, key: bool) -> None:
+def _check_role(context: StepContext, name: str, at: Path, *, key: bool) -> None:
     """Roles that `roles` does not have come from the deployment: only a near match is worth a word."""
     hint = suggestion(name, context.declared.roles)
     if hint:
@@ -90,7 +94,7 @@ def _check_role(context: Context, name: str, at: Path, *, key: bool) -> None:
 
 
 def compile_quorum(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names
 ) -> plan.Quorum | plan.Template | None:
     """The quorum; None where there is none, or after a finding."""
     quorum = fields.get("quorum")
@@ -117,7 +121,7 @@ def compile_quorum(
     return None
 
 
-def _compile_quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.Template | None:
+def _compile_quorum_hole(context: StepContext, quorum: str, at: Path, names: Names) -> plan.Template | None:
     type_name = names.type_of(quorum)
     if type_name not in (None, "integer", "number", "string"):
         message = f"expected a hole that gives a number or `all`, found something of type {type_name}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
@@ -35,7 +35,7 @@ _JOINS: Final[tuple[str, ...]] = COMBINE.type.parts[0].values
 
 
 def form_of(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names
 ) -> tuple[CompiledTemplate | None, dict[str, Json] | None]:
     """The template of the form, and its literal part; None and None without one, or after a finding."""
     if "form" not in fields:
@@ -60,7 +60,7 @@ def form_of(
     return context.template({"type": "object", **form}, place, names), literal
 
 
-def check_combine(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json] | None) -> None:
+def check_combine(context: StepContext, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json] | None) -> None:
     combine = fields.get("combine", {})
     if combine and "form" not in fields:
         context.reader.error(
@@ -82,7 +82,7 @@ def check_combine(context: Context, fields: Mapping[str, Json], at: Path, form: 
             _check_combine_type(context, word, properties.get(name), place)
 
 
-def _check_combine_type(context: Context, word: str, schema: Json, at: Path) -> None:
+def _check_combine_type(context: StepContext, word: str, schema: Json, at: Path) -> None:
     allowed = {"min": ("number", "integer"), "max": ("number", "integer"), "any": ("boolean",), "all": ("boolean",)}
     type_name = schema.get("type") if isinstance(schema, Mapping) else None
     if isinstance(type_name, str) and word in allowed and type_name not in allowed[word]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.yaml.document import Path
@@ -25,7 +25,7 @@ _URL: Final = re.compile(r"(?i)(?:https?|wss?|ftp):/")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 
 
-def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
+def notify(context: StepContext, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
     """The texts of `notify`. Which channels there are, the deployment says."""
     raw = fields.get("notify", ())
     # Those of `defaults` come as they were written; what they are instead of texts is a finding already.
@@ -48,7 +48,7 @@ def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names)
 
 
 def compile_reminders(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names
 ) -> tuple[plan.Duration, ...]:
     """The times of `remind`, from each opening on."""
     durations = (

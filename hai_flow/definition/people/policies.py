@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.names import check_name
@@ -102,7 +102,7 @@ _NEEDS: Final[tuple[str, ...]] = REASONS.type.parts[0].values
 
 
 def approval(
-    context: Context, value: Json, at: Path, names: Names, arguments: Sequence[str] | None
+    context: StepContext, value: Json, at: Path, names: Names, arguments: Sequence[str] | None
 ) -> plan.Approval | None:
     """A gate. `arguments`: the names that `edit` may have; None where they are not known."""
     names = names.with_roots("args")
@@ -115,7 +115,7 @@ def approval(
     return plan.Approval(rule, when, title, message) if rule is not None else None
 
 
-def _check_edit(context: Context, fields: Mapping[str, Json], at: Path, arguments: Sequence[str] | None) -> None:
+def _check_edit(context: StepContext, fields: Mapping[str, Json], at: Path, arguments: Sequence[str] | None) -> None:
     edit = fields.get("edit", False)
     for index, name in enumerate(edit if isinstance(edit, list) else ()):
         top = name.split("/")[1] if name.startswith("/") else name
@@ -128,7 +128,7 @@ def _check_edit(context: Context, fields: Mapping[str, Json], at: Path, argument
 # -- the policy ------------------------------------------------------------------------------------------------
 
 
-def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Policy | None:
+def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Policy | None:
     """The policy of one of the three; None after a finding."""
     form, schema = form_of(context, fields, at, names)
     escalations, expiry = on_deadline(context, fields, at, names, _OUTCOMES[kind], escalates=True)
@@ -172,7 +172,7 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
 
 
 def _compile_withdrawal(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names
 ) -> plan.Expression | plan.Subscription | None:
     """What takes the question back: an event, or a condition that can become true while people are asked."""
     value = fields.get("withdraw_when")
@@ -197,7 +197,7 @@ def _compile_withdrawal(
 _WITHDRAW_EXPECTED: Final = "expected a condition over `state`, or `{event: ...}`"
 
 
-def _compile_veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
+def _compile_veto(context: StepContext, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
     """Those who may block; a literal one must be among those who are asked."""
     if "veto" not in fields:
         return None
@@ -218,7 +218,7 @@ def _compile_veto(context: Context, fields: Mapping[str, Json], at: Path, names:
     return selectors_of(context, veto, (*at, "veto"), names)
 
 
-def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:
+def _check_default(context: StepContext, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:
     """Report an answer of silence, `default`, that the form would refuse from a person."""
     value = fields.get("on_deadline")
     items = value if isinstance(value, list) else [value]
@@ -232,7 +232,7 @@ def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form:
             context.reader.error(place, "ask.default", message)
 
 
-def _options(context: Context, fields: Mapping[str, Json], at: Path) -> tuple[str, ...]:
+def _options(context: StepContext, fields: Mapping[str, Json], at: Path) -> tuple[str, ...]:
     options = fields.get("options", list(OPTIONS))
     at = (*at, "options")
     missing = [option for option in OPTIONS if option not in options]
@@ -252,7 +252,7 @@ def _options(context: Context, fields: Mapping[str, Json], at: Path) -> tuple[st
     return tuple(options)
 
 
-def _reasons(context: Context, fields: Mapping[str, Json], at: Path, options: Sequence[str]) -> frozenset[str]:
+def _reasons(context: StepContext, fields: Mapping[str, Json], at: Path, options: Sequence[str]) -> frozenset[str]:
     """The options whose answer must say why."""
     reasons = fields.get("reasons", {})
     for option, word in reasons.items():
@@ -266,7 +266,7 @@ def _reasons(context: Context, fields: Mapping[str, Json], at: Path, options: Se
     return frozenset(option for option, word in reasons.items() if word == "required")
 
 
-def _check_reject_when(context: Context, fields: Mapping[str, Json], at: Path) -> None:
+def _check_reject_when(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
     value = fields.get("reject_when", "any")
     if value in ("any", "unreachable") if isinstance(value, str) else (type(value) is int and value >= 1):
         return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.people.deciders import REQUESTER
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
@@ -29,7 +29,7 @@ class _Panel:
         return (self.people or frozenset()) - self.excluded
 
 
-def _compile_panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
+def _compile_panel(context: StepContext, fields: Mapping[str, Json]) -> _Panel | None:
     """The deciders; None where holes or mistakes hide them."""
     value = fields.get("from", [REQUESTER])
     selectors = value if isinstance(value, list) else [value]
@@ -49,7 +49,7 @@ def _compile_panel(context: Context, fields: Mapping[str, Json]) -> _Panel | Non
     return _Panel(tuple(selectors), frozenset(people), frozenset(out))
 
 
-def _members(context: Context, selector: str) -> frozenset[str] | None:
+def _members(context: StepContext, selector: str) -> frozenset[str] | None:
     """The people a selector stands for, as `user:` selectors (or `requester`); None where they can't be listed."""
     if selector == REQUESTER or selector.startswith("user:"):
         return frozenset((selector,))
@@ -59,7 +59,7 @@ def _members(context: Context, selector: str) -> frozenset[str] | None:
     return frozenset(members)
 
 
-def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given: Any) -> None:
+def check_deciders(context: StepContext, fields: Mapping[str, Json], at: Path, given: Any) -> None:
     """Findings where nobody can decide, or not as many as `given`, the quorum."""
     place = (*at, "from") if "from" in fields else at
     quorum: Any = given if isinstance(given, int | str | Mapping) else None  # a hole says nothing yet
@@ -89,7 +89,7 @@ def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given
             context.reader.error((*at, "reject_when"), "reject_when.impossible", message)
 
 
-def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Path) -> None:
+def check_inherited_quorum(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
     """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
     quorum, panel = fields.get("quorum"), _compile_panel(context, fields)
     if not isinstance(quorum, int) or panel is None or panel.people is None or quorum <= len(panel.deciders):
@@ -102,7 +102,7 @@ def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Pat
 
 
 def _check_open_panel(
-    context: Context, fields: Mapping[str, Json], at: Path, panel: _Panel, quorum: plan.Quorum | None
+    context: StepContext, fields: Mapping[str, Json], at: Path, panel: _Panel, quorum: plan.Quorum | None
 ) -> None:
     if quorum == "all" and "anyone" in panel.selectors:
         message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
@@ -115,7 +115,7 @@ def _check_open_panel(
         context.reader.warning((*at, "reject_when"), "approval.never_unreachable", message)
 
 
-def _check_quorum_possible(context: Context, quorum: plan.Quorum, panel: _Panel, at: Path) -> None:
+def _check_quorum_possible(context: StepContext, quorum: plan.Quorum, panel: _Panel, at: Path) -> None:
     deciders = panel.deciders
     if isinstance(quorum, int):
         if quorum > len(deciders):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import CEL, Key, Shape, literal
@@ -17,7 +17,7 @@ SUBSCRIPTION: Final = Shape("subscription", "An entry of `any` and `all`, and of
 ))  # fmt: skip
 
 
-def subscription(context: Context, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
+def subscription(context: StepContext, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
     """The event that is waited for, whose type is literal; None after a finding. `names` has `event`."""
     fields = context.reader.fields(SUBSCRIPTION, raw, at, "an event")
     match = context.condition(fields["match"], (*at, "match"), names) if "match" in fields else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.personal.personal import Flow, declares
 from hai_flow.definition.personal.pii_marks import covers, mark_of_schema, part
 from hai_flow.definition.raw_steps import StepDraft
@@ -20,7 +20,7 @@ from hai_flow.definition.yaml.reader import Reader
 _PEOPLE: Final = {"from_": "from", "exclude": "exclude", "notify": "notify"}
 
 
-def refuse_disclosures(context: Context, reader: Reader, workflow: plan.Plan, drafts: Sequence[StepDraft]) -> None:
+def refuse_disclosures(context: StepContext, reader: Reader, workflow: plan.Plan, drafts: Sequence[StepDraft]) -> None:
     """Report every place that gives a personal value away. The outputs of child runs are not known here."""
     if not declares(workflow):
         return
@@ -69,7 +69,7 @@ def _collect_templates(found: plan.Template | tuple[plan.Template, ...] | None) 
     return found if isinstance(found, tuple) else (found,)
 
 
-def _check_child(context: Context, reader: Reader, flow: Flow, step: plan.Step, draft: StepDraft) -> None:
+def _check_child(context: StepContext, reader: Reader, flow: Flow, step: plan.Step, draft: StepDraft) -> None:
     """Report personal arguments of a child run that the child's own input schema does not mark."""
     run, workflow = step.verb, flow.workflow
     if not isinstance(run, plan.Run):

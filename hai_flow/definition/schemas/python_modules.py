@@ -21,7 +21,7 @@ _BINDING: Final = frozenset(("tool", "exec", "eval", "globals", "locals", "vars"
 
 
 @dataclass(frozen=True, slots=True)
-class PythonFunction:
+class FunctionSource:
     """A function that a call may name. `parameters` are those that a call gives by name; `types` the JSON Schema of
     each whose annotation shows it, `result` that of what it returns. `unsure`: a decorator may have changed what it
     takes."""
@@ -39,7 +39,7 @@ class PythonModule:
     """`functions` by the names that a call may use. `registered` are those that `@tool` marks, `others` what else the
     module binds, which may be functions too. `unsure`: it may have functions that its source does not show."""
 
-    functions: Mapping[str, PythonFunction]
+    functions: Mapping[str, FunctionSource]
     registered: frozenset[str]
     others: frozenset[str]
     unsure: bool
@@ -49,7 +49,7 @@ class PythonModule:
         marked = {name: each for name, each in self.functions.items() if name in self.registered}
         return replace(self, functions=marked)
 
-    def find(self, names: Sequence[str]) -> PythonFunction | None:
+    def find(self, names: Sequence[str]) -> FunctionSource | None:
         """The function that a call means by the first of these names that the module has."""
         return next((self.functions[name] for name in names if name in self.functions), None)
 
@@ -87,7 +87,7 @@ class _ModuleReading:
 
     def __init__(self, annotations: Annotations) -> None:
         self._annotations = annotations
-        self.functions: dict[str, PythonFunction] = {}
+        self.functions: dict[str, FunctionSource] = {}
         self.registered: set[str] = set()
         self.others: set[str] = set()
         self.unsure = False
@@ -138,7 +138,7 @@ def _is_tool(node: ast.AST) -> bool:
 
 def _function(
     node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations
-) -> tuple[PythonFunction, list[str], bool]:
+) -> tuple[FunctionSource, list[str], bool]:
     """The function, the names of a call for it, and whether `@tool` marks it."""
     names, marked, others = [node.name], False, 0
     for decorator in node.decorator_list:
@@ -158,7 +158,7 @@ def _function(
 
 def _read_signature(
     node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations, *, unsure: bool
-) -> PythonFunction:
+) -> FunctionSource:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     optional = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
@@ -171,7 +171,7 @@ def _read_signature(
     types = {
         each.arg: schema for each in arguments_shown if (schema := annotations.schema(each.annotation)) is not None
     }
-    return PythonFunction(
+    return FunctionSource(
         tuple(each.arg for each in arguments_shown),
         frozenset(each.arg for each in arguments_shown) - optional,
         arguments.kwarg is not None,

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import collect_facts
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
     ANY,
@@ -78,7 +78,7 @@ _ITEMS: Final = {"type": "array", "items": _ITEM}
 _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 
 
-def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
+def _switch(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb:
     cases: list[tuple[CompiledExpression | None, str]] = []
     results: list[plan.Template | None] = []
     for body, steps in draft.blocks.items():
@@ -101,7 +101,7 @@ def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
 
 
 def _build_names_at_end(
-    context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names
+    context: StepContext, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names
 ) -> Names:
     """The names at the end of a list of the block."""
     if not steps:
@@ -110,7 +110,7 @@ def _build_names_at_end(
     return here.with_roots_of(behind)
 
 
-def _build_switch_record(context: Context, draft: StepDraft) -> Json:
+def _build_switch_record(context: StepContext, draft: StepDraft) -> Json:
     cases = [(raw, draft.blocks.get(str(number), [])) for number, raw in enumerate(draft.fields.get("switch", ()))]
     mappings = [raw for raw, _ in cases if isinstance(raw, Mapping)]
     if not any("result" in raw for raw in mappings):
@@ -145,7 +145,7 @@ def _derive_literal_type(value: Json) -> Json:
     return {}
 
 
-def _compile_for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
+def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "for_each")
     _check_items(context, params, at, names)
     items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
@@ -180,7 +180,7 @@ def _compile_for_each(context: Context, draft: StepDraft, names: Names) -> plan.
     )
 
 
-def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> None:
+def _check_items(context: StepContext, params: Mapping[str, Json], at: Path, names: Names) -> None:
     items = params.get("items", [])
     type_name = names.type_of(items)
     if type_name not in (None, "array"):
@@ -194,7 +194,7 @@ def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: 
     context.reader.error((*at, "items"), "for_each.items", message)
 
 
-def _read_loop_variable(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> str:
+def _read_loop_variable(context: StepContext, params: Mapping[str, Json], at: Path, names: Names) -> str:
     variable = params.get("as", "item")
     if variable in names.roots and (variable == "item" or variable not in ROOTS):
         message = f"`{variable}` is the variable of a loop around already, or of a `let`; name this one with `as`"
@@ -202,7 +202,7 @@ def _read_loop_variable(context: Context, params: Mapping[str, Json], at: Path, 
     return variable
 
 
-def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
+def _repeat(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "repeat")
     if "while" in params and "until" in params:
         message = "expected `while` or `until`, found both; one loop has one condition"
@@ -238,7 +238,7 @@ def _frame(draft: StepDraft) -> Enclosure:
     return steps[0].chain[-1] if steps else Enclosure(draft, "", f"{draft.path}[]")
 
 
-def _compile_iteration(context: Context, draft: StepDraft, output: plan.Template | None) -> str | None:
+def _compile_iteration(context: StepContext, draft: StepDraft, output: plan.Template | None) -> str | None:
     """The pseudo-step of a loop's body; None where it has no steps."""
     steps = draft.blocks[""]
     if not steps:
@@ -256,7 +256,7 @@ def _compile_iteration(context: Context, draft: StepDraft, output: plan.Template
     return path
 
 
-def _join(context: Context, draft: StepDraft) -> Any:
+def _join(context: StepContext, draft: StepDraft) -> Any:
     join, count = draft.fields.get("join", "all"), len(draft.fields["parallel"])
     if join in ("all", "any") if isinstance(join, str) else (type(join) is int and 1 <= join <= count):
         return join
@@ -318,7 +318,7 @@ def _body(lists: Lists, draft: StepDraft) -> None:
     draft.blocks[""] = lists.steps(draft.params.get("steps", ()), (*at, "steps"), f"{parent}/", inner)
 
 
-def _compile_parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel:
+def _compile_parallel(context: StepContext, draft: StepDraft, names: Names) -> plan.Parallel:
     results: dict[str, plan.Template] = {}
     for name, steps in draft.blocks.items():
         behind = context.compile(steps, names)
@@ -330,7 +330,7 @@ def _compile_parallel(context: Context, draft: StepDraft, names: Names) -> plan.
     return plan.Parallel(branches, _join(context, draft), results)
 
 
-def _winners(context: Context, draft: StepDraft) -> Json:
+def _winners(context: StepContext, draft: StepDraft) -> Json:
     join = draft.fields.get("join", "all")
     named = type(join) is int
     output = record(winners={"type": "array", "items": {"type": "string"}}) if named else record(winner={})
@@ -349,13 +349,13 @@ def _winners(context: Context, draft: StepDraft) -> Json:
     return _with_result(output, list(valued.values()), covers=len(valued) == len(branches)) if join == "any" else output
 
 
-def _try(context: Context, draft: StepDraft, names: Names) -> plan.Try:
+def _try(context: StepContext, draft: StepDraft, names: Names) -> plan.Try:
     context.compile(draft.blocks[""], names)
     return plan.Try(draft.blocks[""][0].path)
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "switch",
         type=list_of(shape_of("case"), 1),
         does="the first case that is true",
@@ -370,7 +370,7 @@ VERBS: Final = (
         gives=_build_switch_record,
         aka=("branch", "case", "else", "choose"),
     ),
-    Verb(
+    VerbRules(
         "for_each",
         type=shape_of("for_each"),
         does="steps for each item of a list",
@@ -385,7 +385,7 @@ VERBS: Final = (
         gives=_ITEMS,
         aka=("foreach", "loop", "for", "map"),
     ),
-    Verb(
+    VerbRules(
         "repeat",
         type=shape_of("repeat"),
         does="steps again and again",
@@ -400,7 +400,7 @@ VERBS: Final = (
         gives=record(count={"type": "integer"}),
         aka=("while", "until"),
     ),
-    Verb(
+    VerbRules(
         "parallel",
         type=map_of(either(STEPS, shape_of("branch")), "id", 2, 64),
         does="branches side by side",
@@ -415,7 +415,7 @@ VERBS: Final = (
         lists=_branches,
         gives=_winners,
     ),
-    Verb(
+    VerbRules(
         "try",
         type=STEPS,
         does="groups steps for `catch`, `finally`, `timeout` and `if`",

@@ -8,17 +8,17 @@ from typing import Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits, path_inside, types_taken
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.secret_names import CallbackBearing
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule
+from hai_flow.definition.schemas.python_modules import FunctionSource, PythonModule
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import LITERAL
 from hai_flow.definition.yaml.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
@@ -27,7 +27,7 @@ from hai_flow.values import Json
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise
 
 
-def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
+def _call(context: StepContext, draft: StepDraft, names: Names) -> plan.Call | None:
     value, at = draft.value, draft.value_at
     arguments = draft.fields.get("with", {})
     back = draft.fields.get("await_callback")
@@ -78,7 +78,7 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
 
 
 def _callback(
-    context: Context,
+    context: StepContext,
     draft: StepDraft,
     fields: Mapping[str, Json],
     names: Names,
@@ -110,7 +110,7 @@ def derive_delivery(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
     return "asked" if writes else "at_least_once"
 
 
-def _compile_into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
+def _compile_into(context: StepContext, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
     """The call of a frontend's tool that grows by the texts that this one yields."""
     if isinstance(tool, plan.FrontendTool):
         message = f"`{tool.name}` is a tool of the client: nothing of it streams; `stream` is for the others"
@@ -129,7 +129,7 @@ def _compile_into(context: Context, fields: Mapping[str, Json], at: Path, tool: 
     return plan.Growing(frontend_tool, fields["argument"])
 
 
-def _check_growing(context: Context, tool: plan.FrontendTool, argument: str, at: Path) -> None:
+def _check_growing(context: StepContext, tool: plan.FrontendTool, argument: str, at: Path) -> None:
     """The argument has to be a text, and the only one that the tool needs."""
     raw = {} if tool.parameters is None else tool.parameters.raw
     properties = raw.get("properties", {})
@@ -145,7 +145,7 @@ def _check_growing(context: Context, tool: plan.FrontendTool, argument: str, at:
         context.reader.error(at, "stream.argument", message)
 
 
-def is_tool(context: Context, name: str, at: Path) -> bool:
+def is_tool(context: StepContext, name: str, at: Path) -> bool:
     if "${{" in name:
         message = "the name of a tool is literal: holes are not filled here; use a `switch` with one `call` each"
         context.reader.error(at, "tool.hole", message)
@@ -159,7 +159,7 @@ def is_tool(context: Context, name: str, at: Path) -> bool:
     return False
 
 
-def can_call_function(context: Context, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
+def can_call_function(context: StepContext, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
     """Whether a tool can be called by its name and this function. `call` is the text before the name."""
     fault = _check_function(tool, function, call)
     if fault is not None:
@@ -205,7 +205,7 @@ def _check_operation(service: plan.Service, function: str, name: str) -> str | N
 
 
 def check_arguments(
-    context: Context,
+    context: StepContext,
     who: str,
     schema: plan.Schema,
     code: str,
@@ -239,7 +239,7 @@ def check_arguments(
             report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)
 
 
-def _check_argument(context: Context, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
+def _check_argument(context: StepContext, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
     if not is_literal(value) or not isinstance(schema, Mapping):
         return
     definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
@@ -250,7 +250,7 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
 
 
 def _check_null(
-    context: Context, who: str, name: str, schema: Json, value: Json, at: Path, code: str, names: Names, root: Json
+    context: StepContext, who: str, name: str, schema: Json, value: Json, at: Path, code: str, names: Names, root: Json
 ) -> None:
     """Doubt a hole that may be null where its argument takes no null."""
     nullable = names.find_null_path(value)
@@ -270,7 +270,7 @@ def names_of_python(tool: plan.PythonTool, function: str) -> tuple[str, list[str
     return target, [name, f"{tool.name}.{name}"] if target else [f"{tool.name}.{function}" if function else tool.name]
 
 
-def find_python(context: Context, tool: plan.PythonTool, function: str, at: Path) -> PythonFunction | None:
+def find_python(context: StepContext, tool: plan.PythonTool, function: str, at: Path) -> FunctionSource | None:
     """The function that a call names, as far as it is known. Reports, at `at`, one that is certainly not there."""
     target, names = names_of_python(tool, function)
     module = context.modules(target, names)
@@ -286,7 +286,7 @@ def find_python(context: Context, tool: plan.PythonTool, function: str, at: Path
     return signature
 
 
-def result_of_python(context: Context, draft: StepDraft) -> Mapping[str, Json] | None:
+def result_of_python(context: StepContext, draft: StepDraft) -> Mapping[str, Json] | None:
     """The JSON Schema of what a called function of Python returns, as far as its annotation is known."""
     value = draft.fields.get("call")
     name, _, function = value.partition(".") if isinstance(value, str) else ("", "", "")
@@ -300,7 +300,7 @@ def result_of_python(context: Context, draft: StepDraft) -> Mapping[str, Json] |
 
 
 def _check_python(
-    context: Context,
+    context: StepContext,
     tool: plan.PythonTool,
     function: str,
     draft: StepDraft,
@@ -322,7 +322,7 @@ def _check_python(
     check_arguments(context, who, JsonSchema(raw), "call", draft, place, template)
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     value = draft.fields.get("call")
     tool = context.declared.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
     if "await_callback" in draft.fields:
@@ -335,7 +335,7 @@ def _gives(context: Context, draft: StepDraft) -> Json:
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "call",
         type=LITERAL,
         does="a tool: `tool.function`, or `tool` for one that is a function or the client's",

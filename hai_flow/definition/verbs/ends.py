@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import CODE, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.raw_steps import StepDraft, find_loop_around
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
 
@@ -21,7 +21,7 @@ FAIL: Final = Shape("fail", "`fail` as a mapping", (
 ))  # fmt: skip
 
 
-def _fail(context: Context, draft: StepDraft, names: Names) -> plan.Fail | None:
+def _fail(context: StepContext, draft: StepDraft, names: Names) -> plan.Fail | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, str):
         return plan.Fail(context.template(value, at, names, text=True))
@@ -33,7 +33,7 @@ def _fail(context: Context, draft: StepDraft, names: Names) -> plan.Fail | None:
     return plan.Fail(message, code, data) if message is not None else None
 
 
-def _check_own_code(context: Context, code: str, at: Path) -> None:
+def _check_own_code(context: StepContext, code: str, at: Path) -> None:
     if not CODE.fullmatch(code):
         context.reader.error(at, "fail.code", f"expected a code such as `stock.empty`, found `{shorten(code)}`")
     elif code.partition(".")[0] in RESERVED_PREFIXES:
@@ -43,19 +43,19 @@ def _check_own_code(context: Context, code: str, at: Path) -> None:
         )
 
 
-def _leave(context: Context, draft: StepDraft, names: Names) -> plan.Break | plan.Continue | None:
+def _leave(context: StepContext, draft: StepDraft, names: Names) -> plan.Break | plan.Continue | None:
     frame = find_loop_around(draft.chain)
     if frame is None:  # the lint says so
         return None
     return plan.Break(frame.parent) if draft.verb == "break" else plan.Continue(frame.parent)
 
 
-def _compile_return(context: Context, draft: StepDraft, names: Names) -> plan.Return:
+def _compile_return(context: StepContext, draft: StepDraft, names: Names) -> plan.Return:
     return plan.Return(context.template(draft.value, draft.value_at, names))
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "break",
         type=enum(True),
         does="ends the loop around as finished; what else is open in it is stopped without undo",
@@ -67,7 +67,7 @@ VERBS: Final = (
         kind="end",
         aka=("leave",),
     ),
-    Verb(
+    VerbRules(
         "continue",
         type=enum(True),
         does="skips the rest of the round of the loop around",
@@ -79,7 +79,7 @@ VERBS: Final = (
         kind="end",
         aka=("next",),
     ),
-    Verb(
+    VerbRules(
         "return",
         type=ANY,
         does="ends the run as finished, with this value, from any depth",
@@ -92,7 +92,7 @@ VERBS: Final = (
         cleans=False,
         aka=("exit", "end", "stop", "finish"),
     ),
-    Verb(
+    VerbRules(
         "fail",
         type=either(TEXT, shape_of("fail")),
         does="raises an error",

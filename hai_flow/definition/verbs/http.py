@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import Record, texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.secret_names import CallbackBearing, SecretBearing
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.tools.auth import check_auth
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
 from hai_flow.definition.yaml.reference import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
@@ -58,7 +58,7 @@ _SCHEME: Final = re.compile(r"(?i)(https?|\$\{\{.*\}\}):?//")
 _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/|$)")
 
 
-def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
+def _http(context: StepContext, draft: StepDraft, names: Names) -> plan.Http | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(HTTP, value, at, "`http`")
     methods = [method for method in METHODS if method in value]
@@ -104,14 +104,14 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     )
 
 
-def _check_url(context: Context, url: str, at: Path) -> None:
+def _check_url(context: StepContext, url: str, at: Path) -> None:
     """Report a URL without a host: there is none that it could be relative to. What a hole gives is not known."""
     if not _SCHEME.match(url) and not url.lstrip().startswith("${{"):
         hint = f"; write https://{url}" if _HOST.match(url) else "; write the whole address, such as https://host/path"
         context.reader.error(at, "http.url", f"expected a URL that begins with https:// or http://{hint}")
 
 
-def _stream_body(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
+def _stream_body(context: StepContext, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
     streams = fields.get("stream") == "text"
     for key in ("piece", "idle"):
         if key in fields and not streams:
@@ -129,7 +129,7 @@ def _stream_body(context: Context, fields: Mapping[str, Json], at: Path, names: 
 
 
 def compile_callback_terms(
-    context: Context, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
+    context: StepContext, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
 ) -> tuple[plan.Duration, plan.Schema | None]:
     """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent` is the request as the document
     has it; some part of it has to hold the address of the callback. `hint` suggests a part, for the finding."""
@@ -142,7 +142,7 @@ def compile_callback_terms(
 
 
 def _callback(
-    context: Context, draft: StepDraft, given: Json, names: Names, parts: Sequence[tuple[str, plan.Template]]
+    context: StepContext, draft: StepDraft, given: Json, names: Names, parts: Sequence[tuple[str, plan.Template]]
 ) -> plan.Callback:
     at = (*draft.value_at, "await_callback")
     fields = context.reader.fields(AWAIT_CALLBACK, given, at, "`await_callback`")
@@ -159,14 +159,14 @@ _OUTPUT: Final[dict[str, Json]] = {
 }  # fmt: skip
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     request = draft.fields.get("http")
     if isinstance(request, Mapping) and "await_callback" in request:
         return record(**_OUTPUT, callback={})
     return record(**_OUTPUT)
 
 
-def _report_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
+def _report_method(context: StepContext, value: Mapping[str, Json], given: list[str], at: Path) -> None:
     listed = ", ".join(f"`{method}`" for method in METHODS)
     if given:
         actual = " and ".join(f"`{method}`" for method in given)
@@ -178,7 +178,7 @@ def _report_method(context: Context, value: Mapping[str, Json], given: list[str]
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "http",
         type=shape_of("http"),
         does="one HTTP request",

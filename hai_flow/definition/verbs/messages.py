@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, MAPPING, TEXT, Key, Shape, either, shape_of
 from hai_flow.definition.yaml.reference import ENDED_KEYS
@@ -67,7 +67,7 @@ TASK: Final = Shape("task", "`task`", (
 _EMITTED: Final = {"custom": CUSTOM, "raw": RAW, "collaboration": COLLABORATION}
 
 
-def _say(context: Context, draft: StepDraft, names: Names) -> plan.Say | None:
+def _say(context: StepContext, draft: StepDraft, names: Names) -> plan.Say | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, str):
         return plan.Say("text", context.template(value, at, names, text=True))
@@ -91,7 +91,7 @@ def _say(context: Context, draft: StepDraft, names: Names) -> plan.Say | None:
     return plan.Say(kind, content, **parts)
 
 
-def _check_message(context: Context, kind: str, content: Json, at: Path) -> None:
+def _check_message(context: StepContext, kind: str, content: Json, at: Path) -> None:
     if kind == "fold":
         context.reader.fields(FOLD, content, at, "`fold`")
         position = content.get("position")
@@ -103,7 +103,7 @@ def _check_message(context: Context, kind: str, content: Json, at: Path) -> None
         context.reader.error(at, "shape.missing_key", "`content` is missing in `thinking`", key=True)
 
 
-def _emit(context: Context, draft: StepDraft, names: Names) -> plan.Emit | None:
+def _emit(context: StepContext, draft: StepDraft, names: Names) -> plan.Emit | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(EMIT, value, at, "`emit`")
     kinds = [kind for kind in _EMITTED if kind in value]
@@ -124,7 +124,7 @@ def _emit(context: Context, draft: StepDraft, names: Names) -> plan.Emit | None:
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "say",
         type=either(TEXT, shape_of("say")),
         does="a message to the frontend",
@@ -138,7 +138,7 @@ VERBS: Final = (
         shapes=(SAY, THINKING, FOLD, OUTPUT),
         aka=("print", "message", "log", "echo", "text", "output"),
     ),
-    Verb(
+    VerbRules(
         "emit",
         type=shape_of("emit"),
         does="an event for the frontend",

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import check_model
 from hai_flow.definition.fields import Record, is_hole
 from hai_flow.definition.names.known_names import Names
@@ -20,7 +20,7 @@ from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
     ANY,
@@ -79,7 +79,7 @@ AGENT: Final = Shape("agent", "`agent`", (
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
 
 
-def _llm(context: Context, draft: StepDraft, names: Names) -> plan.Llm | None:
+def _llm(context: StepContext, draft: StepDraft, names: Names) -> plan.Llm | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(LLM, value, at, "`llm`")
     name = _model_of(context, fields, value, at)
@@ -91,7 +91,7 @@ def _llm(context: Context, draft: StepDraft, names: Names) -> plan.Llm | None:
     return plan.Llm(name, arguments, output, stream, _list_models(context, name))
 
 
-def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | None:
+def _agent(context: StepContext, draft: StepDraft, names: Names) -> plan.Agent | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(AGENT, value, at, "`agent`")
     name = _model_of(context, fields, value, at)
@@ -130,7 +130,7 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     return agent
 
 
-def _build_handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
+def _build_handing_over(context: StepContext, agent: plan.Agent, at: Path) -> plan.Agent:
     """The agent with those of its tools that answer in its place."""
     tools = (context.declared.tools.get(name) for name in agent.tools)
     names = tuple(tool.name for tool in tools if isinstance(tool, plan.AgentTool) and tool.settings.get("hand_over"))
@@ -146,7 +146,7 @@ class _Body:
 
     def __init__(
         self,
-        context: Context,
+        context: StepContext,
         draft: StepDraft,
         names: Names,
         around: tuple[str, ...] = (),
@@ -217,7 +217,7 @@ class _Body:
 
 
 def _add_body(
-    context: Context,
+    context: StepContext,
     draft: StepDraft,
     path: str,
     agent: plan.Agent,
@@ -275,7 +275,7 @@ def _use_path(body: str, name: str) -> str:
 
 
 def _use(
-    context: Context,
+    context: StepContext,
     body: str,
     name: str,
     tool: plan.PythonTool | plan.McpTool | plan.HttpTool | plan.FrontendTool,
@@ -301,7 +301,7 @@ def _use(
 
 
 def _compile_gate(
-    context: Context, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
+    context: StepContext, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
 ) -> plan.Approval | None:
     """The approval that a call needs: the one that the author has given it, else that of the requester if it writes."""
     for each in (name, f"{tool.name}.*", tool.name):
@@ -320,7 +320,7 @@ def _with_respond(gate: plan.Approval) -> plan.Approval:
     return replace(gate, policy=replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND}))
 
 
-def _list_models(context: Context, name: str) -> tuple[plan.Model, ...]:
+def _list_models(context: StepContext, name: str) -> tuple[plan.Model, ...]:
     """The model, then those that are asked where it does not answer."""
     models = context.declared.models
     first = models.get(name)
@@ -328,7 +328,7 @@ def _list_models(context: Context, name: str) -> tuple[plan.Model, ...]:
     return tuple(model for each in dict.fromkeys(names) if (model := models.get(each)) is not None)
 
 
-def _model_of(context: Context, fields: Mapping[str, Json], value: Mapping[str, Json], at: Path) -> str | None:
+def _model_of(context: StepContext, fields: Mapping[str, Json], value: Mapping[str, Json], at: Path) -> str | None:
     if "model" in fields:
         return fields["model"] if _is_model(context, fields["model"], (*at, "model")) else None
     if context.declared.default_model is None and "model" not in value:
@@ -339,12 +339,17 @@ def _model_of(context: Context, fields: Mapping[str, Json], value: Mapping[str, 
     return context.declared.default_model
 
 
-def _is_model(context: Context, name: str, at: Path) -> bool:
+def _is_model(context: StepContext, name: str, at: Path) -> bool:
     return context.declared.incomplete or check_model(context.reader, context.declared.models, name, at)
 
 
 def _prompt(
-    context: Context, fields: Mapping[str, Json], value: Mapping[str, Json], name: str | None, at: Path, names: Names
+    context: StepContext,
+    fields: Mapping[str, Json],
+    value: Mapping[str, Json],
+    name: str | None,
+    at: Path,
+    names: Names,
 ) -> plan.Template | None:
     """The arguments of a model: `{model, system?, prompt? | messages?}`."""
     parts: list[tuple[str, plan.Template]] = [("model", context.literal(name))]
@@ -369,7 +374,7 @@ def _prompt(
     return Record(tuple(parts))
 
 
-def _check_messages(context: Context, messages: Json, at: Path) -> None:
+def _check_messages(context: StepContext, messages: Json, at: Path) -> None:
     """Report messages that no model is asked with, as far as they are written out."""
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, str) and is_hole(message):
@@ -395,7 +400,7 @@ ANSWER: Final = record(number={}, text={}, calls={})
 others."""
 
 
-def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collection[str]) -> None:
+def _check_agent_tool(context: StepContext, text: str, at: Path, approvals: Collection[str]) -> None:
     name, dot, function = text.partition(".")
     if name == "client" and name not in context.declared.tools:
         message = "tools that a client only advertises can't be offered; declare them with `frontend` in `tools`"
@@ -424,7 +429,7 @@ def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collecti
 
 
 def _compile_agent_approvals(
-    context: Context, value: Mapping[str, Json], tools: Iterable[str], at: Path, names: Names
+    context: StepContext, value: Mapping[str, Json], tools: Iterable[str], at: Path, names: Names
 ) -> dict[str, plan.Approval | None]:
     approvals: dict[str, plan.Approval | None] = {}
     offered = list(tools)
@@ -453,7 +458,7 @@ def _compile_agent_approvals(
     return approvals
 
 
-def _argument_names(context: Context, tool: plan.Tool | None, function: str, at: Path) -> Sequence[str] | None:
+def _argument_names(context: StepContext, tool: plan.Tool | None, function: str, at: Path) -> Sequence[str] | None:
     """The arguments that calls of a function have, which people may edit; None where they are not known."""
     if not isinstance(tool, plan.PythonTool) or function == plan.ANY_FUNCTION:
         return None
@@ -461,7 +466,7 @@ def _argument_names(context: Context, tool: plan.Tool | None, function: str, at:
     return None if signature is None or signature.unsure or signature.takes_any else signature.parameters
 
 
-def _refuse_custom_options(context: Context, gate: plan.Approval, at: Path) -> None:
+def _refuse_custom_options(context: StepContext, gate: plan.Approval, at: Path) -> None:
     custom = [option for option in gate.policy.options if option not in ("approve", "reject", RESPOND)]
     if custom:
         message = (
@@ -480,14 +485,14 @@ def _covers(offered: str, name: str) -> bool:
     return tool == other and (function in ("", "*") or name == f"{tool}.*")
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     value = draft.fields.get(draft.verb)
     schema = value.get("output", {"type": "string"}) if isinstance(value, Mapping) else {}
     return schema if isinstance(schema, Mapping) else {}
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "llm",
         type=shape_of("llm"),
         does="one call of a model, streamed",
@@ -502,7 +507,7 @@ VERBS: Final = (
         gives=_gives,
         aka=("prompt",),
     ),
-    Verb(
+    VerbRules(
         "agent",
         type=shape_of("agent"),
         does="a model that uses tools until it is done",

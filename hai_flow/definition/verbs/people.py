@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.people.deadlines import (
     CONSENT,
@@ -30,7 +30,7 @@ from hai_flow.definition.people.policies import (
     policy,
 )
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
 from hai_flow.definition.yaml.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.values import Json
@@ -58,7 +58,7 @@ APPROVE: Final = Shape("approve", "`approve`", (
 ))  # fmt: skip
 
 
-def _ask(context: Context, draft: StepDraft, names: Names) -> plan.Ask | None:
+def _ask(context: StepContext, draft: StepDraft, names: Names) -> plan.Ask | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(ASK, value, at, "`ask`")
     title = context.text(fields, "title", at, names)
@@ -69,7 +69,7 @@ def _ask(context: Context, draft: StepDraft, names: Names) -> plan.Ask | None:
     return plan.Ask(title, message, rule)
 
 
-def _compile_approve(context: Context, draft: StepDraft, names: Names) -> plan.Approve | None:
+def _compile_approve(context: StepContext, draft: StepDraft, names: Names) -> plan.Approve | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(APPROVE, value, at, "`approve`")
     title = context.text(fields, "title", at, names)
@@ -81,13 +81,13 @@ def _compile_approve(context: Context, draft: StepDraft, names: Names) -> plan.A
     return plan.Approve(title, message, evidence, rule)
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     form = draft.fields["ask"].get("form") if isinstance(draft.fields.get("ask"), Mapping) else None
     return collect_literal_form(form) if isinstance(form, Mapping) else {}
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "ask",
         type=shape_of("ask"),
         does="a form for a person",
@@ -102,7 +102,7 @@ VERBS: Final = (
         gives=_gives,
         aka=("input",),
     ),
-    Verb(
+    VerbRules(
         "approve",
         type=shape_of("approve"),
         does="a decision by people",

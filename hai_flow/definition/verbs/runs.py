@@ -7,13 +7,13 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.children import Child
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.names import WORKFLOW, suggest_name
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.calls import check_arguments
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.keys import LITERAL
 from hai_flow.definition.yaml.reference import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.values import Json
@@ -23,7 +23,7 @@ _COMMAND: Final = re.compile(r"\s|^[./~]|\.\w+$")
 _REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
 
 
-def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
+def _run(context: StepContext, draft: StepDraft, names: Names) -> plan.Run | None:
     value, at = draft.value, draft.value_at
     arguments = context.template(draft.fields.get("with", {}), (*draft.at, "with"), names)
     child = _REFERENCE.fullmatch(value)
@@ -60,7 +60,7 @@ def _suggest_reference(written: str) -> str:
     return f"; without a version it is the latest: write `{near}`" if version else f"; write `{near}`"
 
 
-def _child(context: Context, reference: str) -> Child | None:
+def _child(context: StepContext, reference: str) -> Child | None:
     """The workflow that `run` names, where it is known. A workflow may run itself."""
     named = _REFERENCE.fullmatch(reference)
     if named is None:
@@ -72,7 +72,7 @@ def _child(context: Context, reference: str) -> Child | None:
     return context.children(name, version)
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     if draft.fields.get("detach") is True:
         return record(run_id={"type": "string"})
     value = draft.fields.get("run")
@@ -81,7 +81,7 @@ def _gives(context: Context, draft: StepDraft) -> Json:
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "run",
         type=LITERAL,
         does="another workflow (`name` or `name@n`) as a child; `with` is its input",

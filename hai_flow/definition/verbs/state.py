@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import ROOTS, Names
@@ -16,7 +16,7 @@ from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.yaml.reference import ENDED_KEYS
@@ -32,7 +32,7 @@ OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
 ))  # fmt: skip
 
 
-def _set(context: Context, draft: StepDraft, names: Names) -> plan.Set | None:
+def _set(context: StepContext, draft: StepDraft, names: Names) -> plan.Set | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, list):
         for index, raw in enumerate(value):
@@ -50,7 +50,9 @@ def _set(context: Context, draft: StepDraft, names: Names) -> plan.Set | None:
     return plan.Set(assign=tuple(pairs))
 
 
-def _check_value(context: Context, name: str, value: Json, at: Path, names: Names, template: CompiledTemplate) -> None:
+def _check_value(
+    context: StepContext, name: str, value: Json, at: Path, names: Names, template: CompiledTemplate
+) -> None:
     """A value against the variable's type; of a hole, whether it may be null."""
     variable = context.declared.state.get(name)
     if variable is None:
@@ -88,7 +90,7 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
         context.reader.error(at, "set.type", message)
 
 
-def _check_operation(context: Context, raw: Json, at: Path) -> None:
+def _check_operation(context: StepContext, raw: Json, at: Path) -> None:
     fields = context.reader.fields(OPERATION, raw, at, "an operation of `set`")
     op = fields.get("op")
     if op in ("add", "replace", "test") and "value" not in fields:
@@ -102,7 +104,7 @@ def _check_operation(context: Context, raw: Json, at: Path) -> None:
             _check_target(context, fields[key], (*at, key), pointer_form=True, key=False)
 
 
-def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
+def _check_target(context: StepContext, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
     """Report a `target` (a state name or a JSON Pointer) that does not begin with a declared variable, or can't be
     set."""
     name = target
@@ -132,7 +134,7 @@ def _can_take_null(variable: plan.StateVariable) -> bool:
     return variable.reduce != "append" or not isinstance(items, Mapping) or not JsonSchema(items).findings(None)
 
 
-def _let(context: Context, draft: StepDraft, names: Names) -> plan.Let | None:
+def _let(context: StepContext, draft: StepDraft, names: Names) -> plan.Let | None:
     value, at = draft.value, draft.value_at
     if "if" in draft.fields:
         message = "a `let` takes no `if`: the names would not always be there; write `${{ condition ? one : other }}`"
@@ -162,7 +164,7 @@ def let_schemas(draft: StepDraft, names: Names) -> dict[str, Json]:
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "let",
         type=map_of(ANY, "id", 1),
         does="names values: steps behind it in its list, and inside of those, read `late` as it stands; no state",
@@ -175,7 +177,7 @@ VERBS: Final = (
         gives=lambda context, draft: {},
         aka=("vars", "var", "const", "compute"),
     ),
-    Verb(
+    VerbRules(
         "set",
         type=either(map_of(ANY, "any", 1), list_of(shape_of("operation"), 1)),
         does="writes state: names or JSON Pointers with values, or a list of RFC 6902 operations",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.raw_steps import Lists, StepDraft
 from hai_flow.definition.yaml.keys import Shape, Type
@@ -23,7 +23,7 @@ def record(**properties: Json) -> dict[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class VerbRules:
     """One verb. The first seven are for the pages: `keys` are the step keys that go with it (beside `id title
     if`), `fails` the codes that it raises.
 
@@ -41,10 +41,10 @@ class Verb:
     output: str
     fails: str
     example: str
-    compile: Callable[[Context, StepDraft, Names], plan.Verb | None]
+    compile: Callable[[StepContext, StepDraft, Names], plan.Verb | None]
     kind: Kind
     shapes: tuple[Shape, ...] = ()
-    gives: Json | Callable[[Context, StepDraft], Json] = None
+    gives: Json | Callable[[StepContext, StepDraft], Json] = None
     read: Type | None = None
     lists: Callable[[Lists, StepDraft], None] | None = None
     timeout: int | None = None

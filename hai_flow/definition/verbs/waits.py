@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import Context
+from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.people.deadlines import check_times, on_deadline
 from hai_flow.definition.people.subscriptions import SUBSCRIPTION, subscription
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
 from hai_flow.definition.yaml.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
@@ -39,7 +39,7 @@ _KEYS: Final = ("id", "type", "data", "at")
 _EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
 
 
-def _wait(context: Context, draft: StepDraft, names: Names) -> plan.Wait | None:
+def _wait(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT, value, at, "`wait`")
     keys = [key for key in ("for", "until") if key in value]
@@ -56,7 +56,7 @@ def _wait(context: Context, draft: StepDraft, names: Names) -> plan.Wait | None:
     return plan.Wait(for_=duration) if duration is not None else None
 
 
-def _check_instant(context: Context, text: str, at: Path) -> None:
+def _check_instant(context: StepContext, text: str, at: Path) -> None:
     if "${{" in text:
         return
     try:
@@ -66,7 +66,7 @@ def _check_instant(context: Context, text: str, at: Path) -> None:
         context.reader.error(at, "wait.until", message)
 
 
-def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor | None:
+def _wait_for(context: StepContext, draft: StepDraft, names: Names) -> plan.WaitFor | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT_FOR, value, at, "`wait_for`")
     kinds = [key for key in ("event", "any", "all") if key in value]
@@ -99,7 +99,7 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
     return plan.WaitFor(mode, sound, deadline, expiry, pause_clock) if sound else None
 
 
-def _check_default(context: Context, fields: Mapping[str, Json], at: Path, *, several: bool) -> None:
+def _check_default(context: StepContext, fields: Mapping[str, Json], at: Path, *, several: bool) -> None:
     """Doubt a `default` that has not the form of an event: it replaces all of the output, not its `data`."""
     outcome = fields.get("on_deadline")
     value = outcome.get("default") if isinstance(outcome, Mapping) else None
@@ -118,7 +118,7 @@ def _check_default(context: Context, fields: Mapping[str, Json], at: Path, *, se
     context.reader.warning((*at, "on_deadline", "default"), "wait_for.default", message)
 
 
-def _gives(context: Context, draft: StepDraft) -> Json:
+def _gives(context: StepContext, draft: StepDraft) -> Json:
     value = draft.value if isinstance(draft.fields.get("wait_for"), Mapping) else {"on_deadline": {}}
     if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
         return {}
@@ -126,7 +126,7 @@ def _gives(context: Context, draft: StepDraft) -> Json:
 
 
 VERBS: Final = (
-    Verb(
+    VerbRules(
         "wait",
         type=shape_of("wait"),
         does="a durable timer",
@@ -141,7 +141,7 @@ VERBS: Final = (
         cleans=False,
         aka=("sleep", "delay", "timer", "pause"),
     ),
-    Verb(
+    VerbRules(
         "wait_for",
         type=shape_of("wait_for"),
         does="an event from outside; early ones are kept",

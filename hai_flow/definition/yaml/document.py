@@ -76,7 +76,7 @@ class Lines:
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """One value. `start` and `end` are indexes of characters; `keys`: where each key of a mapping begins; `size`: its
     nodes, aliases expanded."""
 
@@ -85,7 +85,7 @@ class Node:
     start: int
     end: int = 0
     keys: dict[str, int] = field(default_factory=dict)
-    children: dict[str | int, Node] = field(default_factory=dict)
+    children: dict[str | int, YamlNode] = field(default_factory=dict)
     size: int = 1
     depth: int = 1
     plain: bool = False
@@ -100,7 +100,7 @@ class Document:
     text: str
     value: Json
     findings: tuple[Finding, ...]
-    root: Node | None
+    root: YamlNode | None
     lines: Lines
     broken: frozenset[int] = frozenset()  # lines that YAML could not read; each now holds a filler
 
@@ -120,7 +120,7 @@ class Document:
         index = _index_of(self.text, node, offset)
         return self.lines.place(node.start if index is None else index)
 
-    def _node(self, path: Path) -> Node | None:
+    def _node(self, path: Path) -> YamlNode | None:
         node = self.root
         for part in path:
             node = node.children.get(part) if node else None
@@ -137,7 +137,7 @@ class Document:
         return parent.children[path[-1]].start
 
 
-def _index_of(text: str, node: Node, offset: int) -> int | None:
+def _index_of(text: str, node: YamlNode, offset: int) -> int | None:
     """Where in `text` the character `offset` of the scalar `node` stands."""
     cursor = node.start
     misses = 0
@@ -295,7 +295,7 @@ def _is_better(one: _Builder, other: _Builder) -> bool:
 class _Open:
     """A mapping or list that is still being read. `key` is the key whose value comes next."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     key: tuple[str, int] | None = None
 
@@ -308,8 +308,8 @@ class _Builder:
         self.hidden = Masked("")
         self.is_plain = False  # no scalar can have a character that has to be looked at
         self.findings: list[Finding] = []
-        self.root: Node | None = None
-        self.anchors: dict[str, Node] = {}
+        self.root: YamlNode | None = None
+        self.anchors: dict[str, YamlNode] = {}
         self.stack: list[_Open] = []
         self.nodes = 0
         self.documents = 0
@@ -361,7 +361,7 @@ class _Builder:
 
     # -- events to nodes -----------------------------------------------------------------------------------------
 
-    def build(self) -> Node | None:
+    def build(self) -> YamlNode | None:
         try:
             self._read()
         except yaml.MarkedYAMLError as error:
@@ -406,7 +406,7 @@ class _Builder:
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         kind: Literal["mapping", "list"] = "mapping" if isinstance(event, yaml.MappingStartEvent) else "list"
-        node = Node(kind, {} if kind == "mapping" else [], _start(event))
+        node = YamlNode(kind, {} if kind == "mapping" else [], _start(event))
         self._count(node.start, 1)
         if len(self.stack) >= DEPTH_MAX:
             self.find_at(node.start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
@@ -446,7 +446,7 @@ class _Builder:
         if not self.is_plain:
             self._mend_text(event, start)
         value = self._resolve(event, start) if event.tag is not None or not event.style else event.value
-        node = Node("scalar", value, start, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
+        node = YamlNode("scalar", value, start, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
@@ -499,7 +499,7 @@ class _Builder:
             self.find_at(
                 start, "yaml.alias_unknown", f"there is no anchor `&{name}`; text that begins with `*` must be quoted"
             )
-            target = Node("scalar", None, start)
+            target = YamlNode("scalar", None, start)
         self._count(start, target.size)
         if len(self.stack) + target.depth > DEPTH_MAX:
             self.find_at(start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
@@ -519,7 +519,7 @@ class _Builder:
     def _is_awaiting_key(self) -> bool:
         return bool(self.stack) and self.stack[-1].node.kind == "mapping" and self.stack[-1].key is None
 
-    def _place(self, node: Node) -> None:
+    def _place(self, node: YamlNode) -> None:
         """Put a finished node where it belongs."""
         if not self.stack:
             self.root = node
@@ -548,7 +548,7 @@ class _Builder:
             target.children[key] = node
             target.value[key] = node.value
 
-    def _merge(self, target: Node, other: Node) -> None:
+    def _merge(self, target: YamlNode, other: YamlNode) -> None:
         """Merge as the key asks, so that no key is reported as missing."""
         for key, start in other.keys.items():
             if key not in target.keys:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hai_flow.definition.yaml.document import Document, Node
+from hai_flow.definition.yaml.document import Document, YamlNode
 from hai_flow.errors import Edit, Finding
 
 _MEANT: Final = re.compile(r"; did you mean `([^`]+)`\?")
@@ -91,7 +91,7 @@ def _is_near(written: str, meant: str) -> bool:
 
 def _spans(document: Document) -> Iterator[tuple[tuple[int, int], int]]:
     """(line, column) of every key and every scalar, and the index behind it."""
-    waiting: list[Node] = [document.root] if document.root is not None else []
+    waiting: list[YamlNode] = [document.root] if document.root is not None else []
     while waiting:
         node = waiting.pop()
         for key, begin in node.keys.items():

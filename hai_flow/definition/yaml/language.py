@@ -6,19 +6,19 @@ from typing import Final
 
 from hai_flow.definition.names.wording import article
 from hai_flow.definition.verbs import blocks, calls, ends, http, messages, models, people, runs, state, waits
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.keys import Key, Shape, Type
 from hai_flow.definition.yaml.reference import COMMON_KEYS, DOCUMENT_SHAPES
 
 _MODULES: Final = (calls, http, models, runs, people, messages, state, waits, blocks, ends)
-VERBS: Final[dict[str, Verb]] = {verb.name: verb for module in _MODULES for verb in module.VERBS}
+VERBS: Final[dict[str, VerbRules]] = {verb.name: verb for module in _MODULES for verb in module.VERBS}
 SHAPES: Final[dict[str, Shape]] = {
     **DOCUMENT_SHAPES,
     **{shape.name: shape for verb in VERBS.values() for shape in verb.shapes},
 }
 
 
-def _step(verb: Verb) -> Shape:
+def _step(verb: VerbRules) -> Shape:
     own = Key(verb.name, verb.type, verb.does, required=True, example=verb.example, read=verb.read)
     keys = {key.name: key for key in SHAPES["step"].keys}
     common = (keys[word] for word in COMMON_KEYS)

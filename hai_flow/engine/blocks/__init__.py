@@ -11,9 +11,9 @@ from pkgutil import iter_modules
 from typing import Final
 
 from hai_flow.definition.plan import Step
-from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.blocks.block import Block, BlockPlaces
 
-__all__ = ["BLOCKS", "Block", "Lists", "block_of"]
+__all__ = ["BLOCKS", "Block", "BlockPlaces", "block_of"]
 
 BLOCKS: Final[dict[type, Block]] = {}
 for _module in iter_modules(__path__):

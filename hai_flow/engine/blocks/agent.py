@@ -12,8 +12,8 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Iteration, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
@@ -59,7 +59,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     try:
         done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
     except Raised as raised:
-        return Fail(iteration, draft.error(raised.code, raised.message, step.path))
+        return FailStep(iteration, draft.error(raised.code, raised.message, step.path))
     ready = (paths.iteration(step.path, loop.last + 1),)
     if done and verb.output is not None and calls_of(answer) and not loop.closing:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=True, ready=ready)
@@ -69,14 +69,14 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         if other is None and verb.output is not None and "output" not in answer:
             message = "The model's last answer, behind `stop_when`, is not the object that `output` asks for."
-            return Fail(step, draft.error("llm.invalid_output", message, step.path))
+            return FailStep(step, draft.error("llm.invalid_output", message, step.path))
         value = other.output if other is not None else answer["text" if verb.output is None else "output"]
         resolve_call(draft, step, value, None)
-        return Finish(step, value)
+        return FinishStep(step, value)
     if counted >= verb.max_turns and not is_summary(answer):
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
-        return Fail(step, draft.error(MAX_TURNS, message, step.path))
+        return FailStep(step, draft.error(MAX_TURNS, message, step.path))
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     return None
 
@@ -94,7 +94,7 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
     draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
-    return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
+    return Settle(step) if is_ending(draft, step.path) else FailStep(step, error)
 
 
 def behind(draft: Draft, step: Step) -> str | None:
@@ -103,10 +103,10 @@ def behind(draft: Draft, step: Step) -> str | None:
     return None if loop is None or loop.last < 0 else paths.iteration(step.path, loop.last + 1)
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     if known.loop is None or known.loop.last < 0:
-        return Lists()
-    return Lists(iterations=((paths.iteration(step.path, known.loop.last), False),))
+        return BlockPlaces()
+    return BlockPlaces(iterations=((paths.iteration(step.path, known.loop.last), False),))
 
 
 # --- the calls of an answer -------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     if not keys:
         draft.record_start(step)
-        return Finish(step)
+        return FinishStep(step)
     draft.record_start(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
     return None
 
@@ -153,20 +153,20 @@ def _calls_on(draft: Draft, step: Step) -> Consequence | None:
     assert step_state.loop is not None
     if step_state.ending is not None:
         return Settle(step)
-    return Finish(step) if step_state.loop.ended == len(step_state.loop.keys) else None
+    return FinishStep(step) if step_state.loop.ended == len(step_state.loop.keys) else None
 
 
 def behind_calls(draft: Draft, step: Step) -> Consequence | None:
     loop = draft.state.steps[step.path].loop
-    return None if loop is None else Finish(step)
+    return None if loop is None else FinishStep(step)
 
 
-def resume_calls(step: Step, known: StepState) -> Lists:
+def resume_calls(step: Step, known: StepState) -> BlockPlaces:
     loop = known.loop
     if loop is None:
-        return Lists()
+        return BlockPlaces()
     over = "finished" in (known.outcome, known.done)
-    return Lists(
+    return BlockPlaces(
         iterations=(
             (paths.iteration(step.path, key), over or (key in loop.results and loop.results[key].status == "finished"))
             for key in loop.keys

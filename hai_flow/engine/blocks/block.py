@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from hai_flow.definition.plan import Step
-from hai_flow.engine.completion.consequences import Consequence, Fail
+from hai_flow.engine.completion.consequences import Consequence, FailStep
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import Error
 from hai_flow.engine.state.state import StepState
 from hai_flow.values import Json
 
 
-class Lists(msgspec.Struct, frozen=True):
+class BlockPlaces(msgspec.Struct, frozen=True):
     """The places inside a block that a Retry looks at: its `lists` by their first steps, and its `iterations` in their
     order.
 
@@ -37,7 +37,7 @@ class Hindrance(msgspec.Struct, frozen=True):
 
 
 def _raise_further(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
-    return Fail(step, error)
+    return FailStep(step, error)
 
 
 def _ignore_failure(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
@@ -75,7 +75,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
     begin: Callable[[Draft, Step], Consequence | None]
     list_done: Callable[[Draft, Step, str], Consequence | None]
-    resume: Callable[[Step, StepState], Lists]
+    resume: Callable[[Step, StepState], BlockPlaces]
     behind: Callable[[Draft, Step], Consequence | str | None] = _begin_anew
     child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
     child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _ignore_failure

@@ -7,8 +7,8 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, End, Finish, Settle
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, End, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
@@ -25,7 +25,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         draft.record_start(step, items=items, keys=keys, ready=first_iterations(step.path, keys, verb))
         return None
     draft.record_start(step)
-    return Finish(step, [])
+    return FinishStep(step, [])
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -79,24 +79,24 @@ def _on(draft: Draft, step: Step) -> Consequence | None:
     assert step_state.loop is not None
     if step_state.ending is not None:
         return Settle(step)
-    return Finish(step) if step_state.loop.ended == len(step_state.loop.keys) else None
+    return FinishStep(step) if step_state.loop.ended == len(step_state.loop.keys) else None
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
     loop = draft.state.steps[step.path].loop
-    return None if loop is None or not loop.keys else Finish(step)
+    return None if loop is None or not loop.keys else FinishStep(step)
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     loop = known.loop
     if loop is None:
-        return Lists()
+        return BlockPlaces()
     over = "finished" in (known.outcome, known.done)
     iterations = (
         (paths.iteration(step.path, key), over or (key in loop.results and loop.results[key].status == "finished"))
         for key in loop.keys
     )
-    return Lists(iterations=iterations, at_once=_verb(step).max_parallel)
+    return BlockPlaces(iterations=iterations, at_once=_verb(step).max_parallel)
 
 
 def _verb(step: Step) -> ForEach:

@@ -7,8 +7,8 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import AnyCall, Iteration, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, Fail, IterationDone
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, FailStep, IterationDone
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.state import StepState
 from hai_flow.engine.steps.loops import index_of
@@ -30,11 +30,11 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
     try:
         return IterationDone(step, draft.render(output, step))
     except Raised as raised:
-        return Fail(step, draft.error(raised.code, raised.message, step.path))
+        return FailStep(step, draft.error(raised.code, raised.message, step.path))
 
 
-def resume(step: Step, known: StepState) -> Lists:
-    return Lists((_verb(step).first,)) if known.verb else Lists()
+def resume(step: Step, known: StepState) -> BlockPlaces:
+    return BlockPlaces((_verb(step).first,)) if known.verb else BlockPlaces()
 
 
 def _verb(step: Step) -> Iteration:

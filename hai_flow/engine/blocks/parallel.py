@@ -7,8 +7,8 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Parallel, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, Hindrance, Lists
-from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish
+from hai_flow.engine.blocks.block import Block, BlockPlaces, Hindrance
+from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep
 from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.results import collect_results
@@ -71,9 +71,9 @@ def _is_over(draft: Draft, first: str) -> bool:
 
 def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
     try:
-        return Finish(step, _build_race_output(draft, step, won))
+        return FinishStep(step, _build_race_output(draft, step, won))
     except Raised as raised:
-        return Fail(step, draft.error(raised.code, raised.message, step.path))
+        return FailStep(step, draft.error(raised.code, raised.message, step.path))
 
 
 def _winners(draft: Draft, step: Step) -> list[str]:
@@ -128,12 +128,12 @@ def is_decided(step: Step, done: int) -> bool:
     return needed is not None and done >= needed
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     """A race that is over goes on in the branches that won."""
     if not known.verb:
-        return Lists()
+        return BlockPlaces()
     won = winners(step, known)
-    return Lists(tuple(first for name, first in _verb(step).branches if not won or name in won), counted=True)
+    return BlockPlaces(tuple(first for name, first in _verb(step).branches if not won or name in won), counted=True)
 
 
 def may_move(was: Step, now: Step) -> Hindrance | None:

@@ -7,8 +7,8 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Repeat, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.state import Ending, LoopState, StepState
@@ -25,7 +25,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         draft.record_start(step, ready=(paths.iteration(step.path, first),))
         return None
     draft.record_start(step)
-    return Finish(step, {"count": 0})
+    return FinishStep(step, {"count": 0})
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -39,14 +39,14 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     try:
         again = _should_repeat(draft, step, iteration, count)
     except Raised as raised:
-        return Fail(iteration, draft.error(raised.code, raised.message, step.path))
+        return FailStep(iteration, draft.error(raised.code, raised.message, step.path))
     exhausted = again and count >= verb.max
     ready = (paths.iteration(step.path, loop.last + 1),) if again and not exhausted else ()
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     if exhausted and (verb.while_ is not None or verb.until is not None):
         message = f"After {count} iterations its condition still asks for more."
-        return Fail(step, draft.error(EXHAUSTED, message, step.path))
-    return None if ready else Finish(step, {"count": count})
+        return FailStep(step, draft.error(EXHAUSTED, message, step.path))
+    return None if ready else FinishStep(step, {"count": count})
 
 
 def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
@@ -59,7 +59,7 @@ def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
     draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
-    return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
+    return Settle(step) if is_ending(draft, step.path) else FailStep(step, error)
 
 
 def _should_repeat(draft: Draft, step: Step, reader: Step, count: int) -> bool:
@@ -85,13 +85,13 @@ def behind(draft: Draft, step: Step) -> Consequence | str | None:
     last, count = draft.step(paths.iteration(step.path, loop.last)), _count(loop)
     if _should_repeat(draft, step, last, count):
         return paths.iteration(step.path, loop.last + 1)
-    return Finish(step, {"count": count})
+    return FinishStep(step, {"count": count})
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     if known.loop is None or known.loop.last < 0:
-        return Lists()
-    return Lists(iterations=((paths.iteration(step.path, known.loop.last), False),))
+        return BlockPlaces()
+    return BlockPlaces(iterations=((paths.iteration(step.path, known.loop.last), False),))
 
 
 def _loop(draft: Draft, step: Step) -> LoopState:

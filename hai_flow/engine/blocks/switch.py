@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.plan import Step, Switch
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.results import finish_with
 from hai_flow.engine.state.state import StepState
@@ -20,7 +20,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
             draft.record_start(step, case=number, ready=(first,) if first else ())
             return None if first else list_done(draft, step, str(number))
     draft.record_start(step)
-    return Finish(step, {"case": None})
+    return FinishStep(step, {"case": None})
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -34,10 +34,10 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
     return None if draft.state.steps[step.path].case is None else list_done(draft, step, "")
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     assert isinstance(step.verb, Switch)
     first = "" if known.case is None else step.verb.cases[known.case][1]
-    return Lists((first,)) if first else Lists()
+    return BlockPlaces((first,)) if first else BlockPlaces()
 
 
 BLOCKS: Final = {Switch: Block(begin=begin, list_done=list_done, resume=resume, behind=behind)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.plan import Step, Try
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.state import StepState
 
@@ -18,16 +18,16 @@ def begin(draft: Draft, step: Step) -> None:
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    return Finish(step)
+    return FinishStep(step)
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
-    return Finish(step) if draft.state.steps[step.path].verb else None
+    return FinishStep(step) if draft.state.steps[step.path].verb else None
 
 
-def resume(step: Step, known: StepState) -> Lists:
+def resume(step: Step, known: StepState) -> BlockPlaces:
     assert isinstance(step.verb, Try)
-    return Lists((step.verb.first,)) if known.verb or not step.path else Lists()
+    return BlockPlaces((step.verb.first,)) if known.verb or not step.path else BlockPlaces()
 
 
 BLOCKS: Final = {Try: Block(begin=begin, list_done=list_done, resume=resume, behind=behind, undoes=lambda step: True)}

@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from hai_flow.definition.paths import FINALLY, UNDO, depth, is_in_cleanup, is_inside, is_undo
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, IterationDone, LoopLeft, Settle
+from hai_flow.engine.completion.consequences import (
+    Consequence,
+    End,
+    FailStep,
+    FinishStep,
+    IterationDone,
+    LoopLeft,
+    Settle,
+)
 from hai_flow.engine.completion.open_steps import has_begun, is_ending, is_left_to_the_stop, is_open_inside, open_leaves
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.budget import charge
@@ -59,11 +67,11 @@ def _end_step(draft: Draft, step: Step, ending: Ending) -> Consequence | None:
             return LoopLeft(step)
         case "failed":
             assert ending.error is not None
-            return Fail(step, ending.error)
+            return FailStep(step, ending.error)
         case "stopped" | "abandoned":
             return stop_step(draft, step, ending.reason, undone=ending.outcome == "stopped")
         case _:
-            return Finish(step, ending.output)
+            return FinishStep(step, ending.output)
 
 
 def stop_step(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) -> Consequence | None:

@@ -17,7 +17,7 @@ from hai_flow.engine.state.state import Ending
 from hai_flow.values import Json
 
 
-class Finish(msgspec.Struct, frozen=True, gc=False):
+class FinishStep(msgspec.Struct, frozen=True, gc=False):
     """The step has done its work: its `finally` goes on, or the flow behind it. `approval` is the envelope of a
     gate. `notes` as in `events.StepFinished`."""
 
@@ -27,7 +27,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
-class Skip(msgspec.Struct, frozen=True, gc=False):
+class SkipStep(msgspec.Struct, frozen=True, gc=False):
     """The step's `if` is false: nothing inside it exists."""
 
     step: Step
@@ -52,7 +52,7 @@ class LoopLeft(msgspec.Struct, frozen=True, gc=False):
     iteration: Step
 
 
-class Fail(msgspec.Struct, frozen=True, gc=False):
+class FailStep(msgspec.Struct, frozen=True, gc=False):
     """The step has failed, and nothing is open inside it: undo, `catch`, `finally`, or the failure is raised."""
 
     step: Step
@@ -98,5 +98,5 @@ class Settle(msgspec.Struct, frozen=True, gc=False):
 
 
 Consequence: TypeAlias = (
-    Finish | Skip | ListDone | IterationDone | LoopLeft | Fail | Handle | Raise | UndoOver | End | Settle
+    FinishStep | SkipStep | ListDone | IterationDone | LoopLeft | FailStep | Handle | Raise | UndoOver | End | Settle
 )

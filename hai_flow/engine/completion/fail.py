@@ -17,7 +17,7 @@ from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.completion.compensation import fail_behind_finally, undo_failed
-from hai_flow.engine.completion.consequences import Consequence, Fail, Handle, Raise, Settle
+from hai_flow.engine.completion.consequences import Consequence, FailStep, Handle, Raise, Settle
 from hai_flow.engine.completion.finish import finish_finally
 from hai_flow.engine.completion.open_steps import is_ending, is_left_to_the_stop
 from hai_flow.engine.draft import RUN_END, Draft
@@ -27,8 +27,8 @@ from hai_flow.engine.state.undo_scopes import build_undo_error, is_undo_scope, n
 from hai_flow.engine.steps.tool_calls import close_message
 
 
-def fail(draft: Draft, due: Fail) -> Consequence | None:
-    """The rule of `Fail`."""
+def fail(draft: Draft, due: FailStep) -> Consequence | None:
+    """The rule of `FailStep`."""
     step, error = due.step, due.error
     close_message(draft, step.path, aborted=True)
     undo = next_undo(draft, step.path) if is_undo_scope(draft, step) else None
@@ -93,7 +93,7 @@ def _fail_handler(draft: Draft, owner: Step, handler: str, error: e.Error) -> Co
     if paths.is_catch(handler):
         return _fail_catch(draft, owner, _replace_error(draft, owner.path, error))
     # the step's own `catch` stands around its reject list
-    return Fail(owner, _replace_error(draft, owner.path, error) if handler == REJECT else error)
+    return FailStep(owner, _replace_error(draft, owner.path, error) if handler == REJECT else error)
 
 
 def _fail_finally(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:

@@ -12,14 +12,14 @@ from hai_flow.engine.completion.compensation import finish_undo
 from hai_flow.engine.completion.consequences import (
     Consequence,
     End,
-    Fail,
-    Finish,
+    FailStep,
+    FinishStep,
     IterationDone,
     ListDone,
     LoopLeft,
     Raise,
     Settle,
-    Skip,
+    SkipStep,
 )
 from hai_flow.engine.completion.open_steps import (
     find_iteration_around,
@@ -33,8 +33,8 @@ from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.state.state import Ending
 
 
-def finish(draft: Draft, due: Finish) -> Consequence | None:
-    """The rule of `Finish`."""
+def finish(draft: Draft, due: FinishStep) -> Consequence | None:
+    """The rule of `FinishStep`."""
     step = due.step
     if step.path == "":
         return finish_document(draft, due.output)
@@ -65,8 +65,8 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
     return None if last is None else ListDone(last)
 
 
-def skip(draft: Draft, due: Skip) -> Consequence | None:
-    """The rule of `Skip`."""
+def skip(draft: Draft, due: SkipStep) -> Consequence | None:
+    """The rule of `SkipStep`."""
     ready, last = behind(draft, due.step)
     draft.emit(e.StepSkipped, path=due.step.path, ready=ready)
     return None if last is None else ListDone(last)
@@ -125,7 +125,7 @@ def list_done(draft: Draft, due: ListDone) -> Consequence | None:
     if body == REJECT:
         error = draft.state.steps[owner.path].error
         assert error is not None
-        return Fail(owner, error)
+        return FailStep(owner, error)
     # an option of the author's own: in a `repeat` the rest of the iteration is skipped
     return End(
         find_iteration_around(draft, owner), Ending("next", reason="the rest of the iteration is skipped"), of=owner

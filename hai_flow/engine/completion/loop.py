@@ -36,12 +36,12 @@ def conclude(draft: Draft) -> None:
 
 def finish(draft: Draft, step: Step, output: Json, approval: Json = None, notes: tuple[str, ...] = ()) -> None:
     """The step has done its work."""
-    draw(draft, consequences.Finish(step, output, approval, notes))
+    draw(draft, consequences.FinishStep(step, output, approval, notes))
 
 
 def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> None:
     """The step has failed, and nothing is open inside it."""
-    draw(draft, consequences.Fail(step, error, approval))
+    draw(draft, consequences.FailStep(step, error, approval))
 
 
 def end(draft: Draft, step: Step, ending: Ending) -> None:
@@ -50,12 +50,12 @@ def end(draft: Draft, step: Step, ending: Ending) -> None:
 
 
 _RULES: Final[dict[type, Callable[[Draft, Any], Consequence | None]]] = {
-    consequences.Finish: completing.finish,
-    consequences.Skip: completing.skip,
+    consequences.FinishStep: completing.finish,
+    consequences.SkipStep: completing.skip,
     consequences.ListDone: completing.list_done,
     consequences.IterationDone: completing.iteration_done,
     consequences.LoopLeft: completing.loop_left,
-    consequences.Fail: failing.fail,
+    consequences.FailStep: failing.fail,
     consequences.Handle: failing.handle,
     consequences.Raise: failing.propagate,
     consequences.UndoOver: compensation.end_undo,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hai_flow.definition.paths import FINALLY
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.compensation import fail_behind_finally
-from hai_flow.engine.completion.consequences import Consequence, Fail
+from hai_flow.engine.completion.consequences import Consequence, FailStep
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.state.state import StepState
 from hai_flow.engine.state.undo_scopes import build_undo_error
@@ -32,7 +32,7 @@ def _complete_output(draft: Draft, root: StepState | None) -> Consequence | None
         try:
             output = draft.render(draft.plan.output, None)
         except Raised as raised:
-            return Fail(draft.step(""), draft.error(raised.code, raised.message, ""))
+            return FailStep(draft.step(""), draft.error(raised.code, raised.message, ""))
     if draft.plan.finally_ is None or (root is not None and root.cleaned):
         return _complete(draft, output)
     return finish_document(draft, output)
@@ -55,7 +55,7 @@ def _fail(draft: Draft) -> Consequence | None:
     error = build_undo_error(draft, "", None)
     if root is not None and root.cleaned:
         return fail_behind_finally(draft, document, error)
-    return Fail(document, error)
+    return FailStep(document, error)
 
 
 def _complete(draft: Draft, output: Json) -> None:

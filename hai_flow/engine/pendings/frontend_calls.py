@@ -5,7 +5,7 @@ from __future__ import annotations
 from hai_flow import values
 from hai_flow.definition.plan import FrontendTool, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings.gates import is_approved
 from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, open_pending
@@ -44,9 +44,9 @@ def _show_only(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Conse
     draft.record_start(step, args=args)
     if (call := model_call(draft.state, step.path)) is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
-        return Finish(step)
+        return FinishStep(step)
     id = derive_display_call_id(draft.state.run_id, step.path, draft.state.entries)
     foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
     draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)
-    return Finish(step)
+    return FinishStep(step)

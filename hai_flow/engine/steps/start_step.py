@@ -26,7 +26,7 @@ def begin(draft: Draft, step: Step) -> None:
     except Raised as raised:
         draft.pure_steps += 1
         error = draft.error(raised.code, raised.message, step.path, raised.data)
-        draw(draft, consequences.Fail(step, error))
+        draw(draft, consequences.FailStep(step, error))
 
 
 def _begin_or_go_on(draft: Draft, step: Step) -> Consequence | None:
@@ -42,7 +42,7 @@ def _begin_or_go_on(draft: Draft, step: Step) -> Consequence | None:
 def _begin_first(draft: Draft, step: Step) -> Consequence | None:
     if step.condition is not None and not draft.truth(step.condition, step):
         draft.pure_steps += 1
-        return consequences.Skip(step)
+        return consequences.SkipStep(step)
     _demand_room(draft, step)
     block = BLOCKS.get(type(step.verb))
     return VERBS[type(step.verb)](draft, step) if block is None else block.begin(draft, step)

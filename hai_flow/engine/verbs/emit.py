@@ -7,7 +7,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.plan import Emit, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
 
 
@@ -26,7 +26,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         between = {"from_": content["from"], "to": content["to"], "task": content["task"]}
         draft.emit(e.CollaborationStarted, path=step.path, **between)
         draft.emit(e.CollaborationEnded, path=step.path, **between)
-    return Finish(step)
+    return FinishStep(step)
 
 
 VERBS: Final = {Emit: begin}

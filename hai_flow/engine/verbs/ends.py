@@ -46,7 +46,7 @@ def begin_fail(draft: Draft, step: Step) -> Consequence:
     data = None if verb.data is None else draft.render(verb.data, step)
     draft.record_start(step)
     draft.pure_steps += 1
-    return consequences.Fail(step, draft.error(verb.code, message, step.path, data))
+    return consequences.FailStep(step, draft.error(verb.code, message, step.path, data))
 
 
 VERBS: Final = {Return: begin_return, Break: begin_break, Continue: begin_continue, Fail: begin_fail}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.plan import Let, Step
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
 
 
@@ -15,7 +15,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.json_text(output)  # counts against the bound of a value
     draft.record_start(step)
     draft.pure_steps += 1
-    return Finish(step, output)
+    return FinishStep(step, output)
 
 
 VERBS: Final = {Let: begin}

@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.definition.plan import Say, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.ids import message_id
 
@@ -45,7 +45,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     for n, start in enumerate(range(0, len(text), size)):
         draft.emit(e.MessageChunk, message_id=id, n=n, content=text[start : start + size])
     draft.emit(e.MessageEnded, message_id=id)
-    return Finish(step)
+    return FinishStep(step)
 
 
 VERBS: Final = {Say: begin}

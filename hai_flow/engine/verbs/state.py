@@ -10,7 +10,7 @@ from hai_flow import values
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.plan import Set, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.patch import PatchError, apply_patch
 from hai_flow.engine.state.shared_state import STATE_BYTES_MAX
@@ -43,7 +43,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     draft.rendered_bytes += len(values.dumps(ops))
     draft.emit(e.StateChanged, path=step.path, ops=tuple(ops))
-    return Finish(step)
+    return FinishStep(step)
 
 
 def _build_operations(draft: Draft, step: Step, verb: Set) -> list[dict[str, Json]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.definition.plan import Step, Wait
 from hai_flow.engine import events as e
-from hai_flow.engine.completion.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.primitives.instants import read_rfc3339
@@ -21,7 +21,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     draft.record_start(step)
     if due <= draft.now:
-        return Finish(step)
+        return FinishStep(step)
     draft.emit(e.TimerSet, path=step.path, kind="wait", due=due)
     return None
 

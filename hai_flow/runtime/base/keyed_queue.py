@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Lines(Generic[Item]):
+class KeyedQueue(Generic[Item]):
     """At most `most` items at once, in whatever lines. `work` deals with one, and with its own errors; `spawn` makes a
     task of a line."""
 

@@ -49,7 +49,7 @@ from hai_flow.runtime.commit.submission import (
     Submission,
     Written,
 )
-from hai_flow.store.commit.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
+from hai_flow.store.commit.entries import Born, CommandRow, Entry, HeirEntry, Moved, OutboxRow
 from hai_flow.store.commit.projection import rows_of
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
@@ -396,12 +396,12 @@ def _should_take_back(entry: BatchEntry) -> bool:
     return any(isinstance(event, e.WorkTakenBack) for event in entry.events)
 
 
-def _find_heir(state: RunState) -> Heir | None:
+def _find_heir(state: RunState) -> HeirEntry | None:
     """The run that gets the slots of this one, which ends."""
     heir = state.heir
     if heir is None:
         return None
-    return Heir(UUID(heir.run_id), derive_thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
+    return HeirEntry(UUID(heir.run_id), derive_thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
 
 
 def _refuse_taken_back(run: CachedRun) -> Rejected:

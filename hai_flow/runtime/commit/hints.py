@@ -46,7 +46,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     events: bytes = b""
 
 
-class Letter(msgspec.Struct, array_like=True, gc=False):
+class HintLetter(msgspec.Struct, array_like=True, gc=False):
     """One message to the other processes: news of runs, in the order of their commits, and `words`: payloads as NOTIFY
     has them (a run's id, a queue, the tenants of the news, `EVERYTHING`)."""
 
@@ -61,11 +61,11 @@ class Carrier(Protocol):
     carries_events: bool
     refused: int
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: HintLetter) -> None:
         """Raises whatever keeps the letter from being taken, within seconds."""
         ...
 
-    async def listen(self, hear: Callable[[Letter], None]) -> None:
+    async def listen(self, hear: Callable[[HintLetter], None]) -> None:
         """Call `hear` with each letter of any process from now on, until `close`. Whenever hints may have been missed,
         it hears EVERYTHING. Returns at once, whether anything can be heard yet or not."""
         ...
@@ -90,14 +90,14 @@ class Notify:
         self._listener: Listener | None = None
         self._name = secrets.token_hex(6)
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: HintLetter) -> None:
         async with self._database.api.acquire() as connection:
             ids = [news.run_id for news in letter.news]
             await hints.notify(connection, ids, by=self._name, words=letter.words)
 
-    async def listen(self, hear: Callable[[Letter], None]) -> None:
+    async def listen(self, hear: Callable[[HintLetter], None]) -> None:
         def heard(payload: str) -> None:
-            hear(Letter([], [hints.OWN if hints.is_by(payload, self._name) else payload]))
+            hear(HintLetter([], [hints.OWN if hints.is_by(payload, self._name) else payload]))
 
         self._listener = await self._database.listen(HINT_CHANNEL, heard)
 
@@ -149,7 +149,7 @@ class Hints:
 
     async def tell(self, word: str) -> None:
         """Tell others a payload that names no run, now: this process may be about to end."""
-        await self._send(Letter([], [word]))
+        await self._send(HintLetter([], [word]))
 
     def clear(self) -> None:
         self._news.clear()
@@ -172,9 +172,9 @@ class Hints:
         self._bytes += len(news.events)
         self._news.append(news)
 
-    def _take(self) -> Letter:
+    def _take(self) -> HintLetter:
         """Take as much news as fits into one letter, the oldest first."""
-        letter, size = Letter([], [*sorted(self._words), *hints.build_tenant_payloads(self._tenants)]), 0
+        letter, size = HintLetter([], [*sorted(self._words), *hints.build_tenant_payloads(self._tenants)]), 0
         self._words.clear()
         self._tenants.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:
@@ -198,7 +198,7 @@ class Hints:
                     break
             await asyncio.sleep(pause)
 
-    async def _send(self, letter: Letter) -> bool:
+    async def _send(self, letter: HintLetter) -> bool:
         try:
             await self.carrier.send(letter)
         except Exception as error:  # a hint may be lost: the poll is the truth

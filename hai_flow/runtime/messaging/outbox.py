@@ -36,7 +36,7 @@ from hai_flow.engine.state.state import ToolCallState
 from hai_flow.engine.steps.wait_for_event import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
 from hai_flow.primitives import file_ids, instants
-from hai_flow.runtime.base.keyed_queue import Lines
+from hai_flow.runtime.base.keyed_queue import KeyedQueue
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -155,8 +155,8 @@ class Delivery(Service):
     async def _start(self) -> None:
         self.committer.listeners.outbox.append(self._mail.set)
         most = self.config.batch_max
-        self._messages = Lines[OutboxMessage](most, self._deliver, lambda work: self._spawn(work, "a message"))
-        self._offers = Lines[Signal](most, self._spread, lambda work: self._spawn(work, "signals of a type"))
+        self._messages = KeyedQueue[OutboxMessage](most, self._deliver, lambda work: self._spawn(work, "a message"))
+        self._offers = KeyedQueue[Signal](most, self._spread, lambda work: self._spawn(work, "signals of a type"))
         take_messages = partial(self._run, self._mail, self._take_messages, "delivery_failed")
         take_signals = partial(self._run, self._signals, self._take_signals, "offering_failed")
         self._keep(take_messages, "messages between runs")

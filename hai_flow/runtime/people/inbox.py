@@ -49,7 +49,7 @@ Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
 _votes = msgspec.json.Decoder(e.VoteCast)
 
 
-class Item(msgspec.Struct, frozen=True):
+class InboxEntry(msgspec.Struct, frozen=True):
     """A pending in a principal's inbox. `obstacle`: why the principal may not decide it; `for_others`: on whose behalf
     it may. `pending` has only the fields that the rules need."""
 
@@ -145,7 +145,7 @@ class Inbox:
 
     async def page(
         self, tenant: UUID, who: c.Principal, filters: Filters, *, limit: int, after: Place | None = None
-    ) -> tuple[list[Item], Place | None]:
+    ) -> tuple[list[InboxEntry], Place | None]:
         """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
         short, though there is more."""
         voices = await self._list_voices(tenant, who)
@@ -155,7 +155,7 @@ class Inbox:
         items = [await self._item(tenant, voices, each) for each in rows]
         return [each for each in items if each.is_theirs], following
 
-    async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
+    async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> InboxEntry | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
         row = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
         voices = await self._list_voices(tenant, who)  # also where there is none: no clock tells
@@ -199,7 +199,7 @@ class Inbox:
         selectors = _selectors(await self._list_voices(tenant, who))
         return await inbox.count_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
-    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
+    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> InboxEntry:
         opened = _unreadable(asked)
         try:
             opened = e.decode_pending(asked.body)
@@ -210,14 +210,14 @@ class Inbox:
             obstacles = [obstacle(pending, each, world) for each in voices]
         except (Unreadable, msgspec.DecodeError):
             fault = Obstacle("unreadable", "a newer release wrote it, which alone can judge it")
-            return Item(asked, PendingState(opened), fault)
+            return InboxEntry(asked, PendingState(opened), fault)
         others = [
             each.on_behalf_of or each.id for each, fault in zip(voices[1:], obstacles[1:], strict=True) if not fault
         ]
         mine = obstacles[0]
         if mine is not None and mine.code == NOT_ASKED and not others:  # it asks others, and they may not
             mine = next((each for each in obstacles if each is not None and each.code != NOT_ASKED), mine)
-        return Item(asked, pending, mine, tuple(others))
+        return InboxEntry(asked, pending, mine, tuple(others))
 
     async def _world(self, tenant: UUID, workflow: bytes, requester: str, behind: tuple[str, ...] = ()) -> World:
         """Raises Unreadable: the workflow is of a release that this one can't read."""

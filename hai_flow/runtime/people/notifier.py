@@ -32,7 +32,7 @@ from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
-from hai_flow.runtime.people.inbox import Inbox, Item
+from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, Notice
 from hai_flow.store.identity import tenants
@@ -183,7 +183,7 @@ class Notifier(Service):
         await self._sender.send(channel, given.id, message, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
 
-    async def _item(self, given: Notification, person: Person | None) -> Item | None:
+    async def _item(self, given: Notification, person: Person | None) -> InboxEntry | None:
         """The question, if it is open, as the person's inbox shows it."""
         who = (
             c.Principal("service:notify")
@@ -192,7 +192,7 @@ class Notifier(Service):
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
-    async def _filter_question(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
+    async def _filter_question(self, given: Notification, item: InboxEntry, person: Person | None) -> e.PendingOpened:
         """The question as its reader may see it. A channel that is not one person's own may have any readers."""
         if person is not None:
             return item.opened
@@ -239,7 +239,7 @@ def _derive_part_id(id: str, recipient: channels.Recipient) -> str:
 
 
 def _message_of(
-    given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None
+    given: Notification, item: InboxEntry, shown: e.PendingOpened, link: str | None, page: str | None
 ) -> NoticeContent:
     return NoticeContent(
         what=given.what,

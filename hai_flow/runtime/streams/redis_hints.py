@@ -25,9 +25,9 @@ import msgspec
 import structlog
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime.commit.hints import Letter
+from hai_flow.runtime.commit.hints import HintLetter
 from hai_flow.settings import SettingsError, variable
-from hai_flow.store.messaging.hints import Seal
+from hai_flow.store.messaging.hints import HintSecret
 from hai_flow.store.postgres.database import EVERYTHING
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ READ_ENTRIES: Final = 64
 SENDERS_MAX: Final = 4096
 _FORMAT: Final = b"1"
 _BEGINNING: Final = (0, 0)
-_letters = msgspec.msgpack.Decoder(Letter)
+_letters = msgspec.msgpack.Decoder(HintLetter)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -110,12 +110,12 @@ class LetterSealer:
         self._own = self._build_cipher(self.sender)
         self._known: OrderedDict[bytes, Any] = OrderedDict()
 
-    def seal(self, letter: Letter) -> Sealed:
+    def seal(self, letter: HintLetter) -> Sealed:
         self._number += 1
         data = self._own.encrypt(_nonce(self._number), _encode(letter), _FORMAT)
         return Sealed(self.sender, self._number, data)
 
-    def open(self, sealed: Sealed) -> Letter | None:
+    def open(self, sealed: Sealed) -> HintLetter | None:
         """The letter; None if it was not sealed with the key."""
         from cryptography.exceptions import InvalidTag
 
@@ -144,13 +144,13 @@ class RedisHints:
 
     carries_events = True
 
-    def __init__(self, url: str, seal: Seal) -> None:
+    def __init__(self, url: str, seal: HintSecret) -> None:
         self._place = RedisAddress.parse(url)
         self.stream = f"{self._place.prefix}:{seal.place}:hints"
         self._sealer = LetterSealer(seal.key)
         self._sending: Redis | None = None
         self._one_by_one = asyncio.Lock()
-        self._hear: Callable[[Letter], None] = lambda letter: None
+        self._hear: Callable[[HintLetter], None] = lambda letter: None
         self._heard: OrderedDict[bytes, int] = OrderedDict()  # the last number of each sender
         self._listening: asyncio.Task[None] | None = None
         self._listens = False
@@ -182,7 +182,7 @@ class RedisHints:
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: HintLetter) -> None:
         """Append the letter to the stream. Raises redis-py's errors, and `TimeoutError`: it may be there or not. Its
         number is used in any case."""
         async with self._one_by_one:
@@ -207,7 +207,7 @@ class RedisHints:
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    async def listen(self, hear: Callable[[Letter], None]) -> None:
+    async def listen(self, hear: Callable[[HintLetter], None]) -> None:
         """Call `hear` for each letter of any process from now on; it hears EVERYTHING whenever some may be missing."""
         self._hear = hear
         self._listening = asyncio.create_task(self._run(), name="hear hints")
@@ -285,9 +285,9 @@ class RedisHints:
         self._tell_everything()
 
     def _tell_everything(self) -> None:
-        self._tell(Letter([], [EVERYTHING]))
+        self._tell(HintLetter([], [EVERYTHING]))
 
-    def _tell(self, letter: Letter) -> None:
+    def _tell(self, letter: HintLetter) -> None:
         try:
             self._hear(letter)
         except Exception as error:  # a fault of the listener is not one of the connection

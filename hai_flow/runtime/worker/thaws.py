@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hai_flow.runtime.commit.committer import Committer
     from hai_flow.runtime.commit.freezes import Freezes
     from hai_flow.store.ops.due_work import DueWork
-    from hai_flow.store.ops.freezes import HeldRun
+    from hai_flow.store.ops.freezes import FrozenRun
     from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class Thaws(Service):
             await asyncio.gather(*map(self._go_on, runs))
             after = runs[-1].id
 
-    async def _go_on(self, run: HeldRun) -> None:
+    async def _go_on(self, run: FrozenRun) -> None:
         """One that can't be decided stays as it is, and the next pulse finds it again."""
         try:
             await self._committer.submit(run.id, run.tenant, c.Continue())

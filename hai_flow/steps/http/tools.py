@@ -18,7 +18,7 @@ from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.errors import StepError
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.values import Json
 
@@ -52,12 +52,12 @@ class HttpToolRunner:
             stream.noted(notes)
         return response["text"] or None if response["json"] is None else response["json"]
 
-    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The operations that may be called. Raises StepError."""
         assert isinstance(tool, HttpTool)
         return await asyncio.to_thread(self._offers, name, tool)
 
-    def _offers(self, name: str, tool: HttpTool) -> Sequence[Offered]:
+    def _offers(self, name: str, tool: HttpTool) -> Sequence[OfferedFunction]:
         offers = []
         for id in _service(tool).ids:
             if tool.allow is not None and id not in tool.allow:
@@ -68,7 +68,7 @@ class HttpToolRunner:
                 continue
             effect = tool.effect or operation.effect
             about, parameters = operation.description, strip_marks(operation.parameters.raw)
-            offers.append(Offered(f"{name}.{id}", about, parameters, operation.result, effect))
+            offers.append(OfferedFunction(f"{name}.{id}", about, parameters, operation.result, effect))
         return offers
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:

@@ -37,7 +37,7 @@ from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
@@ -151,13 +151,13 @@ class McpRunner:
                 bytes_left -= size
         return parts_by_number
 
-    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The functions that the server has now and the declaration allows, as a model is offered them."""
         return await self.offered_to(name, tool, NoPins(), workflow="", tenant=DEFAULT, from_disk=from_disk)
 
     async def offered_to(
         self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str = DEFAULT, from_disk: bool
-    ) -> Sequence[Offered]:
+    ) -> Sequence[OfferedFunction]:
         assert isinstance(tool, McpTool)
         reached = self._server_of(tool, from_disk=from_disk)
         functions, _ = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
@@ -398,12 +398,12 @@ def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["re
     return "read" if trusted and hints is not None and hints.read_only_hint is True else "write"
 
 
-def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> Offered:
+def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> OfferedFunction:
     from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
     from hai_flow.steps.mcp.schemas import compile_output_schema, read_schema
 
     result = compile_output_schema(offered)
-    return Offered(
+    return OfferedFunction(
         f"{name}.{offered.name}",
         storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX],
         read_schema(offered.input_schema),

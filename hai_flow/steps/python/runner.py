@@ -18,7 +18,7 @@ from hai_flow.definition.paths import answer_of_call
 from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.steps.context import Context, Host
-from hai_flow.steps.offers import Offered
+from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.runner import Attempt, Stream
@@ -77,12 +77,12 @@ class PythonRunner:
         of = attempt.workflow, attempt.tenant
         return Host(loop, stream, self._secrets, *of, name, attempt.transaction, attempt.files)
 
-    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The functions of a Python tool. Raises StepError."""
         assert isinstance(tool, PythonTool)
         functions = self._toolbox.functions(tool.target, name, from_disk=from_disk)
         return [
-            Offered(
+            OfferedFunction(
                 f"{name}.{function}" if function else name,
                 each.description,
                 each.signature.parameters,

@@ -21,10 +21,10 @@ from hai_flow.primitives import instants, uuids
 from hai_flow.store.audit.audit_chain import (
     FORGOTTEN,
     Anchor,
+    ChainLink,
+    ChainRecord,
     Details,
     Fault,
-    Link,
-    Record,
     Seal,
     Verifier,
     genesis,
@@ -50,11 +50,11 @@ _DETAILS: Final = f"d.principal, d.salt, d.body, CASE WHEN d.erased_at IS NOT NU
 _JOINED: Final = "LEFT JOIN audit_details d ON d.tenant = a.tenant AND d.id = a.id"
 
 
-def _record(row: Sequence[Any]) -> Record | None:
+def _record(row: Sequence[Any]) -> ChainRecord | None:
     tenant, id, at, act, run_id, seq, head, subject, digest, commitment = row
     if id is None:
         return None
-    return Record(
+    return ChainRecord(
         tenant=tenant, id=id, at=at, act=act, run_id=run_id, seq=seq, head=head, subject=subject, digest=digest,
         commitment=commitment,
     )  # fmt: skip
@@ -184,7 +184,7 @@ async def anchors(pool: Pool, of: Sequence[UUID]) -> list[Anchor]:
     return [Anchor(tenant, n, hash.hex()) for tenant, n, hash in await pool.fetch(_ENDS, list(of))]
 
 
-async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int) -> list[Link]:
+async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int) -> list[ChainLink]:
     """The links of a chain behind the place `after`, in their order."""
     query = f"""
     SELECT s.n, s.id, s.hash, {_RECORD}, {_DETAILS} FROM audit_seals s
@@ -192,7 +192,7 @@ async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int
     WHERE s.tenant = $1 AND s.n > $2 ORDER BY s.n LIMIT $3
     """
     rows = await pool.fetch(query, tenant, after, limit)
-    return [Link(Seal(row[0], row[1], row[2]), _record(row[3:13]), _details(row[13:])) for row in rows]
+    return [ChainLink(Seal(row[0], row[1], row[2]), _record(row[3:13]), _details(row[13:])) for row in rows]
 
 
 async def read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
@@ -227,7 +227,7 @@ class AuditFilter(NamedTuple):
 class Found(NamedTuple):
     """A record of a list; `n` is its place in the chain, None while it has none."""
 
-    record: Record
+    record: ChainRecord
     details: Details | None
     n: int | None
 

@@ -44,7 +44,7 @@ ERASED_MAX: Final = 1000
 """How many erased details one record of erasing lists at most."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class ChainRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it is stored, `at` in microseconds since 1970. `run_id`, `seq` and `head`: the run that the act was
     done to, how many events it had after that, and its log's own chain up to there. `digest`: of the content that the
     person saw or gave."""
@@ -79,11 +79,11 @@ class Seal(msgspec.Struct, frozen=True):
     hash: bytes
 
 
-class Link(msgspec.Struct, frozen=True):
+class ChainLink(msgspec.Struct, frozen=True):
     """A seal, with its record and the details; None: the row is missing."""
 
     seal: Seal
-    record: Record | None
+    record: ChainRecord | None
     details: Details | None
 
 
@@ -128,12 +128,12 @@ def genesis(tenant: UUID) -> bytes:
     return sha256(_CHAIN + tenant.bytes).digest()
 
 
-def hash_seal(before: bytes, n: int, record: Record) -> bytes:
+def hash_seal(before: bytes, n: int, record: ChainRecord) -> bytes:
     """The hash of the record as the `n`-th of its chain; `before` is that of the one before it."""
     return sha256(_SEAL + _fields(before, _number(n)) + _encode_record(record)).digest()
 
 
-def _encode_record(record: Record) -> bytes:
+def _encode_record(record: ChainRecord) -> bytes:
     return _RECORD + _fields(
         record.tenant.bytes,
         record.id.bytes,
@@ -170,7 +170,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     details: dict[str, Any] | None
 
 
-def encode_line(tenant: UUID, link: Link) -> bytes:
+def encode_line(tenant: UUID, link: ChainLink) -> bytes:
     """The link as a line of JSON, without its end."""
     record, details = link.record, link.details
     return values.dumps(
@@ -192,7 +192,7 @@ def encode_line(tenant: UUID, link: Link) -> bytes:
     )
 
 
-def read_line(line: bytes | str) -> tuple[UUID, Link]:
+def read_line(line: bytes | str) -> tuple[UUID, ChainLink]:
     """The tenant and the link of a line. Raises ValueError."""
     try:
         read = msgspec.json.decode(line, type=_Line)
@@ -207,19 +207,19 @@ def read_line(line: bytes | str) -> tuple[UUID, Link]:
                 read.details["erased_at"],
             )
         )
-        return read.tenant, Link(Seal(read.n, read.id, bytes.fromhex(read.hash)), record, details)
+        return read.tenant, ChainLink(Seal(read.n, read.id, bytes.fromhex(read.hash)), record, details)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"expected a line of an export of the audit: {error}") from None
 
 
-def _read_record(shown: Mapping[str, Any]) -> Record:
+def _read_record(shown: Mapping[str, Any]) -> ChainRecord:
     fields: dict[str, Any] = {
         name: None if value is None else _READ.get(name, _same)(value) for name, value in shown.items()
     }
-    return Record(**fields)
+    return ChainRecord(**fields)
 
 
-_RECORD_FIELDS: Final = Record.__struct_fields__
+_RECORD_FIELDS: Final = ChainRecord.__struct_fields__
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("tenant", "id", "run_id"), UUID),
     **dict.fromkeys(("head", "digest", "commitment"), bytes.fromhex),
@@ -237,7 +237,7 @@ def _as_text(value: Any) -> Any:
 # --- erased details -----------------------------------------------------------------------------------------------
 
 
-def read_erased_commitments(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
+def read_erased_commitments(erasings: Iterable[tuple[ChainRecord, Details | None]]) -> dict[UUID, bytes]:
     """The details that may differ from their record's commitment, as the records of erasing say: by the record's id the
     commitment to the details that stand there now. `erasings` are all records of this act, the newest first: a later
     one vouches for an earlier one whose own details were erased in part."""
@@ -275,9 +275,9 @@ class Verifier:
         self._erased = erased
         self._anchors = sorted((each for each in anchors if each.tenant == tenant), key=lambda each: each.n)
         self._next_anchor = 0
-        self._held: Link | None = None  # its hash is wrong, and the next one may be the other half of a swap
+        self._held: ChainLink | None = None  # its hash is wrong, and the next one may be the other half of a swap
 
-    def check(self, link: Link) -> Iterator[Fault]:
+    def check(self, link: ChainLink) -> Iterator[Fault]:
         """The faults of the next link, as far as they are known by now."""
         seal, record = link.seal, link.record
         if self._held is not None:
@@ -311,14 +311,14 @@ class Verifier:
             cut = f"an anchor knows {anchor.n} records, and the chain ends with {self.n}: its end was cut off"
             yield self._fault(self.n, "cut_off", cut)
 
-    def _is_swapped(self, held: Link, link: Link) -> bool:
+    def _is_swapped(self, held: ChainLink, link: ChainLink) -> bool:
         first, second = held.record, link.record
         if first is None or second is None or link.seal.n != held.seal.n + 1:
             return False
         here = hash_seal(self.hash, held.seal.n, second)
         return here == held.seal.hash and hash_seal(here, link.seal.n, first) == link.seal.hash
 
-    def _take_up(self, link: Link) -> Iterator[Fault]:
+    def _take_up(self, link: ChainLink) -> Iterator[Fault]:
         """Go on behind a link whose hash is dealt with: its details, and the anchors up to here."""
         self.n, self.hash = link.seal.n, link.seal.hash
         if link.record is not None:
@@ -330,7 +330,7 @@ class Verifier:
                 was = f"the chain has another hash at {anchor.n} than its anchor: it was rewritten up to there"
                 yield self._fault(anchor.n, "rewritten", was)
 
-    def _details(self, n: int, record: Record, details: Details | None) -> Iterator[Fault]:
+    def _details(self, n: int, record: ChainRecord, details: Details | None) -> Iterator[Fault]:
         if details is None:
             yield self._fault(n, "details_removed", f"the details of the record {n} ({record.id}) are gone")
             return
@@ -339,7 +339,7 @@ class Verifier:
             what = "were changed" if details.erased_at is None else "are erased, and no record of erasing says so"
             yield self._fault(n, "details_changed", f"the details of the record {n} ({record.id}) {what}")
 
-    def _describe_change(self, link: Link) -> Fault:
+    def _describe_change(self, link: ChainLink) -> Fault:
         n = link.seal.n
         return self._fault(n, "changed", f"the record {n} ({link.seal.id}), or its seal, was changed")
 

@@ -33,7 +33,7 @@ NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}", re.ASCII)
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class CellEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """One cell as it is written. Without `url` and `url_from` it is a schema of home's database."""
 
     number: int
@@ -48,7 +48,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The whole file."""
 
     hai: Literal["cells/v1"]
-    cells: Mapping[str, Entry] = {}
+    cells: Mapping[str, CellEntry] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

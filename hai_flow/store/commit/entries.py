@@ -137,7 +137,7 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
     queue: str = "default"
 
 
-class Heir(msgspec.Struct, frozen=True, gc=False):
+class HeirEntry(msgspec.Struct, frozen=True, gc=False):
     """The run `run_id` gets the slots of one that ends: that of the thread, `slot`, and if `key` all others. They are
     promised to it. `leaves`: the run that ends has left it work, and takes that back if the heir does not begin."""
 
@@ -185,7 +185,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     instigators: str | None = None
     summary: str | None = None
     held: str | None = None
-    heir: Heir | None = None
+    heir: HeirEntry | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()
     votes: Sequence[VoteRow] = ()

@@ -81,7 +81,7 @@ def parse_tenants(payload: str) -> frozenset[UUID] | None:
         return None
 
 
-class Seal(NamedTuple):
+class HintSecret(NamedTuple):
     """A secret that only the processes over one database share: the `place` at which they leave hints for each other
     outside of it, and the `key` by which they know their own."""
 
@@ -89,7 +89,7 @@ class Seal(NamedTuple):
     key: bytes
 
 
-async def seal_of(connection: Connection | Pool) -> Seal:
+async def seal_of(connection: Connection | Pool) -> HintSecret:
     """The database's own. It is made of a secret row and of the identity of this database (and schema), so a copy of it
     on another server, or beside it, has another one."""
     await connection.execute("INSERT INTO hint_keys (key) VALUES ($1) ON CONFLICT DO NOTHING", secrets.token_bytes(32))
@@ -100,4 +100,4 @@ async def seal_of(connection: Connection | Pool) -> Seal:
     assert row is not None, "the row was made, or was there"
     which = str(row["which"]).encode()
     place, key = (hmac.digest(row["key"], what + which, "sha256") for what in (b"place ", b"key "))
-    return Seal(place.hex()[:16], key)
+    return HintSecret(place.hex()[:16], key)

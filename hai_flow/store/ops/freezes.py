@@ -33,7 +33,7 @@ class FreezeRow(NamedTuple):
     thawed_at: datetime | None
 
 
-class HeldRun(NamedTuple):
+class FrozenRun(NamedTuple):
     """A run with held steps: the ids of the freezes, as its row has them."""
 
     id: UUID
@@ -147,7 +147,7 @@ async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:
     return FreezeRow(*row)
 
 
-async def runs_to_release(connection: Connection | Pool, after: UUID | None, most: int) -> list[HeldRun]:
+async def runs_to_release(connection: Connection | Pool, after: UUID | None, most: int) -> list[FrozenRun]:
     """Runs with steps that are held by a freeze that is over, in the order of their ids."""
     rows = await connection.fetch(
         f"{_TEXTS} SELECT runs.id, runs.tenant FROM texts JOIN runs ON runs.held = texts.held "
@@ -156,7 +156,7 @@ async def runs_to_release(connection: Connection | Pool, after: UUID | None, mos
         after,
         most,
     )
-    return [HeldRun(*row) for row in rows]
+    return [FrozenRun(*row) for row in rows]
 
 
 async def count_held(connection: Connection | Pool) -> int:

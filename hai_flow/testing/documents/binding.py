@@ -26,7 +26,7 @@ from hai_flow.primitives.json_pointers import unescape
 from hai_flow.testing.documents.names import asks_people, calls_of, effects_of, find_policy, is_request, may_call
 from hai_flow.testing.documents.triggering import triggers_meant
 from hai_flow.testing.instances import stands_at
-from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Start, Suite
+from hai_flow.testing.suite import Answer, Case, CaseTrigger, Decide, Expect, Mock, Suite
 from hai_flow.values import Json
 
 _DOUBT: Final = ("happened", "again", "fail")  # the possible answers on a call whose outcome was lost
@@ -79,7 +79,7 @@ class _Checker:
         if case.expect is not None:
             self._expect(case.expect)
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: CaseTrigger) -> None:
         """A start that no trigger, or more than one, of the workflow answers to."""
         meant = triggers_meant(self.plan, start)
         if len(meant) == 1:

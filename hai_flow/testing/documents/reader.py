@@ -27,6 +27,7 @@ from hai_flow.testing.suite import (
     Answer,
     Behaviour,
     Case,
+    CaseTrigger,
     Decide,
     Entry,
     Expect,
@@ -34,7 +35,6 @@ from hai_flow.testing.suite import (
     MockError,
     Operate,
     Signal,
-    Start,
     Suite,
     ToolCall,
 )
@@ -341,7 +341,7 @@ class _SuiteBuilder:
             start=self._start(fields, at),
         )
 
-    def _start(self, fields: Mapping[str, Json], at: Path) -> Start | None:
+    def _start(self, fields: Mapping[str, Json], at: Path) -> CaseTrigger | None:
         start = fields.get("start")
         if start is None:
             return None
@@ -361,7 +361,7 @@ class _SuiteBuilder:
         at_ms = self._instant(read["at"], (*place, kind, "at")) if "at" in read else None
         if kind == "run" and "status" in read:
             self.check_word(read["status"], ("finished", "failed", "stopped"), (*place, kind, "status"), "end of a run")
-        return Start((*place, kind), kind, read, at_ms, self._person(read, "by", (*place, kind)))
+        return CaseTrigger((*place, kind), kind, read, at_ms, self._person(read, "by", (*place, kind)))
 
     def _entry(self, value: Json, at: Path) -> Entry | None:
         if isinstance(value, str):  # `- pause`

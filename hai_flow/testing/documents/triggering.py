@@ -17,7 +17,7 @@ from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.instigators import SYSTEM
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
-from hai_flow.testing.suite import Start
+from hai_flow.testing.suite import CaseTrigger
 from hai_flow.values import Json
 
 KINDS: Final[dict[str, type]] = {
@@ -41,7 +41,7 @@ class Triggered:
     scheduled_at: int | None = None
 
 
-def triggers_meant(plan: Plan, start: Start) -> list[Trigger]:
+def triggers_meant(plan: Plan, start: CaseTrigger) -> list[Trigger]:
     """The triggers of the workflow that `start` may mean: by kind, and by what it names."""
     fields = start.fields
     meant: list[Trigger] = []
@@ -60,7 +60,7 @@ def triggers_meant(plan: Plan, start: Start) -> list[Trigger]:
     return meant
 
 
-def trigger_run(plan: Plan, start: Start, now: int) -> Triggered:
+def trigger_run(plan: Plan, start: CaseTrigger, now: int) -> Triggered:
     """What the workflow's trigger makes of it. Raises `Rejected` 422 where an expression fails, as a server does."""
     trigger = triggers_meant(plan, start)[0]
     fields = start.fields

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hai_flow.primitives.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Field, Malformed, fields
+from hai_flow.primitives.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Malformed, WireField, fields
 from hai_flow.values import Json
 
 __all__ = ["NESTED_MAX", "Malformed", "decoded"]
@@ -130,7 +130,7 @@ _WIRE_TYPES: Final = {"int": VARINT, "bool": VARINT, "double": FIXED_64}
 _WORDS: Final = {VARINT: "a number", FIXED_64: "eight bytes", BYTES: "a length and bytes", FIXED_32: "four bytes"}
 
 
-def _fields(data: bytes, where: str) -> list[Field]:
+def _fields(data: bytes, where: str) -> list[WireField]:
     try:
         return fields(data)
     except Malformed as error:

@@ -31,7 +31,7 @@ from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.people.inbox import Item
+from hai_flow.runtime.people.inbox import InboxEntry
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.commit.projection import words_of
 from hai_flow.store.people import inbox
@@ -59,7 +59,7 @@ def _filters(
     return Filters(workflow, kind, opened_before, opened_after, deadline_before, text and text.casefold())
 
 
-async def _still_open(access: Access, item: Item) -> bool:
+async def _still_open(access: Access, item: InboxEntry) -> bool:
     """Whether the question is open now: its deadline may have passed and no timer have fired yet."""
     if item.asked.deadline is None or item.asked.deadline > access.runtime.committer.now():
         return True
@@ -70,11 +70,11 @@ async def _still_open(access: Access, item: Item) -> bool:
         return True
 
 
-async def _is_shown(access: Access, item: Item) -> bool:
+async def _is_shown(access: Access, item: InboxEntry) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-async def _filter_question(access: Access, item: Item) -> PendingState:
+async def _filter_question(access: Access, item: InboxEntry) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
@@ -82,16 +82,16 @@ async def _filter_question(access: Access, item: Item) -> PendingState:
     return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
 
 
-def _run_of(item: Item) -> Found:
+def _run_of(item: InboxEntry) -> Found:
     row = item.asked
     return Found(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
-async def _view(access: Access, item: Item) -> dict[str, Any]:
+async def _view(access: Access, item: InboxEntry) -> dict[str, Any]:
     return render_inbox_item(item, await _filter_question(access, item), sees_all=access.principal.sees_all)
 
 
-async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
+async def _is_found(access: Access, item: InboxEntry, filters: Filters) -> bool:
     """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
     learn the words by searching. Personal values of its arguments and its evidence are found by nobody."""
     if not await _is_shown(access, item):
@@ -148,8 +148,8 @@ async def read_inbox(
     }
 
 
-async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> cross_cell.Page[Item]:
-    async def ask(cell: Access) -> tuple[Sequence[Item], Place | None]:
+async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> cross_cell.Page[InboxEntry]:
+    async def ask(cell: Access) -> tuple[Sequence[InboxEntry], Place | None]:
         items, following = await cell.inbox.page(cell.tenant, cell.principal.who, filters, limit=limit + 1, after=after)
         return (items[:limit], items[limit - 1].asked.place) if len(items) > limit else (items, following)
 
@@ -203,7 +203,7 @@ async def _begin(access: Access, filters: Filters, limit: int, last: str | None)
         last, before = id, now
 
     sight = (derive_sight_key(access.principal), filters, limit)
-    source = live_lists.Source(sight, lambda: _load_first_page(access, filters, limit), "claimed_until")
+    source = live_lists.ListSource(sight, lambda: _load_first_page(access, filters, limit), "claimed_until")
     return live_lists.watch_news(access, {"inbox": source}, news)
 
 
@@ -287,7 +287,7 @@ class ClaimBody(Body):
     for_: str = Field(default="30m", alias="for", max_length=100, description="how long, at most a day: `30m`, `PT2H`")
 
 
-async def _item(access: Access, pending_id: str) -> Item:
+async def _item(access: Access, pending_id: str) -> InboxEntry:
     """The open question, if the caller may see it here: it asks them, or somebody whose delegate they are; or they see
     all runs. Raises Rejected 404."""
     run_id, item = run_of_pending(pending_id), None

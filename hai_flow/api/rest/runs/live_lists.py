@@ -36,7 +36,7 @@ _STREAMS_AT_ONCE: Final = 50  # beyond, each stream reads more seldom
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ListSource:
     """A list that a stream shows. `sight`: all that decides which items it has. `changes_at`: the member of an item
     that says when it changes by itself."""
 
@@ -50,7 +50,7 @@ class ListReader:
     """The lists of one stream as they are now, each read once for all streams that show the same."""
 
     shared: Mapping[str, SharedList]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ListSource]
     since: float = 0.0
     changes: dict[str, float | None] = field(default_factory=dict)  # when each changes by itself next, since 1970
 
@@ -76,7 +76,7 @@ def _next_change(items: Items, member: str | None) -> float | None:
 
 
 async def watch_news(
-    access: Access, sources: Mapping[str, Source], news: Callable[[ListReader], AsyncIterator[Piece]]
+    access: Access, sources: Mapping[str, ListSource], news: Callable[[ListReader], AsyncIterator[Piece]]
 ) -> AsyncGenerator[list[Piece], None]:
     """The pieces that `news` makes of the lists, now and after each change that may concern them, until the server
     closes."""
