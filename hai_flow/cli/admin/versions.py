@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,11 +16,15 @@ from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import compact, moment, out, print_json, say
+from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
 
+if TYPE_CHECKING:
+    from hai_flow.checking.workflows import Workflows
+
+_OF_FOLDER: Final = "run.unknown"  # a workflow that is not beside the file; the server knows whether it has it
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.", autocompletion=completion.workflows)]
@@ -35,12 +40,22 @@ def publish(
 ) -> None:
     """Publish workflows under the name and version that they declare. A published version never changes: raise its
     number."""
+    from hai_flow.checking.modules import ModuleFiles
+    from hai_flow.checking.workflows import Workflows
+
     sources = {str(path): read_whole(path) for place in files for path in list_workflow_files(place)}
+    workflows = Workflows(sources, ModuleFiles(sources))
     done: list[Json] = []
     refused: list[Json] = []
 
     async def work(api: Server) -> None:
-        for name, source in sources.items():
+        for name in _sort_by_children(workflows, sources):
+            source, findings = sources[name], workflows.findings(name)
+            if any(each.severity == "error" for each in findings):  # a server may not know the modules of its tools
+                refused.append({"file": name, **_refuse(findings)})
+                if not as_json:
+                    print_definition_error(findings, name, source)
+                continue
             try:
                 done.append({"file": name, **await api.post("/v1/workflows", content=source)})
             except Problem as problem:
@@ -48,15 +63,33 @@ def publish(
                 if not as_json:
                     _explain_refusal(name, source, problem)
             else:
+                by_server = _findings(name, done[-1].get("warnings", []))
+                own = [each for each in findings if each.code != _OF_FOLDER and each not in by_server]
+                done[-1]["warnings"] = [each.as_dict() for each in own] + done[-1].get("warnings", [])
                 if not as_json:
                     say(f"{name}: {_reference(done[-1])} is published.", "green")
-                    print_definition_error(_findings(name, done[-1].get("warnings", [])), name, source)
+                    print_definition_error([*own, *by_server], name, source)
 
     ask(server, as_json, work)
     if as_json:
         print_json({"published": done, "refused": refused})
     if refused:
         raise typer.Exit(FAILED)
+
+
+def _sort_by_children(workflows: Workflows, sources: Collection[str]) -> list[str]:
+    """The files, those that others run before them."""
+    ordered = dict.fromkeys(each for name in sources for each in (*workflows.children(name), name))
+    return [each for each in ordered if each in sources]
+
+
+def _refuse(findings: Sequence[Finding]) -> dict[str, Json]:
+    """The refusal of a document for what `validate` finds wrong, in the form that a server gives it."""
+    errors = sum(each.severity == "error" for each in findings)
+    detail = f"the workflow has {plural(errors, 'mistake')}."
+    code = "definition.invalid"
+    problem = {"type": f"urn:hai-flow:problem:{code}", "title": "Unprocessable Content", "status": 422, "code": code}
+    return {**problem, "detail": detail, "findings": [each.as_dict() for each in findings]}
 
 
 def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:

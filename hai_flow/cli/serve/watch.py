@@ -84,6 +84,7 @@ class Shelf:
         self._stamps: dict[Path, Stamp] = {}  # of all that is watched, as they were when it was last loaded
         self._files: dict[Path, _File] = {}
         self._modules: dict[Path, str] = {}
+        self._compiled: dict[tuple[str, bytes], Plan | None] = {}  # of files as those beside them see them
         self._unanswered = False
         self.names: dict[str, str] = {}  # workflow -> its reference
         self.samples: dict[str, dict[str, Json]] = {}  # workflow that a request may start -> an input that it takes
@@ -118,7 +119,8 @@ class Shelf:
             await asyncio.sleep(POLL_SECONDS)
             waited += POLL_SECONDS
             now = self._look()
-            self._forget(self._stamps.keys() - now.keys())
+            gone = self._stamps.keys() - now.keys()
+            self._forget(gone)
             self._stamps = self._stamps_of_modules(now) | self._stamps
             settled = {
                 path: stamp for path, stamp in now.items() if stamp == stamps.get(path) != self._stamps.get(path)
@@ -127,6 +129,8 @@ class Shelf:
             self._stamps |= settled
             if settled:
                 await self._load_changed(settled)
+            elif gone:  # another file may have had its name
+                await self._publish_all(())
             elif self._unanswered and waited >= AGAIN_SECONDS:
                 waited = 0.0
                 await self._publish_all(())
@@ -158,9 +162,10 @@ class Shelf:
         reloaded = self._reload(modules)
         self._read(workflows)
         published = await self._publish_all(workflows)
+        checked = self._together()
         for file in list(self._files.values()):
             if file.stands and (published & file.children() or (reloaded and file.is_calling_python())):
-                await self._check(file)
+                await self._check(file, checked)
 
     def _read(self, paths: Iterable[Path]) -> None:
         """Take in workflow files and the modules that they call. The modules are watched before they are imported."""
@@ -199,8 +204,9 @@ class Shelf:
         """Publish the files that do not stand, children before their parents. Returns the names of those published."""
         self._unanswered = False
         published: set[str] = set()
+        checked = self._together()
         for file in _sort_by_children([file for file in self._files.values() if not file.stands]):
-            reference = await self._publish(file)
+            reference = await self._publish(file, checked)
             if reference is None:
                 continue
             published.add(reference.partition("@")[0])
@@ -211,24 +217,34 @@ class Shelf:
             file.told = ""
         return published
 
-    async def _publish(self, file: _File) -> str | None:
+    def _together(self) -> Workflows:
+        """The files as `validate` reads them. It imports no modules for that: this process imports them itself."""
+        sources = {str(path): file.source for path, file in self._files.items()}
+        for file, source in [key for key in self._compiled if sources.get(key[0]) != key[1]]:
+            del self._compiled[file, source]
+        return Workflows(sources, ModuleFiles(sources, imports=False), cache=self._compiled)
+
+    async def _publish(self, file: _File, checked: Workflows) -> str | None:
         """The reference of the published workflow. If it can't be published: None, and the reason is printed."""
         heading = f"{_relative_path(file.path)} is not loaded"
         try:
+            findings = _find_no_error(checked.findings(str(file.path)))
             reference, warnings = await self._backend.publish(file.source, str(file.path), file.plan)
         except (*FAILURES, HaiFlowError) as error:
             self._print_fault(file, heading, error)
             return None
         file.stands = True
-        if warnings:  # as `validate` says them, and what depends on the deployment
-            print_findings(list(warnings), read_texts(file.source, str(file.path)), err())
+        warnings = list(dict.fromkeys((*findings, *warnings)))  # of the file, and of what this server lacks
+        if warnings:
+            print_findings(warnings, read_texts(file.source, str(file.path)), err())
         assert file.plan is not None, "it was compiled"
         self._note(file.plan, reference)
         return reference
 
-    async def _check(self, file: _File) -> None:
+    async def _check(self, file: _File, checked: Workflows) -> None:
         """Print a message if a published workflow no longer fits the things that it calls, and when it fits again."""
         try:
+            _find_no_error(checked.findings(str(file.path)))
             await self._backend.check(file.source, str(file.path))
         except (*FAILURES, HaiFlowError) as error:
             self._print_fault(
@@ -253,7 +269,7 @@ class Shelf:
             note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
         elif isinstance(error, DefinitionError):
             err().print(f"{clean(heading)}:", style="red")
-            print_findings(_as_validate_says(file, error), read_texts(file.source, str(file.path)), err())
+            print_findings(error.findings, read_texts(file.source, str(file.path)), err())
         else:
             say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
 
@@ -266,14 +282,11 @@ class Shelf:
             self.samples[plan.name] = sample
 
 
-def _as_validate_says(file: _File, error: DefinitionError) -> Sequence[Finding]:
-    """The findings of the error; where they are about steps as wholes, those of `validate`, which are about their
-    calls and arguments, if it has any."""
-    if any(each.code != "step.unavailable" for each in error.findings):
-        return error.findings
-    name = str(file.path)
-    findings = Workflows({name: file.source}, ModuleFiles([name], imports=False)).findings(name)
-    return findings if any(each.severity == "error" for each in findings) else error.findings
+def _find_no_error(findings: list[Finding]) -> list[Finding]:
+    """The findings. Raises DefinitionError if one of them is an error."""
+    if any(each.severity == "error" for each in findings):
+        raise DefinitionError(findings)
+    return findings
 
 
 def _plan_of(source: bytes, file: str) -> Plan | None:
