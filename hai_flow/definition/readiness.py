@@ -1,5 +1,5 @@
-"""Whether a server can perform every step of a plan, and has the channels that it names. Dry validation never asks;
-publishing does."""
+"""Whether a server can perform every step of a plan, and has the channels and roles that it names. Dry validation never
+asks; publishing does."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _iter_needed_runners(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
 _DATA: Final = frozenset(
     ("with", "set", "emit", "show", "return", "output", "state", "input", "tools", "data", "value", "say", "http")
 )
-"""Keys below which a `notify` is a word of the author's own."""
+"""Keys below which a `notify` or a `from` is a word of the author's own."""
 
 
 def list_unknown_channels(source: bytes, known: Collection[str] | None, file: str = "<workflow>") -> list[Finding]:
@@ -102,6 +102,61 @@ def list_unknown_channels(source: bytes, known: Collection[str] | None, file: st
         message = f"this server has no channel `{shorten(name)}`{hint}"
         findings.append(Finding(file, *document.position(at), "warning", "notify.unknown", message))
     return findings
+
+
+def list_unlikely_roles(
+    source: bytes, known: Collection[str], own: Sequence[str] = (), file: str = "<workflow>"
+) -> list[Finding]:
+    """A warning for each role that is written as one of the `known` ones of a deployment, but for a letter. Any other
+    may be given to somebody at any time. `own`: the roles of the workflow, with which it was compared already."""
+    document = parse(first_of(source), file)
+    findings = []
+    for at, name in _iter_roles(document.value, ()):
+        if name in known or name in own or suggestion(name, own):
+            continue
+        near = [each for each in sorted(known) if _is_misspelt(name, each)]
+        if near:
+            message = f"nobody here is known to have the role `{shorten(name)}`; did you mean `{near[0]}`?"
+            findings.append(Finding(file, *document.position(at), "warning", "role.unknown", message))
+    return findings
+
+
+_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+def _is_misspelt(name: str, other: str) -> bool:
+    """Whether one letter was left out, added or changed, or two neighbours were exchanged: `controler`, and not
+    `reviewer` for `viewer`. What differs by a number is another name: `level1` and `level2`."""
+    if min(len(name), len(other)) < _LETTERS_MIN or name.translate(_DIGITS) == other.translate(_DIGITS):
+        return False
+    begin = next((n for n, (one, two) in enumerate(zip(name, other, strict=False)) if one != two), None)
+    if begin is None:
+        return abs(len(name) - len(other)) == 1
+    one, two = name[begin:], other[begin:]
+    return (
+        one[1:] == two
+        or one == two[1:]
+        or (one[1:] == two[1:] and len(name) >= _CHANGED_MIN)
+        or (one[:2] == two[1::-1] and one[2:] == two[2:])
+    )
+
+
+_LETTERS_MIN: Final = 4
+_CHANGED_MIN: Final = 8  # `seller` and `teller` are two words
+_SELECTORS: Final = frozenset(("from", "exclude", "visibility", "veto", "quorum"))
+
+
+def _iter_roles(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    """The roles that a document names, with their places."""
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if key in _SELECTORS:
+            words = each if isinstance(each, list | dict) else [each]
+            for index, word in enumerate(words):
+                if isinstance(word, str) and word.startswith("role:") and "${{" not in word:
+                    inner = (index,) if isinstance(each, list) else (word,) if isinstance(each, dict) else ()
+                    yield (*at, key, *inner), word.removeprefix("role:")
+        elif key not in _DATA:
+            yield from _iter_roles(each, (*at, key))
 
 
 def _iter_channels(value: Json, at: Path) -> Iterator[tuple[Path, str]]:

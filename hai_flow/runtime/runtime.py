@@ -70,6 +70,7 @@ from hai_flow.settings import Settings
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.python.toolbox import Toolbox
+from hai_flow.store.identity import keys
 from hai_flow.store.messaging import hints
 from hai_flow.store.ops.replicas import Replica
 from hai_flow.store.postgres.database import EVERYTHING, Database, Deadlines
@@ -182,6 +183,7 @@ class Runtime(Service):
         self.rows = Rows()
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
+        self.issuer_roles: Collection[str] = ()  # which the file of issuers names; the API knows it
         self._contents = None if settings.files is None else RemoteContents(settings.files)
         self._witness = None if settings.witness is None else Witness(settings.witness)
 
@@ -224,6 +226,7 @@ class Runtime(Service):
         self.pins = PinBook(self.database)
         self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
         self.catalog.channels = self._list_channels
+        self.catalog.roles = self._list_roles
         self.files = Files(
             self.database,
             self._contents,
@@ -347,6 +350,13 @@ class Runtime(Service):
     def _list_channels(self, tenant: str) -> Collection[str] | None:
         """The names of a tenant's channels; None: the deployment has no file of them."""
         return None if self._channels is None else tuple(self._channels.place(tenant).channels)
+
+    async def _list_roles(self, tenant: UUID) -> Collection[str]:
+        """The roles that people of the tenant have by keys, by the file of channels, or by an issuer of tokens."""
+        home = self._beside or self
+        people = await self.load_people_of_channels(tenant) or {}
+        of_channels = {role for person in people.values() for role in person.roles}
+        return {*home.issuer_roles, *of_channels, *await keys.list_roles(home.database.api, tenant)}
 
     async def load_people_of_channels(self, tenant: UUID) -> Mapping[str, Person] | None:
         """The tenant's people whom channels reach, by id; None: this process has no file of them."""

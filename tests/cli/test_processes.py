@@ -376,7 +376,7 @@ hai: flow/v1
 name: telling
 version: 1
 steps:
-  - approve: {title: Go?, from: anyone, notify: [nowhere]}
+  - approve: {title: Go?, from: [anyone, role:controler, role:reviewer], notify: [nowhere]}
 """
 
 
@@ -387,10 +387,18 @@ def test_serve_tells_in_its_log_what_is_doubtful_about_the_workflows_that_there_
     settings = {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_PUBLISH": "1"}
     with started(tmp_path / "first", "serve", "--port", "0", **settings) as first:
         url = first.wait_for(r"Serving (http://\S+)")[1]
+        roles = ("--role", "controller", "--role", "viewer")
+        assert run("keys", "create", "user:ann", *roles, HAI_FLOW_DATABASE_URL=database_url).returncode == 0
         published = run("publish", str(tmp_path / "telling.flow.yaml"), "--server", url)
         assert "this server has no channel `nowhere`" in published.stdout + published.stderr
+        assert "the role `controler`; did you mean `controller`?" in published.stderr
+        assert "`viewer`" not in published.stderr, "`reviewer` is a word of its own"
         first.end(signal.SIGTERM)
+    assert run("tenants", "create", "acme", **settings).returncode == 0
+    move = "UPDATE workflows SET tenant = (SELECT id FROM tenants WHERE name = 'acme')"
+    run_apart(execute(database_url, move))
     with started(tmp_path / "second", "serve", "--port", "0", **settings) as second:
-        second.wait_for(r"workflow_doubtful")
-        second.wait_for(r"this server has no channel `nowhere`")
+        line = second.wait_for(r".*workflow_doubtful.*")[0]
+        assert "this server has no channel `nowhere`" in line
+        assert '"tenant": "acme"' in line, "of each tenant, not of the default one alone"
         second.end(signal.SIGTERM)

@@ -24,4 +24,8 @@ def identity_of(settings: Settings, runtime: Runtime, *, development: bool) -> I
         return LocalIdentity(runtime, development=development)
     if settings.identity == KEYS:
         return KnownIdentity(runtime, Limits.of(settings))
-    return KnownIdentity(runtime, Limits.of(settings), *read_identity(Path(settings.identity)))
+    issuers, people = read_identity(Path(settings.identity))
+    runtime.issuer_roles = {
+        role for issuer in issuers for roles in (issuer.roles or {}).values() for role in roles
+    }  # of which publishing speaks
+    return KnownIdentity(runtime, Limits.of(settings), issuers, people)

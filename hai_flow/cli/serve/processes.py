@@ -25,7 +25,7 @@ from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
     from hai_flow.runtime.base.queue_selection import Served
-    from hai_flow.runtime.runtime import Runtime
+    from hai_flow.runtime.cells import Cells
 
 ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
@@ -56,24 +56,36 @@ async def _serve(database: RunDatabase, settings: Settings) -> int:
         app = create_app(settings, runtime, cells=cells)
         tell_identity(settings)
         pages = app.state.console.is_served
-        async with alongside(_log_doubts(runtime)):
+        async with alongside(_log_doubts(cells)):
             ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
         tell_stopping(settings.shutdown_seconds)
     return exit_code_for(ended_by)
 
 
-_DOUBTED_MAX: Final = 200  # workflows whose doubts a server tells again when it starts
+_DOUBTED_MAX: Final = 1000  # workflows whose doubts a server tells again when it starts, of all tenants together
 
 
-async def _log_doubts(runtime: Runtime) -> None:
-    """Write in the log what is doubtful about workflows of the tenant `default`: channels that the file of channels no
-    longer has, tools and models that this server can't reach."""
+async def _log_doubts(cells: Cells) -> None:
+    """Write in the log what is doubtful about the workflows of each tenant: channels that the file of channels no
+    longer has, roles, tools and models that this server does not know or reach."""
     import structlog
 
+    from hai_flow.store.identity import tenants
+
     log = structlog.get_logger(__name__)
-    async for reference, finding in runtime.catalog.list_doubts(_DOUBTED_MAX):
-        place = f"{reference}:{finding.line}"
-        log.warning("workflow_doubtful", workflow=place, code=finding.code, meaning=finding.message)
+    left = _DOUBTED_MAX
+    for runtime in cells.runtimes():
+        for tenant in await tenants.list_tenants(runtime.database.api):
+            async for reference, findings in runtime.catalog.list_doubts(tenant.id, left + 1):
+                if left == 0:
+                    log.info("workflow_doubts_left_out", meaning=f"only {_DOUBTED_MAX} workflows were looked at.")
+                    return
+                left -= 1
+                for each in findings:
+                    place = f"{reference}:{each.line}"
+                    log.warning(
+                        "workflow_doubtful", tenant=tenant.name, workflow=place, code=each.code, meaning=each.message
+                    )
 
 
 def tell_identity(settings: Settings) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,13 @@ from hai_flow.definition.names import names
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
-from hai_flow.definition.readiness import RunnersMissing, lacking, list_missing_runners, list_unknown_channels
+from hai_flow.definition.readiness import (
+    RunnersMissing,
+    lacking,
+    list_missing_runners,
+    list_unknown_channels,
+    list_unlikely_roles,
+)
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.engine.events import Pin
@@ -40,7 +46,6 @@ from hai_flow.steps.runner import Registry
 from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import NamedVersion, Workflow, WorkflowSummary
-from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import triggers
 from hai_flow.store.postgres.database import Database
 
@@ -57,8 +62,9 @@ class Catalog:
 
     `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before,
     and after a version of it was retired or taken back into use. `channels` gives the names of the channels over which
-    people of a tenant, by its name, are notified; None: there is no file of them. `is_on_disk`: whether a document that
-    came over the network is a file of this machine, whose tools it may use.
+    people of a tenant, by its name, are notified; None: there is no file of them. `roles` gives the roles that people
+    of a tenant are known to have. `is_on_disk`: whether a document that came over the network is a file of this
+    machine, whose tools it may use.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class Catalog:
         self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
         self.channels: Callable[[str], Collection[str] | None] | None = None
+        self.roles: Callable[[UUID], Awaitable[Collection[str]]] | None = None
         self.is_on_disk: Callable[[bytes], bool] | None = None
 
     def reading(self, reads: Pool) -> Catalog:
@@ -303,34 +310,37 @@ class Catalog:
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
             for step, doubt in all_doubts
         ]
-        doubts = [*_place_findings(doubts, source), *await self._list_unknown_channels(tenant, source, file)]
+        doubts = [*_place_findings(doubts, source), *await self._list_unknown_names(tenant, plan, source, file)]
         return replace(plan, warnings=(*plan.warnings, *doubts)) if doubts else plan, looked
 
-    async def _list_unknown_channels(self, tenant: UUID, source: bytes, file: str) -> list[Finding]:
-        if self.channels is None:
-            return []
-        channels = self.channels(await self._tenants.name(tenant))
-        return await compiling.make(list_unknown_channels, source, channels, file)
+    async def _list_unknown_names(self, tenant: UUID, plan: Plan, source: bytes, file: str) -> list[Finding]:
+        """A warning for each channel that the deployment does not have, and for each role that is nearly one of its."""
+        findings: list[Finding] = []
+        if self.channels is not None:
+            channels = self.channels(await self._tenants.name(tenant))
+            findings += await compiling.make(list_unknown_channels, source, channels, file)
+        if self.roles is not None and b"role:" in source:
+            roles = await self.roles(tenant)
+            findings += await compiling.make(list_unlikely_roles, source, roles, tuple(plan.roles), file)
+        return findings
 
-    async def list_doubts(self, limit: int) -> AsyncIterator[tuple[str, Finding]]:
-        """What is doubtful about the latest versions of up to `limit` workflows of the tenant `default`, as their
-        publication said it: the reference of each, and a warning. What they name of the deployment may be gone."""
-        tenant = await tenants.find_tenant(self.reads, tenants.DEFAULT)
-        if tenant is None:
-            return
-        for summary in await workflows.list_workflows(self.reads, tenant.id, limit=limit):
+    async def list_doubts(self, tenant: UUID, limit: int) -> AsyncIterator[tuple[str, Sequence[Finding]]]:
+        """Up to `limit` workflows of the tenant by their latest references, each with what is doubtful about it, as its
+        publication said it: what it names of the deployment may be gone. Those that are retired are left out."""
+        for summary in await workflows.list_workflows(self.reads, tenant, limit=limit):
+            if summary.retired_at is not None:
+                continue
             reference = f"{summary.name}@{summary.version}"
             try:
-                plan = await self.plan(tenant.id, summary.sha256)
+                plan = await self.plan(tenant, summary.sha256)
             except HaiFlowError:
                 continue  # of another release: who starts it is told
             steps = [
                 Finding(reference, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
                 for step, doubt in self.registry.doubts(plan)
             ]
-            channels = await self._list_unknown_channels(tenant.id, plan.source, reference)
-            for finding in (*plan.warnings, *steps, *channels):
-                yield reference, finding
+            names = await self._list_unknown_names(tenant, plan, plan.source, reference)
+            yield reference, (*plan.warnings, *steps, *names)
 
     def _find_obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
         """The steps for which this server has no runner, and those that its runners can't perform."""

@@ -170,6 +170,15 @@ async def list_keys(
     return [Key(*row) for row in await connection.fetch(query, *arguments)]
 
 
+async def list_roles(connection: Connection | Pool, tenant: UUID) -> list[str]:
+    """The roles of the tenant's keys that are good."""
+    query = """
+    SELECT DISTINCT unnest(roles) FROM keys
+    WHERE tenant = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    """
+    return [row[0] for row in await connection.fetch(query, tenant)]
+
+
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
     """Revoke the tenant's key, and end the delegations that were made by it; twice is harmless. None: the tenant has no
     key of this id."""
