@@ -19,12 +19,12 @@ _WORDS: Final[dict[Reason, str]] = {
     "context_window_exceeded model_context_window_exceeded error_limit",
     "refused": "content_filter content_filtered contentfilter sensitive safety image_safety refusal refused "
     "guardrail_intervened recitation blocklist prohibited_content spii language error_toxic moderation moderated "
-    "filtered blocked policy_violation model_armor image_prohibited_content image_recitation",
+    "filtered blocked policy_violation risk_control model_armor image_prohibited_content image_recitation",
     "failed": "error network_error insufficient_system_resource abort aborted cancel cancelled canceled timeout "
     "time_limit failed failure server_error internal_error system_error malformed_function_call "
     "malformed_tool_use malformed_model_output unexpected_tool_call too_many_tool_calls function_call_filter other "
     "overloaded engine_overloaded server_overloaded unavailable user_cancel malformed_response image_other "
-    "no_image interrupted modelunloaded userstopped not_finished",
+    "no_image interrupted modelunloaded userstopped not_finished preempted engine_error",
 }
 REASONS: Final[dict[str, Reason]] = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 """The meaning of each known word of a server, in lower case with `_` between its parts."""

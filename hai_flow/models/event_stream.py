@@ -29,6 +29,8 @@ _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _BLANK: Final = b" \t\r\n"
 _PREFIX: Final = re.compile(r"\A(?:data:\s*)+")  # of gateways that wrap an event as it came
 _CALLS: Final = re.compile("tool_calls|tool_use|function_call")
+_WRAPPERS: Final = ("data", "result", "response", "body")
+"""The members in which gateways put an answer that they pass on."""
 _ALIVE: Final = frozenset({"ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive"})
 """The names of events that say nothing, and their texts."""
 _FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
@@ -91,7 +93,7 @@ class EventBody:
                 yield from self._line(body)
             yield from self._dispatch()
             return
-        text = body.decode(errors="surrogateescape").strip()
+        text = body.lstrip(_BLANK).removeprefix(_BOM).decode(errors="surrogateescape").strip()
         if self.form is Form.DOCUMENT:
             yield from _documents(text)
         elif self.form is Form.PAGE:
@@ -242,7 +244,7 @@ class StreamReader:
         """The last pieces, when the body has ended in order."""
         for event in self._body.end():
             yield from self._read(event)
-        if self._first and self._reader.answer.stand is Stand.SILENT:
+        if self._first and self._reader.answer.stand in (Stand.SILENT, Stand.BROKEN):
             raise faults.unreadable(self._first)
         yield from self._reader.end()
 
@@ -262,6 +264,8 @@ class StreamReader:
                 raise faults.fault_of_body(text) from None
             if text.startswith("<"):
                 raise faults.page_within(text) from None
+            if self._reader.answer.stand is Stand.SILENT and text[:1] not in ("{", "[", '"'):
+                raise faults.fault_of_body(text) from None  # a sentence in place of an answer
             raise faults.unreadable(text) from None
         for each in value if isinstance(value, list) else (value,):
             yield from self._value(event.name, each)
@@ -273,6 +277,7 @@ class StreamReader:
             raise faults.fault_of_body(value) if name == "error" else faults.unreadable(str(value))
         if name and "type" not in value and "choices" not in value:
             value = {"type": name, **value}
+        value = self._unwrap(value)
         if is_report(value, is_answer=self._reader.is_answer(value)):
             raise faults.fault_of_body(value)
         if not self._first and self._reader.answer.stand is Stand.SILENT:
@@ -287,6 +292,15 @@ class StreamReader:
             ValueError,
         ) as error:  # an event of another shape
             raise faults.unreadable(f"{type(error).__name__} in {text_of(value)}") from error
+
+    def _unwrap(self, event: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The event of an answer, also where a gateway passes it on in a member of its own."""
+        if not self._reader.is_answer(event):
+            for name in _WRAPPERS:
+                inner = event.get(name)
+                if isinstance(inner, dict) and self._reader.is_answer(inner):
+                    return inner
+        return event
 
 
 def text_of(value: Json) -> str:

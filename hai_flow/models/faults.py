@@ -6,6 +6,7 @@ page. The text, the kind of the fault and the wait reach the reader of the error
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,7 +34,7 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: da
     """The error for an answer that is none. `headers` by their names in lower case."""
     if isinstance(body, str) and body.lstrip().startswith("<"):
         page = web_page(status, body)
-        if status not in AWAY and status < 500 and status != 429:
+        if status not in AWAY and status < 500 and status not in (402, 413, 429):
             return page
         return _judge(status, Report(), wait_of_headers(headers, now), page.message)
     report = report_of(body)
@@ -45,6 +46,8 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: da
 def fault_of_body(body: Json) -> StepError:
     """The error for a fault that is reported in an answer, where no HTTP status gives its kind."""
     report = report_of(body)
+    if not report.text and not report.kinds and body:
+        return unreadable(json.dumps(body, ensure_ascii=False))
     message = f"The model's server broke off its answer: {report.text or report.kinds or 'it does not say why'}"
     return _judge(report.status, report, report.wait, message)
 

@@ -173,6 +173,8 @@ class ResponsesReader:
     def _slot(self, event: Mapping[str, Json]) -> str:
         """The slot of the call that an event is about: some servers name the call in place of its item."""
         names = [_name_in(event), event.get("call_id") or "", f"#{event.get('output_index')}"]
+        if not any(names[:2]) and self._slots:  # it names nothing: the call that began last
+            return next(reversed(self._slots.values()))
         return next((self._slots[name] for name in names if name in self._slots), names[0] or names[-1])
 
     def _call(self, item: Mapping[str, Json], index: Json, *, is_whole: bool) -> Iterator[Piece]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from unicodedata import category
 
 from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
@@ -109,8 +110,8 @@ class Turn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the answer says nothing: no word but of thinking, no call, no file."""
-        return not (self._calls or self.media or "".join(self._texts).strip())
+        """Whether the answer says nothing: no word but of thinking, no sign that can be seen, no call, no file."""
+        return not (self._calls or self.media or any(map(_has_signs, self._texts)))
 
     def call_faults(self, schemas: Mapping[str, Schema]) -> dict[str, str]:
         """The faults of the calls, by the calls' ids; `schemas` are those of the tools that were offered.
@@ -126,6 +127,10 @@ class Turn:
             return self.usage, False
         texts = (self._texts, self._thoughts, *(call.args for call in self._calls))
         return Usage(prompt, sum(tokens_of("".join(each)) for each in texts)), True
+
+
+def _has_signs(text: str) -> bool:
+    return any(not sign.isspace() and category(sign) not in ("Cf", "Cc") for sign in text)
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

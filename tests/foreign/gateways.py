@@ -132,7 +132,7 @@ EVENTS: Final = [
     chat(
         "the answer below `data`",
         document({"code": 0, "data": {"choices": [{"message": {"content": "Hi you"}, "finish_reason": "stop"}]}}),
-        Failed("llm.truncated", "", True),
+        HI_YOU,
     ),
     chat(
         "`choices` is one object",

@@ -16,7 +16,7 @@ import pytest
 from hai_flow.definition.plan import Schema
 from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.structured import read_answer
-from tests.foreign import chats, clouds, gateways, typed, typed_gateways
+from tests.foreign import chats, clouds, gateways, typed, typed_gateways, wrapped
 from tests.foreign.reading import differences, read
 from tests.foreign.transcripts import (
     DONE,
@@ -33,7 +33,7 @@ from tests.foreign.transcripts import (
     text,
 )
 
-CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL]
+CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL, *wrapped.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
 
 
@@ -43,7 +43,7 @@ def test_an_answer_is_read_as_it_is_meant(transcript: Transcript) -> None:
 
 
 def test_the_corpus_is_large_and_names_each_transcript_once() -> None:
-    assert len(CORPUS) >= 280
+    assert len(CORPUS) >= 300
     assert len({each.name for each in CORPUS}) == len(CORPUS)
 
 

@@ -35,6 +35,11 @@ calls.bug(
     by=_MEANT,
 )
 calls.bug(
+    "a piece at another index is a call of its own, though it has the id of one that is known",
+    ("        if draft is None and id and args and not name:", "        if False:"),
+    by=_MEANT,
+)
+calls.bug(
     "a call without a name is made up",
     ('                    raise Contradiction("a call has no name")', "                    pass"),
     by=_MEANT,
@@ -163,6 +168,16 @@ text_pieces.bug(
     by=_MEANT,
 )
 event_stream = Room("hai_flow/models/event_stream.py")
+event_stream.bug(
+    "an answer that a gateway passes on in `data` is a fault",
+    ("        value = self._unwrap(value)\n", ""),
+    by=_MEANT,
+)
+event_stream.bug(
+    "what a server said in front of `[DONE]` is lost, if it is in no words of a fault",
+    ("stand in (Stand.SILENT, Stand.BROKEN):", "stand is Stand.SILENT:"),
+    by=_MEANT,
+)
 event_stream.bug(
     "a line feed in the next chunk is a line of its own",
     ('if self._after_return and text.startswith(b"\\n"):', "if False:"),

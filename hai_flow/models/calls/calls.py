@@ -17,6 +17,7 @@ from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
 
 CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
+_NAMESPACE: Final = "functions."  # in which templates of gpt-oss and of Kimi have all functions
 _OLD: Final = "function_call"  # the slot of the one call that the oldest form of the protocol knows
 
 
@@ -49,7 +50,10 @@ class Calls:
 
     def take(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
         """A piece of the call in a slot (its index, the id of its item ...). Raises StepError for too many calls."""
+        name = self._own_name(name)
         draft = self._slots.get(slot)
+        if draft is None and id and args and not name:  # of a server that counts the pieces: the id names their call
+            draft = next((each for each in self._drafts if each.given == id), None)
         if draft is None or self._is_another(draft, id, name, args):
             if draft is not None:
                 id = id or draft.next_id
@@ -73,6 +77,7 @@ class Calls:
 
     def settle(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
         """A call as a whole, as it stands at its own end or behind the answer. Raises Contradiction."""
+        name = self._own_name(name)
         draft = self._slots.get(slot) or next((each for each in self._drafts if id and each.given == id), None)
         if draft is None:
             yield from self.take(slot, id=id, name=name, args=args)
@@ -86,7 +91,8 @@ class Calls:
     def settle_all(self, said: list[tuple[str, str, str]]) -> Iterator[Piece]:
         """All calls as they stand behind the answer: id, name and arguments. Raises Contradiction."""
         free, has_drafts = list(self._drafts), bool(self._drafts)
-        for number, (id, name, args) in enumerate(said):
+        for number, (id, given_name, args) in enumerate(said):
+            name = self._own_name(given_name)
             draft = next((each for each in free if id and each.given == id), None)
             draft = draft or next((each for each in free if each.name == name and each.args.says(args)), None)
             draft = draft or next((each for each in free if each.name in ("", name)), None)
@@ -128,6 +134,11 @@ class Calls:
         for draft, args in complete:
             draft.held = args[draft.shown :]
             yield from self._show(draft)
+
+    def _own_name(self, name: str) -> str:
+        """The name of an offered function, also where a server writes it in the namespace of its template."""
+        inner = name.removeprefix(_NAMESPACE)
+        return inner if name not in self._names and inner in self._names else name
 
     def _is_another(self, draft: _Draft, id: str, name: str, args: str) -> bool:
         """Whether a piece in the slot of a call begins another call. One that brings no name never does: it belongs to

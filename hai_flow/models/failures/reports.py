@@ -34,8 +34,12 @@ class Report:
 
 _TEXTS: Final = (
     "message", "msg", "detail", "error_message", "errorMessage", "error_msg", "errmsg", "status_msg", "description",
-    "error_description", "reason", "title", "Message", "faultstring", "error", "raw",
+    "error_description", "reason", "title", "Message", "faultstring", "error", "Error", "err", "exception", "raw",
 )  # fmt: skip
+_FAULTS: Final = ("error", "errors", "err", "base_resp", "fault", "exception", "failure")
+"""The members that hold a fault, in any case; the most exact first."""
+_SUCCESSES: Final = (None, 0, 200, "", "0", "200", "ok", "success")
+"""Codes that gateways write beside an answer."""
 _KINDS: Final = ("code", "type", "status", "error_code", "err_code", "errcode", "__type", "status_code", "http_code")
 _WAITS: Final = {
     "retry_after": 1.0, "retryafter": 1.0, "retry-after": 1.0, "retry_after_seconds": 1.0, "retryafterseconds": 1.0,
@@ -81,21 +85,26 @@ def is_report(event: Mapping[str, Json], *, is_answer: bool) -> bool:
     if "error" in (event.get("type"), event.get("object")):
         return True
     if is_answer:
-        return False
+        text = next((event[name] for name in ("message", "msg", "detail") if isinstance(event.get(name), str)), "")
+        return bool(text) and event.get("choices") == [] and event.get("code") not in _SUCCESSES
     fields = (
         "message",
         "msg",
         "code",
         "detail",
-        "errors",
-        "error",
         "error_msg",
         "errorMessage",
         "__type",
         "Message",
-        "fault",
+        *_names_of_faults(event),
     )
     return any(event.get(name) for name in fields) or event.get("success") is False
+
+
+def _names_of_faults(report: Mapping[str, Json]) -> list[str]:
+    """The members of an object that hold a fault."""
+    names = [name for name in report if name.lower() in _FAULTS]
+    return sorted(names, key=lambda name: _FAULTS.index(name.lower()))
 
 
 def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
@@ -114,7 +123,7 @@ def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
         return
     if not isinstance(body, Mapping):
         return
-    first = [name for name in ("error", "errors", "base_resp", "fault") if name in body]
+    first = _names_of_faults(body)
     last = [name for name in _WITHIN if name in body]
     yield from (each for name in first for each in _objects(body[name], depth + 1))
     yield body

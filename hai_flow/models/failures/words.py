@@ -12,7 +12,7 @@ def _compile_pattern(*patterns: str) -> re.Pattern[str]:
 
 TOO_LONG: Final = _compile_pattern(
     r"context.?(length|window|size|limit)|maximum context|exceed_context",
-    r"max(imum)?.(model|input|sequence|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
+    r"max(imum)?.(model|input|sequence|seq|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
     r"too many (input |prompt )?tokens|request too large|request_too_large|range of input length",
     r"token limit (was |is |has been )?(reached|exceeded)",
     r"(prompt|input|request|messages?|conversation|text)\W+(is|are|was|has|was found to be)?\W*too (long|large)",
@@ -21,7 +21,8 @@ TOO_LONG: Final = _compile_pattern(
     r"(exceed|must be <=|larger than|greater than|longer than|more than|over the)",
     r"exceed\w* .{0,60}?(context|token limit|tokens? (limit|allowed)|input (length|limit)|max(imum)?.{0,12}length)",
     r"tokens?\b.{0,60}?(must be (<=|less|at most|under|no more)|exceed|(larger|greater|longer) than|over the limit)",
-    r"exceed\w* .{0,60}?max(imum)?.{0,12}tokens",
+    r"(exceed\w*|more than) .{0,60}?max(imum)?.{0,12}tokens",
+    r"(must have|supports?|accepts?|allows?) (less than|fewer than|at most|up to|no more than) \d+ (\w+ )?tokens",
     r"prompt.{0,6}超|(上下文|输入|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
 )
 FILTERED: Final = _compile_pattern(
@@ -30,12 +31,13 @@ FILTERED: Final = _compile_pattern(
 )
 UNPAID_CODES: Final = _compile_pattern(
     r"insufficient_?(user_?|account_?)?(quota|balance|credits?|funds)|billing_(hard_limit_reached|not_active|error)",
-    r"arrearage|payment_required|credits?_exhausted|exceeded_current_quota|\b1113\b|minimax:1008",
+    r"arrearage|payment_required|credits?_exhausted|exceeded_current_quota|free_?tier_?only|\b1113\b|minimax:1008",
 )
 UNPAID_WORDS: Final = _compile_pattern(
-    r"insufficient (account )?(balance|quota|credits?|funds)|(credit|account) balance is too low",
+    r"insufficient (account )?(balance|quota|credits?|funds)",
+    r"(balance|credits?|funds) (is |are )?(too low|insufficient)",
     r"out of (credits?|money)|(more|add|purchase|buy|requires?) credits?|exceeded your current quota|payment required",
-    r"overdue|余额不足|欠费|充值|额度不足",
+    r"free (tier|quota) .{0,40}(exhausted|used up)|overdue|余额不足|欠费|充值|额度不足",
 )
 """Words of a sentence say it only where the server names no wait: some quotas begin anew."""
 DAILY: Final = _compile_pattern(

@@ -1,0 +1,139 @@
+"""Answers and faults of gateways in their own wrappings, and calls whose pieces are addressed oddly."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.foreign.chats import ADDED, HI
+from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, chunk, document, end, event, stream, text
+
+Json = Any
+
+CALLED: Final = end("tool_calls")
+NO_MODEL: Final = Failed("llm.not_configured", "The model x does not exist")
+UNPAID: Final = Failed("llm.rate_limited")
+_SENTENCE: Final = "The model x does not exist"
+_WHOLE: Final = {"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}
+
+
+def wrapped(name: str, body: bytes, meaning: Said | Failed, status: int = 200, **more: Json) -> Transcript:
+    return Transcript(f"wrapped: {name}", body, meaning, status=status, **more)
+
+
+ANSWERS: Final = [
+    wrapped(
+        "in `data`, beside a code of success", document({"code": 0, "message": "ok", "data": _WHOLE}), Said("Hello")
+    ),
+    wrapped("each event in `result`", stream(*({"result": each} for each in (*text("Hi"), end())), DONE), Said("Hi")),
+    wrapped("behind a byte order mark", b"\xef\xbb\xbf" + document(_WHOLE), Said("Hello")),
+    wrapped(
+        "nothing but signs that nobody sees",
+        stream(*text("\u200b", "\ufeff \n"), end(), DONE),
+        Failed("llm.empty", "", True),
+    ),
+    wrapped(
+        "a last chunk without a choice says that all is well",
+        stream(*text("Hi"), end(), chunk(code=200, message="success"), DONE),
+        Said("Hi"),
+    ),
+]
+
+CALLS: Final = [
+    wrapped(
+        "the index counts the pieces of a call",
+        stream(call(0, "c", "add", '{"te'), call(1, "c", None, 'xt": "hi"}'), CALLED, DONE),
+        ADDED,
+    ),
+    wrapped(
+        "a call again at another index, without its name",
+        stream(call(0, "c", "add", HI), call(1, "c", None, HI), CALLED, DONE),
+        ADDED,
+    ),
+    wrapped(
+        "another call under an id that is known, without a name",
+        stream(call(0, "c", "add", HI), call(1, "c", None, '{"text": "ho"}'), CALLED, DONE),
+        Failed("llm.truncated", "contradicts itself", True),
+    ),
+    wrapped(
+        "the name in the namespace of a template",
+        stream(call(0, "functions.add:0", "functions.add", HI), CALLED, DONE),
+        ADDED,
+    ),
+    wrapped(
+        "a namespace in which there is no such function",
+        stream(call(0, "c", "functions.none", HI), CALLED, DONE),
+        Said(calls=(("functions.none", {"text": "hi"}),)),
+    ),
+    wrapped(
+        "arguments of a call that name neither it nor its item",
+        stream(
+            event(
+                "response.output_item.added",
+                item={"type": "function_call", "id": "f", "call_id": "c", "name": "add", "arguments": ""},
+            ),
+            event("response.function_call_arguments.delta", delta=HI),
+            event("response.function_call_arguments.done", arguments=HI),
+            event("response.completed", response={"status": "completed", "output": []}),
+        ),
+        ADDED,
+        protocol="responses",
+    ),
+]
+
+FAULTS: Final = [
+    wrapped(f"a fault as {name}, {form}", write(body), meaning)
+    for name, body, meaning in (
+        ("`err`", {"err": {"message": _SENTENCE}}, NO_MODEL),
+        ("`Error`", {"Error": {"Code": "NotFound", "Message": _SENTENCE}}, NO_MODEL),
+        ("`exception`", {"exception": _SENTENCE}, NO_MODEL),
+        ("no choice and a message", {"choices": [], "message": _SENTENCE, "code": 404}, NO_MODEL),
+        (
+            "a member that nobody knows",
+            {"status": "error", "outcome": {"words": _SENTENCE}},
+            Failed("llm.truncated", _SENTENCE, True),
+        ),
+    )
+    for form, write in (("a document", document), ("an event", lambda body: stream(body, DONE)))
+]
+FAULTS.append(wrapped("a sentence as the first event", f"data: Error: {_SENTENCE}\n\n".encode(), NO_MODEL))
+
+MONEY: Final = [
+    wrapped(
+        "out of money, as a page",
+        b"<html><title>Payment required</title></html>",
+        Failed("llm.rate_limited", "Payment required"),
+        402,
+    ),
+    wrapped(
+        "a free tier that is used up",
+        document({"code": "AllocationQuota.FreeTierOnly", "message": "The free tier of the model has been exhausted."}),
+        UNPAID,
+        403,
+    ),
+    wrapped(
+        "a balance that is insufficient",
+        document({"code": 30001, "message": "Sorry, your account balance is insufficient"}),
+        UNPAID,
+        403,
+    ),
+]
+
+LENGTH: Final = [
+    wrapped(f"too long: {words}", document({"error": {"message": words}}), Failed("llm.context_exceeded"), 400)
+    for words in (
+        "tokens in request more than max tokens allowed",
+        "the prompt exceeds max_seq_len",
+        "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+        "This model supports at most 8192 tokens, whereas you provided 9000",
+    )
+]
+LENGTH.append(
+    wrapped(
+        "too long, as a proxy's page",
+        b"<html>413 Request Entity Too Large</html>",
+        Failed("llm.context_exceeded", "Entity"),
+        413,
+    )
+)
+
+ALL: Final = [*ANSWERS, *CALLS, *FAULTS, *MONEY, *LENGTH]
