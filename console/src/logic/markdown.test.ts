@@ -17,6 +17,18 @@ test("spans are emphasis, code and links with their host", () => {
   assert.deepEqual(spansOf("[bank.example](https://bank.example@evil.example)").map((each) => (typeof each === "object" && "host" in each ? each.host : each)), ["evil.example"]);
 });
 
+test("a link has one address, and says all that it leads to", () => {
+  for (const words of ["https://bank.example", "see https://bank.example now", "*https://bank.example*"]) {
+    const spans = [words.includes("*") ? { kind: "em", spans: ["https://bank.example"] } : words];
+    const made = spansOf(`[${words}](https://evil.example)`);
+    assert.equal(JSON.stringify(made).split('"kind":"link"').length, 2, words);
+    if (!words.includes("*")) assert.deepEqual(made, [{ kind: "link", href: "https://evil.example/", host: "evil.example", spans }]);
+  }
+  const [letter] = spansOf("[x](mailto:ann@a.example?bcc=eve@b.example)");
+  assert.ok(typeof letter === "object" && "host" in letter && letter.host.includes("eve@b.example"));
+  for (const nothing of ["[ ](https://a.example)", "[\t](https://a.example)"]) assert.equal(spansOf(nothing)[0], nothing.slice(0, 4), nothing);
+});
+
 test("what is none of it stays as it is written", () => {
   for (const text of ["2 * 3 * 4", "snake_case_name", "[x](javascript:alert(1))", "<b>x</b>", "[x](data:text/html,x)", "**open", "a | b", "!x", "[x]: y"]) {
     assert.deepEqual(spansOf(text), [text], text);
@@ -31,7 +43,7 @@ test("every word of a text is in what is made of it", () => {
 });
 
 test("hostile texts take no long time", () => {
-  for (const text of ["*a ".repeat(3000), "[".repeat(9000), "[a](".repeat(2400), "`".repeat(9000), "> ".repeat(5000), "- ".repeat(5000), "_a*b~~".repeat(1500), "**a ".repeat(50_000), "|".repeat(9000) + "\n" + "|-".repeat(4500)]) {
+  for (const text of ["*a ".repeat(3000), "[".repeat(9000), "[a](".repeat(2400), "`".repeat(9000), "> ".repeat(5000), "- ".repeat(5000), "_a*b~~".repeat(1500), "**a ".repeat(50_000), "|".repeat(9000) + "\n" + "|-".repeat(4500), "# a" + " ".repeat(60_000) + "b", "# a" + " #".repeat(60_000) + "b", "a|b\n--- " + " ".repeat(60_000) + "x", "# a" + "#".repeat(60_000) + " "]) {
     const began = performance.now();
     blocksOf(text);
     assert.ok(performance.now() - began < 1500, text.slice(0, 12));

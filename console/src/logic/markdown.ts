@@ -19,14 +19,16 @@ export type Block =
 
 const DEPTH = 6;
 const SPAN_DEPTH = 4;
+const LINKED = -1; // the depth of the words of a link: no other link stands in it
 const LONG = 10_000; // a paragraph beyond it is shown as it is written
 const COLUMNS = 30;
 
-const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*?)[ \t]*$/;
+const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*)$/;
 const FENCE = /^ {0,3}(```+|~~~+)[^`]*$/;
 const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])( {1,4}|\t)(?=\S)/;
-const DIVIDER = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const DIVIDER = /^ {0,3}[-|: \t]*-[-|: \t]*$/;
+const DIVIDED = /^:?-+:?$/;
 
 export function blocksOf(text: string): Block[] {
   return read(text.replace(/\r\n?/g, "\n").split("\n"), DEPTH);
@@ -41,14 +43,14 @@ function read(lines: readonly string[], depth: number): Block[] {
   };
   for (let at = 0; at < lines.length; ) {
     const line = lines[at] ?? "";
-    const heading = HEADING.exec(line);
+    const heading = HEADING.exec(line.trimEnd());
     const fence = FENCE.exec(line);
     if (line.trim() === "") {
       end();
       at += 1;
     } else if (heading) {
       end();
-      found.push({ kind: "heading", level: heading[1]?.length ?? 1, spans: spansOf((heading[2] ?? "").replace(/[ \t]+#+$/, "")) });
+      found.push({ kind: "heading", level: heading[1]?.length ?? 1, spans: spansOf(unclosed(heading[2] ?? "")) });
       at += 1;
     } else if (fence) {
       end();
@@ -73,7 +75,7 @@ function read(lines: readonly string[], depth: number): Block[] {
     } else if (depth > 0 && ITEM.test(line)) {
       end();
       at = list(lines, at, depth, found);
-    } else if (line.includes("|") && DIVIDER.test(lines[at + 1] ?? "") && (lines[at + 1] ?? "").includes("-") && cells(line).length === cells(lines[at + 1] ?? "").length && cells(line).length <= COLUMNS) {
+    } else if (line.includes("|") && isDivider(lines[at + 1] ?? "", cells(line).length)) {
       end();
       const head = cells(line);
       const rows: Span[][][] = [];
@@ -91,6 +93,20 @@ function read(lines: readonly string[], depth: number): Block[] {
   }
   end();
   return found;
+}
+
+/** The words of a heading, without the signs that may stand behind it. */
+function unclosed(words: string): string {
+  let end = words.length;
+  while (words.charAt(end - 1) === "#") end -= 1;
+  return /[ \t]/.test(words.charAt(end - 1)) ? words.slice(0, end).trimEnd() : words;
+}
+
+/** Whether a line stands between the head of a table of so many columns and its rows. */
+function isDivider(line: string, columns: number): boolean {
+  if (columns > COLUMNS || line.length > LONG || !DIVIDER.test(line)) return false;
+  const found = cells(line);
+  return found.length === columns && found.every((each) => DIVIDED.test(each));
 }
 
 /** Reads the list that begins at line `at`, and says where it ends. */
@@ -201,7 +217,7 @@ function spanAt(text: string, at: number, depth: number, gone: Set<string>): { s
     return close < 0 ? null : { span: { kind: "code", text: text.slice(at + mark.length, close).replace(/^ (.*) $/, "$1") }, end: close + mark.length };
   }
   if (sign === "h") {
-    if (/\w/.test(text.charAt(at - 1))) return null;
+    if (depth === LINKED || /\w/.test(text.charAt(at - 1))) return null;
     const bare = (BARE.exec(text.slice(at, at + 2000))?.[0] ?? "").replace(/[.,;:!?)*_~]+$/, "");
     const link = linkTo(bare);
     return link === null ? null : { span: { kind: "link", ...link, spans: [bare] }, end: at + bare.length };
@@ -212,8 +228,9 @@ function spanAt(text: string, at: number, depth: number, gone: Set<string>): { s
     if (middle < 0) gone.add("](");
     const end = middle < 0 ? -1 : text.indexOf(")", middle);
     const link = end < 0 ? null : linkTo(text.slice(middle + 2, end));
-    if (link === null || middle === at + 1 || text.slice(at + 1, middle).includes("[")) return null;
-    return { span: { kind: "link", ...link, spans: spans(text.slice(at + 1, middle), 0) }, end: end + 1 };
+    const words = text.slice(at + 1, Math.max(at + 1, middle));
+    if (link === null || words.trim() === "" || words.includes("[")) return null;
+    return { span: { kind: "link", ...link, spans: spans(words, LINKED) }, end: end + 1 };
   }
   for (const [mark, kind] of PAIRS) {
     if (!text.startsWith(mark, at) || gone.has(mark) || /\s/.test(text.charAt(at + mark.length) || " ")) continue;
@@ -242,7 +259,7 @@ function linkTo(address: string): { href: string; host: string } | null {
   if (!/^(https?:\/\/|mailto:)/i.test(address) || /\s/.test(address)) return null;
   try {
     const url = new URL(address);
-    if (url.protocol === "mailto:") return { href: url.href, host: decodeURIComponent(url.pathname) };
+    if (url.protocol === "mailto:") return { href: url.href, host: decodeURIComponent(url.pathname + url.search) };
     return url.protocol === "http:" || url.protocol === "https:" ? { href: url.href, host: url.host } : null;
   } catch {
     return null;
