@@ -11,6 +11,7 @@ import {
   lazyRouteComponent,
   redirect,
   useNavigate,
+  useParams,
   useRouterState,
 } from "@tanstack/react-router";
 import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, useRef, useState } from "react";
@@ -57,9 +58,10 @@ const home = createRoute({
     throw redirect({ to: "/inbox" });
   },
 });
-const inbox = createRoute({ getParentRoute: () => root, path: "/inbox", validateSearch: inboxSearch, component: Outlet });
-const inboxList = createRoute({ getParentRoute: () => inbox, path: "/", component: () => <Inbox id={null} /> });
-const inboxItem = createRoute({ getParentRoute: () => inbox, path: "$id", component: InboxItemPage });
+const inbox = createRoute({ getParentRoute: () => root, path: "/inbox", validateSearch: inboxSearch, component: InboxPage });
+// One page for both: what is typed, chosen or asked in the list stays when a question is opened.
+const inboxList = createRoute({ getParentRoute: () => inbox, path: "/", component: () => null });
+const inboxItem = createRoute({ getParentRoute: () => inbox, path: "$id", component: () => null });
 const runs = createRoute({
   getParentRoute: () => root,
   path: "/runs",
@@ -134,8 +136,8 @@ declare module "@tanstack/react-router" {
   }
 }
 
-function InboxItemPage() {
-  return <Inbox id={inboxItem.useParams().id} />;
+function InboxPage() {
+  return <Inbox id={useParams({ strict: false, select: ({ id }) => id ?? null })} />;
 }
 
 function RunPage() {

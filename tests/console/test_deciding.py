@@ -304,6 +304,38 @@ def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided
     assert [decided(http, each)["status"] for each in pendings] == ["approve", "approve"]
 
 
+def test_the_search_keeps_the_focus_when_the_first_question_opens_by_itself(page: NewPage, asked: Asked) -> None:
+    asked("note", title="Kept in focus")
+    shown = page(viewport={"width": 1200, "height": 760}).goto("/console/inbox?q=nothing+is+called+so")
+    shown.words("No matches.").there()
+    search = shown.locator("input[type=search]")
+    search.play("focus")
+    search.fill("Kept in focus")
+    shown.role("heading", "Kept in focus").there()
+    assert shown.evaluate("document.activeElement.type") == "search"
+    search.fill("Kept in focu")
+    shown.press("Escape")  # leaves the field
+    shown.press("Escape")  # closes the question, which stays closed
+    shown.words("Select a question to review it.").there()
+    assert shown.evaluate("location.pathname") == "/console/inbox"
+
+
+def test_what_was_just_decided_is_not_in_the_future_where_the_clock_of_the_page_is_behind(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("note", title="Late clock")
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}).raise_for_status()
+    shown = page()
+    behind = "const now = Date.now.bind(Date); Date.now = () => now() - 90_000"
+    shown.play(["addInitScript", {"content": behind}])
+    shown.goto(f"/console/decide/{pending['id']}")
+    shown.words("decided now").there()
+    shown.goto("/console/inbox?view=decided")
+    shown.locator(".items li").first().there()
+    assert "in 1 minute" not in shown.locator("main").text()
+    assert "in 2 minutes" not in shown.locator("main").text()
+
+
 @pytest.mark.parametrize(
     "text", ["<img src=x onerror=alert(1)><script>alert(1)</script>", "abc\u202egpj.exe", "w" * 200_000]
 )
@@ -333,9 +365,9 @@ def test_what_the_server_finds_in_a_form_is_said_in_chinese(page: NewPage, asked
     shown = page(locale="zh-CN").goto(f"/console/inbox/{pending['id']}")
     shown.label("Guests").fill("40")
     shown.role("button", "提交").click()
-    shown.words("不能大于：“12”").there()
+    shown.words("请输入不大于 12 的数。").there()
     shown.locator(".field:has-text('Day') .error").there()
-    assert shown.locator(".field:has-text('Day') .error").text() == "必填：“day”"
+    assert shown.locator(".field:has-text('Day') .error").text() == "此项为必填。"
 
 
 def test_the_pages_are_small(built: Any) -> None:

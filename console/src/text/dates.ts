@@ -32,6 +32,11 @@ export function relative(at: string | number, now: number): string {
   return locale().startsWith("zh") ? `${said} ${time}` : `${said}, ${time}`;
 }
 
+/** How long ago something was. Where the page's clock is behind, it was just now. */
+export function since(at: string | number, now: number): string {
+  return relative(at, Math.max(now, new Date(at).getTime()));
+}
+
 /** A span in at most two units: "2 d 3 h", "1.4 s". */
 export function span(ms: number): string {
   const format = (value: number, unit: string, digits = 0): string =>

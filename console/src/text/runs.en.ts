@@ -113,6 +113,7 @@ export const runsEn = {
     slot: (key: string, limit: number) => `a place among the ${many(limit, "run", "runs")} with the key ${key}`,
     heldBy: "Held by the run",
     lasted: "Duration",
+    age: "Age",
     parent: "Started by the run",
     branchOf: "Forked from the run",
     origin: "Came of the run",

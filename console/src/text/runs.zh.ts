@@ -112,6 +112,7 @@ export const runsZh: typeof runsEn = {
     slot: (key, limit) => `键 ${key} 的空位（同时最多 ${limit} 个运行）`,
     heldBy: "占用者",
     lasted: "历时",
+    age: "已持续",
     parent: "由此运行启动",
     branchOf: "分叉自运行",
     origin: "源自运行",

@@ -64,7 +64,7 @@ function Filters({ search }: { search: AuditSearch }) {
   const labels = { principal: p.principal, act: p.act, run_id: p.run, subject: p.subject, since: p.since, until: p.until };
   return (
     <form
-      className="filters"
+      className="filters even"
       role="search"
       onSubmit={(event) => {
         event.preventDefault();

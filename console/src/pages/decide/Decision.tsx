@@ -22,7 +22,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
-import { exactly, inZones, moment, relative } from "../../text/dates.ts";
+import { exactly, inZones, moment, relative, since } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { humanised } from "../../text/names.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
@@ -156,7 +156,7 @@ function Deadline({ pending }: { pending: Pending }) {
     if (ended === null) return <>{t.inbox.over}</>;
     return (
       <time dateTime={ended} title={exactly(ended)}>
-        {(pending.status === "expired" ? t.inbox.expired : t.inbox.ended)(relative(ended, now))}
+        {(pending.status === "expired" ? t.inbox.expired : t.inbox.ended)(since(ended, now))}
       </time>
     );
   }
@@ -510,7 +510,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           {problem && asking === null && <ProblemNote problem={problem} />}
           {claiming.problem && <ProblemNote problem={claiming.problem} />}
           <p className="quiet small row">
-            <span className="grow">
+            <span className="grow words">
               {way() === "undo" && !needed?.confirm && !changed ? t.decision.undoable(SECONDS) : t.decision.final} {needed && completes(needed, t)}
             </span>
             {mine && !mine.claimed_by && (

@@ -18,7 +18,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { humanised } from "../../text/names.ts";
-import { exactly, relative } from "../../text/dates.ts";
+import { exactly, relative, since } from "../../text/dates.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { Decision, isTyping } from "../decide/Decision.tsx";
 import { useKept } from "../last.ts";
@@ -54,6 +54,7 @@ export function Inbox({ id }: { id: string | null }) {
   const late = (at: string, until: number | null): void => setSnoozed(snooze(at, until, Date.now()));
   const [kept, keep] = useDraft<string[]>("picked", () => []);
   const picked = useMemo(() => new Set(kept), [kept]);
+  const [closed, setClosed] = useState(false);
   const [told, setTold] = useState(false); // what became of those that were chosen
   const base = `/console/inbox`;
   const suffix = location.search;
@@ -73,21 +74,25 @@ export function Inbox({ id }: { id: string | null }) {
       if (to) {
         event.preventDefault();
         goTo(to.id);
-      } else if (event.key === "Escape" && id !== null) goTo(null);
+      } else if (event.key === "Escape" && id !== null) {
+        setClosed(true);
+        goTo(null);
+      }
     };
     document.addEventListener("keydown", pressed);
     return () => document.removeEventListener("keydown", pressed);
   });
 
-  // Where there is room for both the first question is open. It stays: what comes later takes nobody's place.
-  const [opened, setOpened] = useState(id !== null);
+  // Where there is room for both the first question is open, unless one has closed it. It stays: what comes later takes nobody's place.
   const first = shown?.[0]?.id;
   useEffect(() => {
-    if (opened || id !== null || first === undefined || day.on || day.asking || search.view === "decided") return;
+    if (id !== null) setClosed(false);
+  }, [id]);
+  useEffect(() => {
+    if (closed || id !== null || first === undefined || day.on || day.asking || search.view === "decided") return;
     if (!matchMedia("(min-width: 60.01rem)").matches) return;
-    setOpened(true);
     void navigate({ to: "/inbox/$id", params: { id: first }, search: (before) => before, replace: true, state: { byItself: true } as object });
-  }, [opened, id, first, day.on, day.asking, search.view]);
+  }, [closed, id, first, day.on, day.asking, search.view]);
   const byItself = useRouterState({ select: ({ location }) => "byItself" in location.state });
 
   const workflows = useMemo(() => [...new Set((items ?? []).map((each) => each.workflow))].sort(), [items]);
@@ -168,12 +173,14 @@ export function Inbox({ id }: { id: string | null }) {
                       <span className="row-top">
                         <b dir="auto">{each.title ?? t.inbox.untitled}</b>
                         <time className="quiet small" dateTime={each.at} title={exactly(each.at)}>
-                          {relative(each.at, now)}
+                          {since(each.at, now)}
                         </time>
                       </span>
                       <span className="row-under quiet small">
-                        {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), workflowOf(each))}
-                        {each.status === "open" && ` · ${t.decision.voted}`}
+                        <span>
+                          {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), workflowOf(each))}
+                          {each.status === "open" && ` · ${t.decision.voted}`}
+                        </span>
                       </span>
                     </Go>
                   </div>
@@ -344,8 +351,8 @@ function Row({ item, current, href, picked, now, pick }: RowProps) {
             )}
           </span>
           <span className="row-under quiet small" dir="auto">
-            {line !== "" && <span>{line} · </span>}
-            {t.inbox.from(workflowOf(item), plainName(item.started_by))}
+            <span>{t.inbox.from(workflowOf(item), plainName(item.started_by))}</span>
+            {line !== "" && <span className="line-of">{line}</span>}
           </span>
         </Go>
       </div>

@@ -322,7 +322,7 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
         )}
         {run.queued_for?.holders.slice(0, 10).map((each) => <Link key={each.run_id} label={t.run.heldBy} id={each.run_id} />)}
         <div>
-          <dt>{t.run.lasted}</dt>
+          <dt>{run.ended_at === null ? t.run.age : t.run.lasted}</dt>
           <dd>{span(Math.max(0, ended - began))}</dd>
         </div>
         <div>

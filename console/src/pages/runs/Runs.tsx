@@ -15,7 +15,7 @@ import { lineOf } from "../../logic/titles.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
-import { exactly, relative, span } from "../../text/dates.ts";
+import { exactly, since, span } from "../../text/dates.ts";
 import { useRunText } from "../../text/runs.ts";
 import { useKept } from "../last.ts";
 import { Bulk } from "./Bulk.tsx";
@@ -249,7 +249,7 @@ function Row({ run }: { run: Run }) {
       </span>
       <span className="wide">{plainName(run.started_by)}</span>
       <time className="wide" dateTime={run.created_at} title={exactly(run.created_at)}>
-        {relative(run.created_at, now)}
+        {since(run.created_at, now)}
       </time>
       <span>{span(Math.max(0, ended - began))}</span>
     </Go>

@@ -12,7 +12,7 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { moment, relative } from "../../text/dates.ts";
+import { moment, since } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 
@@ -95,7 +95,7 @@ function One({ item, revoke }: { item: Key; revoke(): void }) {
         ))}
         <br />
         <span className="quiet small">
-          {item.used_at ? p.used(relative(item.used_at, now)) : p.unused} · {item.expires_at ? p.expires(moment(item.expires_at)) : p.endless}
+          {item.used_at ? p.used(since(item.used_at, now)) : p.unused} · {item.expires_at ? p.expires(moment(item.expires_at)) : p.endless}
         </span>
       </span>
       {over ? <span className="tag bad">{item.revoked_at ? p.revoked : p.expired}</span> : <button onClick={revoke}>{p.revoke}</button>}

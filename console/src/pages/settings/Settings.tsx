@@ -40,7 +40,7 @@ export function Settings({ changed }: { changed(): void }) {
     <div className="stack">
       <h1>{t.settings.title}</h1>
       <section className="card">
-        <div className="field">
+        <div className="field short">
           <label htmlFor="language">{t.settings.language}</label>
           <select id="language" value={language} onChange={(event) => setLanguage(event.currentTarget.value as Language)}>
             <option value="en" lang="en">
@@ -51,7 +51,7 @@ export function Settings({ changed }: { changed(): void }) {
             </option>
           </select>
         </div>
-        <div className="field">
+        <div className="field short">
           <label htmlFor="theme">{t.settings.theme}</label>
           <select
             id="theme"
@@ -70,7 +70,7 @@ export function Settings({ changed }: { changed(): void }) {
           </select>
         </div>
         {decides && (
-          <div className="field">
+          <div className="field short">
             <label htmlFor="sending">{t.settings.sending}</label>
             <select
               id="sending"

@@ -9,7 +9,7 @@ import type { WorkflowPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
-import { moment, relative } from "../../text/dates.ts";
+import { moment, since } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 
@@ -73,7 +73,7 @@ export function Workflows() {
               <code>{each.name}</code> · {p.version(each.version)} {each.dev && <span className="tag warn">{p.draft}</span>}
             </p>
             <p className="quiet small">
-              {p.published} <time dateTime={each.created_at} title={moment(each.created_at)}>{relative(each.created_at, now)}</time>
+              {p.published} <time dateTime={each.created_at} title={moment(each.created_at)}>{since(each.created_at, now)}</time>
             </p>
           </li>
         ))}
