@@ -137,6 +137,8 @@ def test_each_kind_of_value_has_a_field_that_fits_it_on_the_narrowest_phone(page
     wrong = shown.locator(".card").first().text()
     assert wrong.count("This field is required.") >= 3
     assert "schema" not in wrong.casefold()
+    assert "call_" not in wrong
+    assert "The answer does not fit what was asked for." in wrong
     field(shown, "Day (required)").fill("2027-03-04")
     field(shown, "Paid (required)").play("selectOption", {"label": "no"})
     field(shown, "I agree (required)").play("check")

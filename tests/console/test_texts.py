@@ -10,7 +10,13 @@ from hai_flow.api.http.problems import collect_codes_of_faults
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.schedule import Clause
-from tests.support.codes import codes_of_findings, codes_of_obstacles, codes_of_refusals, codes_of_values
+from tests.support.codes import (
+    codes_of_findings,
+    codes_of_obstacles,
+    codes_of_refusals,
+    codes_of_standing,
+    codes_of_values,
+)
 
 CATALOGUE = building.HERE / "src" / "text" / "server.zh.ts"
 
@@ -46,6 +52,13 @@ def test_every_reason_why_a_run_stays_has_a_sentence_in_chinese() -> None:
 
 def test_every_code_with_which_a_run_can_fail_has_a_sentence_in_chinese() -> None:
     assert KNOWN_CODES - set(translated()) == set()
+
+
+def test_all_that_the_doctor_and_the_status_find_has_sentences_in_chinese_and_no_other_has() -> None:
+    codes = codes_of_standing()
+    assert {"doctor.schema.empty", "doctor.pooler.polls", "doctor.database.fsync.bad", "status.no_worker"} < codes
+    written = re.findall(r'^  "([a-z_.]+)": \(', (CATALOGUE.parent / "doctor.zh.ts").read_text(), re.MULTILINE)
+    assert codes == set(written)
 
 
 def test_a_fault_has_a_code_of_these_and_says_what_is_wanted() -> None:

@@ -46,6 +46,27 @@ def codes_of_obstacles() -> set[str]:
     return {*filter(_CODE.fullmatch, obstacles), *hindrances}
 
 
+def codes_of_standing() -> set[str]:
+    """The codes of what `doctor` and `status` find."""
+    faults = {text for call in _calls({"Fault"}, "runtime/ops") for text in _texts(call.args[0])}
+    checks = set[str]()
+    for call in _calls({"Check"}, "runtime/ops"):
+        case = next((each.value for each in call.keywords if each.arg == "case"), call.args[1])
+        if isinstance(case, ast.Name):
+            cases = {"polls", "no_direct"}  # of a pooler, chosen beforehand
+        else:
+            cases = set(_texts(case))
+        checks |= {f"doctor.{name}.{each}" for name in _names_of_check(call.args[0]) for each in cases}
+    return faults | checks
+
+
+def _names_of_check(name: ast.expr) -> Iterator[str]:
+    if isinstance(name, ast.JoinedStr):
+        yield from (f"database.{each}" for each in ("fsync", "synchronous_commit", "full_page_writes"))
+    else:
+        yield from _texts(name)
+
+
 def codes_of_values() -> set[str]:
     """The codes of faults of a value: one for each kind that the library of JSON Schema has, and those of findings that
     are written out."""

@@ -138,6 +138,7 @@ export interface CellOverview {
   waiting: WaitingCounts;
   runs: Record<string, number>;
   faults: string[];
+  problems: FaultStanding[];
   checks: SetupCheck[];
   hours: HourOfRuns[];
 }
@@ -356,6 +357,12 @@ export interface EventsPage {
   items: Record<string, Json>[];
   next_cursor: string | null;
   cursor_reset?: CursorReset | null;
+}
+
+export interface FaultStanding {
+  code: string;
+  message: string;
+  params: string[];
 }
 
 export interface Feedback {
@@ -1060,6 +1067,8 @@ export interface SetupCheck {
   verdict: "good" | "doubtful" | "bad";
   found: string;
   remedy: string;
+  code: string;
+  params: string[];
 }
 
 export interface Signal {

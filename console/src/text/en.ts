@@ -246,7 +246,7 @@ export const en = {
   /** What a value in a form lacks, where the server's own sentence speaks of schemas; null: it has a good one. */
   values: {
     "value.required": () => "This field is required.",
-    "value.type": ([type]) =>
+    "value.type": ([type]): string | null =>
       type === "number" ? "Enter a number, such as 90.5." : type === "integer" ? "Enter a whole number." : type === "boolean" ? "Choose yes or no." : null,
     "value.format": ([format]) =>
       ({
@@ -270,7 +270,7 @@ export const en = {
     "value.multiple_of": ([of]) => `Enter a multiple of ${of}.`,
     "value.minimum": ([least]) => `Enter ${least} or more.`,
     "value.maximum": ([most]) => `Enter ${most} or less.`,
-  } as Record<string, (params: readonly string[]) => string | null>,
+  } satisfies Record<string, (params: readonly string[]) => string | null>,
   problems: {
     offline: "The server isn't responding. Your input is safe. Try again.",
     silent: "The server hasn't answered yet, so it isn't known whether your request was carried out. Still waiting.",

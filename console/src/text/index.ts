@@ -70,8 +70,14 @@ export function locale(): string {
 export function sentence(t: Texts, problem: Problem): string {
   const known = (t.problems as Record<string, string>)[problem.code];
   // What the server says names the particulars; a reader of its own language gets it as it is.
-  if (language === "en") return problem.message && problem.status !== 0 ? problem.message : (known ?? problem.message);
+  if (language === "en") return problem.message && problem.status !== 0 ? unnamed(problem.message) : (known ?? problem.message);
   return known ?? translated(problem.code, problem.message, problem.params);
+}
+
+/** A sentence without the id of what the page shows anyway, which stands in front of it for readers of logs. */
+function unnamed(message: string): string {
+  const said = message.replace(/^(?:[a-z]+_\w{10,}|(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}): /, "");
+  return said === message ? message : said.charAt(0).toUpperCase() + said.slice(1);
 }
 
 /** What the server finds in a document, in the reader's language. */
@@ -81,7 +87,8 @@ export function findingText(finding: { message: string; code?: string; params?: 
 
 /** The same at the field of a form, whose reader has never seen a schema. */
 export function fieldText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
-  return t.values[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(finding);
+  const known: Record<string, ((params: readonly string[]) => string | null) | undefined> = t.values;
+  return known[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(finding);
 }
 
 /** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */

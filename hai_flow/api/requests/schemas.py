@@ -1163,17 +1163,29 @@ class HourOfRuns(Shape):
 
 
 class SetupCheck(Shape):
-    """One finding of `hai-flow doctor`. `remedy`: what to do, where there is something."""
+    """One finding of `hai-flow doctor`. `remedy`: what to do, where there is something. `code` says what was found, and
+    `params` what the sentences name, for sentences in other languages."""
 
     name: str
     verdict: Literal["good", "doubtful", "bad"]
     found: str
     remedy: str
+    code: str
+    params: list[str]
+
+
+class FaultStanding(Shape):
+    """What a person should look at. `code` and `params`: the same, for sentences in other languages."""
+
+    code: str
+    message: str
+    params: list[str]
 
 
 class CellOverview(Shape):
     """`runs`: how many have each status that is no end. `faults`: sentences on all that a person should look at, the
-    worst first. `checks`: what `hai-flow doctor` finds, as the server that answers is set up."""
+    worst first; `problems`: the same with their codes. `checks`: what `hai-flow doctor` finds, as the server that
+    answers is set up."""
 
     name: str
     servers: list[ServerStanding]
@@ -1181,6 +1193,7 @@ class CellOverview(Shape):
     waiting: WaitingCounts
     runs: dict[str, int]
     faults: list[str]
+    problems: list[FaultStanding]
     checks: list[SetupCheck]
     hours: list[HourOfRuns]
 

@@ -25,12 +25,20 @@ BESIDE_CONNECTIONS: Final = 512 + 32  # descriptors for everything but connectio
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `remedy` is empty where there is nothing to do."""
+    """One thing that was looked at. `remedy` is empty where there is nothing to do. `case` tells apart findings of one
+    name and verdict; `params` are the particulars that the sentences name, for sentences in other languages."""
 
     name: str
     verdict: Verdict
     found: str
     remedy: str = ""
+    case: str = ""
+    params: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """What was found, for programs: `doctor.database.fsync.bad`, `doctor.schema.empty`."""
+        return f"doctor.{self.name}.{self.case or self.verdict}"
 
 
 class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +93,7 @@ def check_cell(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Che
 def away(fault: str) -> Check:
     """The finding for a cell that can't be reached."""
     remedy = "until it answers, what lives there answers 503; the other cells go on"
-    return Check("database", "bad", fault, remedy)
+    return Check("database", "bad", fault, remedy, params=(fault,))
 
 
 def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
@@ -98,62 +106,70 @@ def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
         value = facts.settings.get(name, "?")
         if value == "off":
             remedy = f"set {name} = on in the server's configuration: {harm}"
-            yield Check(f"database.{name}", "bad", f"{name} is off", remedy)
+            yield Check(f"database.{name}", "bad", f"{name} is off", remedy, params=(name,))
         elif name == "synchronous_commit" and value == "local":
             remedy = "a standby that takes over may lack the last commits; set it to on if there is one"
-            yield Check(f"database.{name}", "doubtful", "synchronous_commit is local", remedy)
+            yield Check("database.synchronous_commit", "doubtful", "synchronous_commit is local", remedy)
         else:
-            yield Check(f"database.{name}", "good", f"{name} is {value}")
+            yield Check(f"database.{name}", "good", f"{name} is {value}", params=(name, value))
 
 
 def _versions(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     version = f"PostgreSQL {facts.settings.get('server_version', facts.version)}"
     if facts.version < OLDEST:
-        yield Check("database.version", "bad", version, "upgrade it: HAI Flow needs PostgreSQL 15 or newer")
+        remedy = "upgrade it: HAI Flow needs PostgreSQL 15 or newer"
+        yield Check("database.version", "bad", version, remedy, params=(version,))
     else:
-        yield Check("database.version", "good", version)
+        yield Check("database.version", "good", version, params=(version,))
+    migrate, revision = "run hai-flow migrate", str(place.schema)
     if place.schema == place.newest:
-        yield Check("schema", "good", f"revision {place.schema}, that of this release")
+        yield Check("schema", "good", f"revision {revision}, that of this release", params=(revision,))
     elif place.schema is None:
-        yield Check("schema", "bad", "the database is empty", "run hai-flow migrate")
+        yield Check("schema", "bad", "the database is empty", migrate, case="empty")
     elif place.known:
-        yield Check("schema", "bad", f"revision {place.schema}, older than {place.newest}", "run hai-flow migrate")
+        finding = f"revision {revision}, older than {place.newest}"
+        yield Check("schema", "bad", finding, migrate, case="older", params=(revision, place.newest))
     else:
         remedy = "a newer release migrated it; this one works beside it, but replace it"
-        yield Check("schema", "doubtful", f"revision {place.schema}, which this release does not know", remedy)
+        finding = f"revision {revision}, which this release does not know"
+        yield Check("schema", "doubtful", finding, remedy, params=(revision,))
 
 
 def _role(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     powers = [name for name, has in (("SUPERUSER", facts.superuser), ("BYPASSRLS", facts.bypasses)) if has]
     if not powers:
-        yield Check("database.role", "good", f"{facts.role} is neither superuser nor above row security")
+        finding = f"{facts.role} is neither superuser nor above row security"
+        yield Check("database.role", "good", finding, params=(facts.role,))
     else:
         finding = f"{facts.role} has {' and '.join(powers)}"
         remedy = "connect as a role without it: it can switch off every guard of the database"
         if place.embedded:
-            yield Check(
-                "database.role", "doubtful", f"{finding} (embedded)", "for production take a server of your own"
-            )
+            remedy = "for production take a server of your own"
+            yield Check("database.role", "doubtful", f"{finding} (embedded)", remedy, params=(facts.role, *powers))
         else:
-            yield Check("database.role", "bad", finding, remedy)
+            yield Check("database.role", "bad", finding, remedy, params=(facts.role, *powers))
     if place.schema is None:
         return  # there is nothing yet that a role could own or a wall could part
     if facts.no_role is not None:
-        yield Check("database.works_as", "doubtful", f"processes work as {facts.works_as}", facts.no_role.rstrip("."))
+        finding, remedy = f"processes work as {facts.works_as}", facts.no_role.rstrip(".")
+        yield Check("database.works_as", "doubtful", finding, remedy, params=(facts.works_as, remedy))
     else:
-        yield Check("database.works_as", "good", f"processes work as {facts.works_as}, which owns no table")
+        finding = f"processes work as {facts.works_as}, which owns no table"
+        yield Check("database.works_as", "good", finding, params=(facts.works_as,))
     if facts.no_wall is not None:
-        finding = "requests read without a second wall between tenants"
-        yield Check("database.row_security", "doubtful", finding, facts.no_wall.rstrip("."))
+        finding, remedy = "requests read without a second wall between tenants", facts.no_wall.rstrip(".")
+        yield Check("database.row_security", "doubtful", finding, remedy, params=(remedy,))
     else:
         yield Check("database.row_security", "good", "requests read behind it")
 
 
 def _clock(facts: Facts) -> Check:
     finding = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
+    params = (f"{facts.ahead_ms:+.0f}", f"{facts.within_ms:.0f}")
     if abs(facts.ahead_ms) - facts.within_ms > CLOCK_MS_MAX:
-        return Check("clock", "doubtful", finding, "synchronise both clocks: keys and tokens end by this machine's")
-    return Check("clock", "good", finding)
+        remedy = "synchronise both clocks: keys and tokens end by this machine's"
+        return Check("clock", "doubtful", finding, remedy, params=params)
+    return Check("clock", "good", finding, params=params)
 
 
 def _hints(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
@@ -161,62 +177,74 @@ def _hints(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
         return
     if isinstance(place.hints, str):
         remedy = f"see {variable('hints')}, or unset it; until then commits of other processes are found by polls alone"
-        yield Check("hints", "doubtful", place.hints, remedy)
+        yield Check("hints", "doubtful", place.hints, remedy, params=(place.hints, variable("hints")))
     else:
-        yield Check("hints", "good", f"Redis answers within {place.hints * 1000:.0f} ms")
+        within = f"{place.hints * 1000:.0f}"
+        yield Check("hints", "good", f"Redis answers within {within} ms", params=(within,))
     parts = urlsplit(settings.hints)
     if parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname or ""):
         remedy = "give it an address with rediss://: its password is read on the way (hints themselves are sealed)"
-        yield Check("hints.tls", "doubtful", f"Redis on {parts.hostname} is asked without TLS", remedy)
+        finding = f"Redis on {parts.hostname} is asked without TLS"
+        yield Check("hints.tls", "doubtful", finding, remedy, params=(str(parts.hostname),))
 
 
 def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
     if settings.identity is None:
         verdict: Verdict = "doubtful" if is_loopback(settings.host) and not settings.allow_remote else "bad"
         remedy = f"set {variable('identity')}; until then everybody who reaches the port is user:local"
-        yield Check("identity", verdict, "nobody is asked who they are", remedy)
+        finding = "nobody is asked who they are"
+        yield Check("identity", verdict, finding, remedy, case="none", params=(variable("identity"),))
         return
-    yield Check("identity", "good", f"{variable('identity')} is {settings.identity}")
+    finding = f"{variable('identity')} is {settings.identity}"
+    yield Check("identity", "good", finding, params=(variable("identity"), settings.identity))
     if settings.identity == "keys":
         if facts.keys:
-            yield Check("identity.keys", "good", f"{facts.keys} that are not revoked")
+            yield Check("identity.keys", "good", f"{facts.keys} that are not revoked", params=(str(facts.keys),))
         else:
             yield Check("identity.keys", "bad", "there is none: nobody can call", "hai-flow keys create PRINCIPAL")
 
 
 def _check_way_in(settings: Settings) -> Iterator[Check]:
     if is_loopback(settings.host):
-        yield Check("hosts", "good", f"listens on {settings.host}, for this machine alone")
+        finding = f"listens on {settings.host}, for this machine alone"
+        yield Check("hosts", "good", finding, case="local", params=(settings.host,))
     else:
-        yield Check("hosts", "good", f"listens on {settings.host} as {', '.join(settings.allowed_hosts)}")
+        finding = f"listens on {settings.host} as {', '.join(settings.allowed_hosts)}"
+        yield Check("hosts", "good", finding, params=(settings.host, *settings.allowed_hosts))
     plain = [origin for origin in settings.allowed_origins if origin.startswith("http://")]
     if plain:
         remedy = f"take them out of {variable('allowed_origins')}: who is on the way can change such a page"
-        yield Check("origins", "doubtful", f"pages without TLS may call: {', '.join(plain)}", remedy)
+        finding = f"pages without TLS may call: {', '.join(plain)}"
+        yield Check("origins", "doubtful", finding, remedy, params=(variable("allowed_origins"), *plain))
     if settings.public_url is not None and settings.public_url.startswith("http://"):
         remedy = "give it an address with https: what services call back with is read on the way"
-        yield Check("public_url", "doubtful", f"{settings.public_url} has no TLS", remedy)
+        finding = f"{settings.public_url} has no TLS"
+        yield Check("public_url", "doubtful", finding, remedy, params=(settings.public_url,))
 
 
 def _check_pooler(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
+    pooled, direct = variable("database_pooled"), variable("database_direct_url")
     if place.pooler and not settings.database_pooled:
-        remedy = f"set {variable('database_pooled')}=1 and {variable('database_direct_url')} (docs/pooler.md)"
-        yield Check("pooler", "bad", "a pooler answers, whose sessions are nobody's own", remedy)
+        remedy = f"set {pooled}=1 and {direct} (docs/pooler.md)"
+        finding, params = "a pooler answers, whose sessions are nobody's own", (pooled, direct)
+        yield Check("pooler", "bad", finding, remedy, params=params)
     elif settings.database_pooled and settings.database_direct_url is None:
-        remedy = f"set {variable('database_direct_url')}: LISTEN does not get through a pooler"
-        finding = f"behind a pooler, so news is found every {settings.poll_seconds:g} s"
+        remedy = f"set {direct}: LISTEN does not get through a pooler"
+        case, seconds = "polls", f"{settings.poll_seconds:g}"
+        finding = f"behind a pooler, so news is found every {seconds} s"
         if settings.hints is not None:
-            remedy = f"set {variable('database_direct_url')}: migrate, prune and their like need a session of their own"
-            finding = "behind a pooler, without a direct way to the server"
-        yield Check("pooler", "doubtful", finding, remedy)
+            remedy = f"set {direct}: migrate, prune and their like need a session of their own"
+            case, finding = "no_direct", "behind a pooler, without a direct way to the server"
+        yield Check("pooler", "doubtful", finding, remedy, case=case, params=(direct, seconds))
     elif settings.database_pooled and not place.pooler:
-        remedy = f"unset {variable('database_pooled')}: nothing is prepared for its sake"
-        yield Check("pooler", "doubtful", "no pooler was found where there is said to be one", remedy)
+        remedy = f"unset {pooled}: nothing is prepared for its sake"
+        finding = "no pooler was found where there is said to be one"
+        yield Check("pooler", "doubtful", finding, remedy, case="none", params=(pooled,))
     elif place.pooler:
         yield Check("pooler", "good", "one stands before the database, and a direct way leads past it")
     if place.direct_pooler:
-        remedy = f"let {variable('database_direct_url')} lead to the server: LISTEN hears nothing through a pooler"
-        yield Check("pooler.direct", "bad", "the direct way leads through a pooler, too", remedy)
+        remedy = f"let {direct} lead to the server: LISTEN hears nothing through a pooler"
+        yield Check("pooler.direct", "bad", "the direct way leads through a pooler, too", remedy, params=(direct,))
 
 
 def _replica(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
@@ -224,20 +252,24 @@ def _replica(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     if replica is None:
         return
     if isinstance(replica, str):
-        yield Check("replica", "doubtful", replica, f"see {url}, or unset it; until then the database answers for it")
+        remedy = f"see {url}, or unset it; until then the database answers for it"
+        yield Check("replica", "doubtful", replica, remedy, case="away", params=(replica, url))
     elif not replica.same:
         remedy = f"let {url} lead to a streaming replica of {variable('database_url')}"
-        yield Check("replica", "bad", "what answers there is another server, or another database of it", remedy)
+        finding = "what answers there is another server, or another database of it"
+        yield Check("replica", "bad", finding, remedy, params=(url, variable("database_url")))
     elif not replica.follows:
         remedy = f"let {url} lead to a standby: this one answers for itself, and costs the database what it should save"
-        yield Check("replica", "doubtful", "it is no standby, or one that took over", remedy)
+        finding = "it is no standby, or one that took over"
+        yield Check("replica", "doubtful", finding, remedy, case="no_standby", params=(url,))
     elif replica.seconds is None:
         remedy = "see whether it is connected (pg_stat_replication) and whether its replay is paused"
-        yield Check("replica", "doubtful", "it did not get what the database has while it was waited for", remedy)
+        finding = "it did not get what the database has while it was waited for"
+        yield Check("replica", "doubtful", finding, remedy, case="behind")
     else:
-        yield Check(
-            "replica", "good", f"a standby of this database, which had all of it within {replica.seconds:.2f} s"
-        )
+        seconds = f"{replica.seconds:.2f}"
+        finding = f"a standby of this database, which had all of it within {seconds} s"
+        yield Check("replica", "good", finding, params=(seconds,))
 
 
 def _check_audit(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
@@ -246,42 +278,49 @@ def _check_audit(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     missing = sorted(AUDIT_TRIGGERS - facts.audit_triggers)
     if missing:
         remedy = "somebody took away or disabled what keeps records: find out who, verify, and enable them again"
-        yield Check("audit.triggers", "bad", f"not there, or disabled: {', '.join(missing)}", remedy)
+        finding = f"not there, or disabled: {', '.join(missing)}"
+        yield Check("audit.triggers", "bad", finding, remedy, params=tuple(missing))
     else:
         yield Check("audit.triggers", "good", "records and seals can't be changed or deleted")
     if facts.may_change_audit:
         remedy = "REVOKE UPDATE, DELETE, TRUNCATE ON audit, audit_seals from it; let another role own the tables"
-        yield Check("audit.grants", "doubtful", f"only triggers keep {facts.works_as} from changing the audit", remedy)
+        finding = f"only triggers keep {facts.works_as} from changing the audit"
+        yield Check("audit.grants", "doubtful", finding, remedy, params=(facts.works_as,))
     else:
-        yield Check("audit.grants", "good", f"{facts.works_as} may insert records, and nothing else")
+        finding = f"{facts.works_as} may insert records, and nothing else"
+        yield Check("audit.grants", "good", finding, params=(facts.works_as,))
     if facts.unsealed_seconds > UNSEALED_SECONDS_MAX:
         remedy = "start a worker: workers seal, and what is not sealed can still be changed unnoticed"
-        yield Check("audit.seals", "bad", f"a record has waited {facts.unsealed_seconds:.0f} s for its seal", remedy)
+        seconds = f"{facts.unsealed_seconds:.0f}"
+        yield Check("audit.seals", "bad", f"a record has waited {seconds} s for its seal", remedy, params=(seconds,))
     else:
         yield Check("audit.seals", "good", "no record waits for long")
 
 
 def _files(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
     needed = settings.connections_max + BESIDE_CONNECTIONS
+    finding, params = f"a process may open {place.descriptors} files", (str(place.descriptors), str(needed))
     if place.descriptors < needed:
         remedy = f"ulimit -Hn {needed} (LimitNOFILE=), or lower {variable('connections_max')}"
-        yield Check("limits.files", "doubtful", f"a process may open {place.descriptors} files", remedy)
+        yield Check("limits.files", "doubtful", finding, remedy, params=(*params, variable("connections_max")))
     else:
-        yield Check("limits.files", "good", f"a process may open {place.descriptors} files")
+        yield Check("limits.files", "good", finding, params=params)
 
 
 def _limits(settings: Settings, facts: Facts) -> Iterator[Check]:
     most, each = int(facts.settings.get("max_connections", "0")), settings.lanes + 4 + 4 + 1
     finding = f"the database takes {most} connections, a process of ours up to {each + settings.tool_connections}"
+    params = (str(most), str(each + settings.tool_connections))
     if most < 2 * (each + settings.tool_connections):
-        yield Check("limits.connections", "doubtful", finding, "raise max_connections, or put a pooler in between")
+        remedy = "raise max_connections, or put a pooler in between"
+        yield Check("limits.connections", "doubtful", finding, remedy, params=params)
     else:
-        yield Check("limits.connections", "good", finding)
+        yield Check("limits.connections", "good", finding, params=params)
     if facts.workers:
-        yield Check("workers", "good", f"{facts.workers} give signs of life")
+        yield Check("workers", "good", f"{facts.workers} give signs of life", params=(str(facts.workers),))
     else:
         yield Check("workers", "doubtful", "no worker gives signs of life", "start one: hai-flow worker")
     if facts.workers and facts.unserved:
         finding = f"runs wait in queues that no worker serves: {', '.join(facts.unserved)}"
         remedy = f"start one that does: hai-flow worker --queue {facts.unserved[0]}"
-        yield Check("workers.queues", "doubtful", finding, remedy)
+        yield Check("workers.queues", "doubtful", finding, remedy, params=tuple(facts.unserved))

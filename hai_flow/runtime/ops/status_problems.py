@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,14 @@ SILENT_SECONDS: Final = 30.0  # a server that has given no sign of life for so l
 LAG_SECONDS_MAX: Final = 30.0  # as the alert HaiFlowQueueLag
 OUTBOX_SECONDS_MAX: Final = 60.0
 UNSEALED_SECONDS_MAX: Final = 60.0
+
+
+class Fault(NamedTuple):
+    """What a person should look at. `code` and `params`: the same, for sentences in other languages."""
+
+    code: str
+    message: str
+    params: tuple[str, ...] = ()
 
 
 class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +36,7 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
 def faults(schema: SchemaStatus, standing: Standing | None) -> list[str]:
     """Sentences on all that a person should look at, the worst first. `standing` is None where the schema is not
     there."""
-    return [*_check_schema(schema), *(() if standing is None else faults_of(standing))]
+    return [*_check_schema(schema), *(() if standing is None else (each.message for each in faults_of(standing)))]
 
 
 def _check_schema(schema: SchemaStatus) -> Iterator[str]:
@@ -40,19 +48,26 @@ def _check_schema(schema: SchemaStatus) -> Iterator[str]:
         yield f"nothing is performed, because it may have gone back in time: see hai-flow recover ({schema.held})"
 
 
-def faults_of(standing: Standing) -> Iterator[str]:
+def faults_of(standing: Standing) -> Iterator[Fault]:
     """The faults of a cell whose schema is good."""
     waiting, alive = standing.waiting, [each for each in standing.workers if each.lease > 0]
     dead = [each for each in standing.workers if each.lease <= 0]
     if not alive and (waiting.due or dead):
-        yield "runs wait, and no worker is alive: start hai-flow worker"
+        yield Fault("status.no_worker", "runs wait, and no worker is alive: start hai-flow worker")
     elif waiting.due_age > LAG_SECONDS_MAX:
-        yield f"a run has been due for {waiting.due_age:.0f} s: add workers"
-    if waiting.overdue:
-        yield f"{waiting.overdue} timers, deadlines or runs of dead workers are overdue"
+        seconds = f"{waiting.due_age:.0f}"
+        yield Fault("status.lag", f"a run has been due for {seconds} s: add workers", (seconds,))
+    if overdue := waiting.overdue:
+        message = f"{overdue} timers, deadlines or runs of dead workers are overdue"
+        yield Fault("status.overdue", message, (str(overdue),))
     if attention := standing.runs.get("needs_attention", 0):
-        yield f"{attention} runs need attention: hai-flow runs --status needs_attention"
+        message = f"{attention} runs need attention: hai-flow runs --status needs_attention"
+        yield Fault("status.attention", message, (str(attention),))
     if waiting.outbox_age > OUTBOX_SECONDS_MAX:
-        yield f"a message between runs has been due for {waiting.outbox_age:.0f} s: is its workflow there?"
+        seconds = f"{waiting.outbox_age:.0f}"
+        message = f"a message between runs has been due for {seconds} s: is its workflow there?"
+        yield Fault("status.outbox", message, (seconds,))
     if waiting.unsealed_age > UNSEALED_SECONDS_MAX:
-        yield f"a record of the audit has waited {waiting.unsealed_age:.0f} s for its seal: workers seal"
+        seconds = f"{waiting.unsealed_age:.0f}"
+        message = f"a record of the audit has waited {seconds} s for its seal: workers seal"
+        yield Fault("status.unsealed", message, (seconds,))

@@ -8,6 +8,8 @@ import type { CellOverview, Overview as Standing, SetupCheck } from "../../api/t
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { clock, span } from "../../text/dates.ts";
+import { findingInChinese } from "../../text/doctor.zh.ts";
+import { useLanguage } from "../../text/index.ts";
 import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 import { type Sample, bars, path, sampled } from "./charts.ts";
@@ -50,6 +52,7 @@ interface CellProps {
 function Cell({ cell, samples, most, named }: CellProps) {
   const t = useRunText();
   const p = usePageText().overview;
+  const inChinese = useChinese();
   const count = (n: number): string => `${n.toLocaleString()}${n >= most ? "+" : ""}`;
   const age = (seconds: number): string => (seconds < 1 ? "" : p.oldest(span(seconds * 1000)));
   const { waiting, runs, hours } = cell;
@@ -64,8 +67,8 @@ function Cell({ cell, samples, most, named }: CellProps) {
           <p className="note good">{p.well}</p>
         ) : (
           <ul className="note bad faults">
-            {cell.faults.map((each) => (
-              <li key={each}>{each}.</li>
+            {cell.problems.map((each) => (
+              <li key={each.code}>{inChinese(each)?.[0] ?? `${each.message}.`}</li>
             ))}
           </ul>
         )}
@@ -133,8 +136,14 @@ function Cell({ cell, samples, most, named }: CellProps) {
   );
 }
 
+/** What a finding is called in Chinese; null where the reader has another language, or the sentence is not known. */
+function useChinese(): typeof findingInChinese {
+  return useLanguage() === "zh" ? findingInChinese : () => null;
+}
+
 /** What `hai-flow doctor` finds: what is to be done stands there, all else is folded. */
 function Checks({ checks }: { checks: SetupCheck[] }) {
+  const inChinese = useChinese();
   const p = usePageText().overview;
   const open = checks.filter((each) => each.verdict !== "good").sort((one, other) => one.verdict.localeCompare(other.verdict));
   return (
@@ -151,11 +160,13 @@ function Checks({ checks }: { checks: SetupCheck[] }) {
     </section>
   );
 
-  function shown({ name, verdict, found, remedy }: SetupCheck) {
+  function shown(check: SetupCheck) {
+    const { name, verdict } = check;
+    const [found, remedy = ""] = inChinese(check) ?? [`${check.found}.`, check.remedy && `${check.remedy.charAt(0).toUpperCase()}${check.remedy.slice(1)}.`];
     return (
       <li key={name}>
-        <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>: {found}.
-        {remedy !== "" && <div className="small">{remedy.charAt(0).toUpperCase() + remedy.slice(1)}.</div>}
+        <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>: {found}
+        {remedy !== "" && <div className="small">{remedy}</div>}
       </li>
     );
   }

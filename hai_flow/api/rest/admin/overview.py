@@ -40,6 +40,7 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     for runtime in access.cells.runtimes():
         async with runtime.database.engine.acquire() as connection:
             standing, hours = await status.standing(connection), await status.list_last_day(connection)
+        faults = list(faults_of(standing))
         cells.append(
             {
                 "name": access.cells.name(runtime.cell),
@@ -47,12 +48,18 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
                 "workers": [each._asdict() for each in standing.workers],
                 "waiting": msgspec.to_builtins(standing.waiting),
                 "runs": dict(standing.runs),
-                "faults": list(faults_of(standing)),
-                "checks": [msgspec.to_builtins(each) for each in await _checks(runtime)],
+                "faults": [each.message for each in faults],
+                "problems": [{**each._asdict(), "params": list(each.params)} for each in faults],
+                "checks": [_check_view(each) for each in await _checks(runtime)],
                 "hours": [{**each._asdict(), "since": instants.rfc3339(each.since)} for each in hours],
             }
         )
     return {"cells": cells, "counted_max": status.COUNTED_MAX}
+
+
+def _check_view(check: Check) -> dict[str, Any]:
+    fields = {name: value for name, value in msgspec.to_builtins(check).items() if name != "case"}
+    return {**fields, "code": check.code}
 
 
 _CHECKED_SECONDS: Final = 60.0
