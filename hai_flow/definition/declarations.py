@@ -20,6 +20,7 @@ from hai_flow.definition.names.secret_names import SecretBearing
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import Outline
 from hai_flow.definition.schemas.schemas import JsonSchema, close_schema
+from hai_flow.definition.tools.a2a_agents import AGENT_MS
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.tools.mcp_servers import read_server
 from hai_flow.definition.tools.openapi import ApiDocument, UnusableDocument
@@ -426,6 +427,8 @@ class Declarations(Parts):
                 return self._compile_mcp_tool(name, raw, at, names)
             case "http":
                 return self._compile_http_tool(name, raw, at, names)
+            case "a2a":
+                return self._compile_a2a_tool(name, raw, at, names)
             case "agent":
                 return self._compile_agent_tool(name, raw, at)
             case _:
@@ -496,6 +499,31 @@ class Declarations(Parts):
             return None
         big_integers = fields.get("big_integers", "text")
         return plan.McpTool(name, server, allow, fields.get("effect"), timeout, big_integers)
+
+    def _compile_a2a_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        fields = self.reader.fields(_TOOL["a2a"], raw, at, f"the tool `{name}`")
+        timeout = self.duration(fields, "timeout", at, names)
+        settings = self._settings(fields, at, names)
+        agent, at = fields.get("a2a"), (*at, "a2a")
+        if isinstance(agent, Mapping):
+            agent = self.reader.fields(DOCUMENT_SHAPES["foreign_agent"], agent, at, f"`a2a` of the tool `{name}`")
+        else:
+            agent = {"url": agent}
+        url, about = agent.get("url"), agent.get("description")
+        if not isinstance(url, str) or not _is_address(url):
+            if "a2a" in fields and url is not None:
+                message = f"expected the address of an agent like https://agents.example.com, found {kind_of(url)}"
+                self.reader.error(at, "tool.a2a", message)
+            return None
+        bearing = {key: SecretBearing(value) for key, value in settings.items() if value is not None}
+        return plan.A2ATool(
+            name,
+            url.rstrip("/"),
+            about if isinstance(about, str) else "",
+            fields.get("effect", "write"),
+            timeout=AGENT_MS if timeout is None else timeout,
+            **bearing,
+        )
 
     def _compile_http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["http"], raw, at, f"the tool `{name}`")

@@ -150,6 +150,20 @@ class McpTool:
     big_integers: BigIntegers = "text"
 
 
+@dataclass(frozen=True, slots=True)
+class A2ATool:
+    """An agent of others that speaks A2A, called by the tool's name alone. Its card is found below `url`.
+    `description`: the author's own, for models."""
+
+    name: str
+    url: str
+    description: str = ""
+    effect: Literal["read", "write"] = "write"
+    auth: Template | None = None
+    headers: Template | None = None
+    timeout: Duration | None = None
+
+
 BodyKind: TypeAlias = Literal["body", "form", "multipart", "text"]
 
 
@@ -251,7 +265,7 @@ class AgentTool:
     timeout: Duration | None = None  # it has none: that of the agent around holds for all
 
 
-Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool | AgentTool
+Tool: TypeAlias = PythonTool | McpTool | HttpTool | A2ATool | FrontendTool | AgentTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -788,7 +802,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | None = None  # of working time: each attempt of an effect, or all of a block
     idempotency_key: Template | None = None  # None: run.id/path
     # `asked`: tried again as its `retry` says, but where its outcome is lost a person decides; no document writes it
-    delivery: Literal["at_least_once", "at_most_once", "asked"] = "at_least_once"
+    delivery: Literal["at_least_once", "at_most_once", "asked", "resumed"] = "at_least_once"
     approval: Approval | None = None
     handlers: Mapping[str, str] = {}  # option -> path of the handler's first step
     undo: str | None = None  # path of the step that undoes this one

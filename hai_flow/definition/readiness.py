@@ -7,14 +7,26 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from hai_flow.definition.names.wording import shorten, suggestion
-from hai_flow.definition.plan import AgentTurn, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
+from hai_flow.definition.plan import (
+    A2ATool,
+    AgentTurn,
+    Call,
+    Http,
+    HttpTool,
+    Llm,
+    McpTool,
+    Plan,
+    PythonTool,
+    Step,
+    Tool,
+)
 from hai_flow.definition.yaml.document import Path, parse
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", AgentTurn: "llm"}
-_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool"}
+_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool", A2ATool: "a2a"}
 _WORDS = {kind: kind.removesuffix("_tool") for kind in _TOOLS.values()}
 
 
@@ -35,8 +47,8 @@ def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
 def list_missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
     """A finding for each step that needs a runner the server does not have, in document order.
 
-    `known` has the kinds of effects that it performs: `python`, `mcp` and `http_tool` (calls of such tools), `http`,
-    `llm` (the verb, and the model of an agent). Frontend tools and child runs need no runner.
+    `known` has the kinds of effects that it performs: `python`, `mcp`, `http_tool` and `a2a` (calls of such tools),
+    `http`, `llm` (the verb, and the model of an agent). Frontend tools and child runs need no runner.
     """
     findings: dict[str, Finding] = {}
     for step in plan.steps.values():
@@ -59,7 +71,7 @@ def _find_document_step(plan: Plan, step: Step) -> Step:
 
 
 def find_runner_kind(step: Step) -> str | None:
-    """The kind of runner that performs the step's effect: python, mcp, http, http_tool or llm. None: it needs none."""
+    """The kind of runner that performs the step's effect: python, mcp, http, http_tool, a2a or llm; None: none."""
     verb = step.verb
     if isinstance(verb, Call):
         return find_tool_kind(verb.tool)

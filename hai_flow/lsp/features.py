@@ -13,6 +13,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import PythonModule
+from hai_flow.definition.tools.a2a_agents import ARGUMENTS
 from hai_flow.definition.yaml.keys import Key, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.definition.yaml.reference import COMMON_KEYS
@@ -192,6 +193,8 @@ def _functions(analysis: Analysis, tool: plan.Tool) -> dict[str, tuple[list[str]
             }
         case plan.McpTool(allow=allow) | plan.HttpTool(allow=allow):
             return {name: ([], set()) for name in allow or ()}
+        case plan.A2ATool():
+            return {"": _arguments_of_schema(ARGUMENTS)}
         case plan.FrontendTool(parameters=parameters):
             return {"": _arguments_of_schema(parameters) if parameters is not None else ([], set())}
     return {}

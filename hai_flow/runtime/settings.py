@@ -17,6 +17,7 @@ from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.base.queue_selection import EVERY, Served, parse_queues
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
+from hai_flow.steps.a2a.runner import A2ARunner
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
 from hai_flow.steps.http.tools import HttpToolRunner
@@ -50,6 +51,7 @@ def build_registry(settings: Settings, toolbox: Toolbox, *, stands_in: bool = Fa
         "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
         "http": http,
         "http_tool": HttpToolRunner(http),
+        "a2a": A2ARunner(http),
         "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
     }
     return Registry(runners, hide_secrets)

@@ -100,6 +100,10 @@ async def _refuse_callback() -> str:
 _NO_PINS: Final = NoPins()
 
 
+def _go_on() -> bool:
+    return False
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The answer of a person to the question with which the attempt before this one ended (`AsksPerson`).
 
@@ -121,7 +125,8 @@ class Attempt(msgspec.Struct, frozen=True):
     may name more modules than one that came over the network (`steps/python/toolbox`). Of an answer of an agent: `talk`
     gives its conversation so far, `recall` the messages of its thread before the run, `offered` the functions of its
     tools. `answer`: a person's answer to the tool's question. `pins`: the digests that the workflow has of functions of
-    servers. `traceparent`: the attempt's place in a trace, as W3C writes it.
+    servers. `traceparent`: the attempt's place in a trace, as W3C writes it. `failures` and `lost`: how many attempts
+    before it have failed, and how many were lost right before it. `is_stopped`: whether the run is being stopped.
     """
 
     run_id: str
@@ -143,6 +148,9 @@ class Attempt(msgspec.Struct, frozen=True):
     callback: Callable[[], Awaitable[str]] = _refuse_callback
     traceparent: str | None = None
     tenant: str = DEFAULT
+    failures: int = 0
+    lost: int = 0
+    is_stopped: Callable[[], bool] = _go_on
 
     @property
     def idempotency_key(self) -> str:

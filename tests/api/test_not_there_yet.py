@@ -12,23 +12,15 @@ import httpx2
 import pytest
 
 from tests.support.commands import ROOT
-from tests.support.server import YAML
 
 
-def no_agents_of_others(http: httpx2.Client) -> None:
-    source = b"""
-hai: flow/v1
-name: other_agent
-version: 1
-tools: {other: {a2a: {url: "https://agent.example"}}}
-steps: [{call: other}]
-"""
-    findings = http.post("/v1/workflows/validate", content=source, headers=YAML).json()["findings"]
-    assert "tool.kind" in [each["code"] for each in findings]
+def no_grpc(http: httpx2.Client) -> None:
+    card = http.get("/.well-known/agent-card.json").json()
+    assert {each["protocolBinding"] for each in card["supportedInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "calls of agents over A2A": no_agents_of_others,
+    "A2A over gRPC": no_grpc,
 }
 
 

@@ -15,6 +15,7 @@ from tests.support.runs import DAY, HOUR, MINUTE, Play
 
 FORM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 TOOLS = "tools: {erp: {mcp: 'https://erp.test/mcp'}, web: {mcp: 'https://web.test/mcp', effect: read}}\n"
+AGENT = "tools: {peer: {a2a: 'https://peer.test'}}\nsteps: [{id: pay, call: peer, with: {text: Pay}}]\n"
 
 
 def calling(tool: str = "erp", more: str = "") -> Play:
@@ -133,3 +134,29 @@ def test_a_person_who_is_asked_what_became_of_the_call_is_asked_once() -> None:
     assert play.state.pendings[play.pending("pay")].opened.kind == "doubt"
     play.answer("pay", decision="again")
     assert (play.attempt("pay"), brought(play)) == (3, None)
+
+
+def test_a_lost_call_of_an_agent_is_resumed_by_attempts_that_bring_the_last_answer() -> None:
+    play = Play(AGENT)
+    play.lose("pay")
+    assert (play.attempt("pay"), play.asking) == (2, set())
+    ask(play)
+    play.answer("pay", values={"sum": 80})
+    for _ in range(2):
+        assert brought(play) == ("answered", {"sum": 80}, e.Inquiry(2, "s1", ("k",)))
+        play.lose("pay")
+    assert play.asking == set()
+    play.succeed("pay", {"text": "paid"})
+    assert play.status == "finished"
+    play.replayed()
+
+
+def test_people_are_asked_where_the_agent_cannot_say_what_it_has_begun_and_again_counts_as_not_lost() -> None:
+    play = Play(AGENT)
+    play.lose("pay")
+    play.do(c.StepLost(path="pay", attempt=2, reason="Nobody knows whether the agent has begun."))
+    assert play.asking == {"pay"}
+    play.answer("pay", decision="again", reason="it has not")
+    assert (play.attempt("pay"), play.state.steps["pay"].lost) == (3, 0)
+    play.succeed("pay", {"text": "paid"})
+    play.replayed()

@@ -118,3 +118,23 @@ bridge.bug(
 )
 
 ROOMS: Final = (tasks, operations, configs, stored, calls, results, server, audiences, bridge)
+
+_PEER: Final = "tests/steps/test_a2a_peer.py"
+_ASKED: Final = "tests/engine/test_inquiries.py"
+peers = Room("hai_flow/steps/a2a/peer.py", _PEER)
+peers.bug(
+    "a card leads the secrets of a step to another server",
+    ("if _origin(each.url) == _origin(url)]", "if each.url]"),
+    by=f"{_PEER}::test_a_card_leads_to_no_other_server",
+)
+peers.bug(
+    "two questions of a task that have the same words are one",
+    ('message, status.get("timestamp")]', "message]"),
+    by=f"{_PEER}::test_another_question_of_a_task_has_another_digest_though_its_words_are_the_same",
+)
+resumed = Room("hai_flow/engine/handlers/outcomes.py", _ASKED)
+resumed.bug(
+    "an agent that can't say what it has begun is simply called again",
+    ('(step.delivery == "resumed" and command.reason is None)', '(step.delivery == "resumed")'),
+    by=f"{_ASKED}::test_people_are_asked_where_the_agent_cannot_say_what_it_has_begun_and_again_counts_as_not_lost",
+)

@@ -403,7 +403,7 @@ class Book:
                         self.owed.add(event.path)
                 if event.attempt:
                     self._new_attempt(event.path, event.attempt)
-            case e.StepRetried(lost=False):
+            case e.StepRetried(lost=False) if event.error.code != "step.in_doubt":  # which a person has decided
                 self.failures[event.path] = self.failures.get(event.path, 0) + 1
                 usual = UNDO_RETRY if event.path.endswith("/~undo") else self.plan.default_retry
                 policy = resolve_step(self.plan, event.path).retry or usual

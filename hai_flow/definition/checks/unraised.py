@@ -40,6 +40,7 @@ _BY_VERB: Final = {
 _OF_TOOLS: Final[dict[type, frozenset[str]]] = {
     plan.McpTool: frozenset(("tool", "mcp")),
     plan.HttpTool: frozenset(("tool", "http")),
+    plan.A2ATool: frozenset(("tool", "http")),
     plan.FrontendTool: frozenset(("tool",)),
 }
 _EVERYTHING: Final = frozenset(_ONLY)

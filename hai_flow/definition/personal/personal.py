@@ -201,7 +201,7 @@ def reads(part: Any) -> Iterator[tuple[str | int, ...]]:
     elif isinstance(part, tuple | list):
         for each in part:
             yield from reads(each)
-    elif dataclasses.is_dataclass(part) and not isinstance(part, plan.McpServer | plan.HttpTool | type):
+    elif dataclasses.is_dataclass(part) and not isinstance(part, plan.McpServer | plan.HttpTool | plan.A2ATool | type):
         for field in dataclasses.fields(part):
             yield from reads(getattr(part, field.name))
 

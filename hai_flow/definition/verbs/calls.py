@@ -17,6 +17,7 @@ from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import FunctionSource, PythonModule
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.tools.a2a_agents import ARGUMENTS
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
 from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
@@ -55,6 +56,11 @@ def _call(context: StepContext, draft: StepDraft, names: Names) -> plan.Call | N
         check_arguments(
             context, f"the operation `{value}`", operation.parameters, "call", draft, argument_names, template
         )
+    if isinstance(tool, plan.A2ATool):
+        check_arguments(context, f"the agent `{name}`", ARGUMENTS, "call", draft, argument_names, template)
+        if isinstance(arguments, Mapping) and not arguments.keys() & {"text", "data"}:
+            message = f"the agent `{name}` needs something to read: write `text` or `data` under `with`"
+            context.reader.error(at, "call.missing_argument", message)
     if isinstance(tool, plan.FrontendTool):
         if tool.parameters is not None:
             check_arguments(
@@ -103,9 +109,12 @@ def _callback(
     return plan.Callback(deadline, schema or (described.schema if described is not None else None))
 
 
-def derive_delivery(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
+def derive_delivery(verb: plan.Verb) -> Literal["at_least_once", "asked", "resumed"]:
     """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so a
-    call that may have changed something is not repeated without asking."""
+    call that may have changed something is not repeated without asking. An agent that speaks A2A is asked what it has
+    begun."""
+    if isinstance(verb, plan.Call) and isinstance(verb.tool, plan.A2ATool):
+        return "resumed"
     writes = isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool) and verb.tool.effect != "read"
     return "asked" if writes else "at_least_once"
 
@@ -182,6 +191,8 @@ def _check_function(tool: plan.Tool, function: str, call: str) -> str | None:
             if call:
                 return f"the tool `{name}` is an agent, which another agent calls; write an `agent` step"
             return f"an agent is called by its name alone: `{name}`" if function else None
+        case plan.A2ATool():
+            return f"an agent is called by its name alone: `{call}{name}`" if function else None
         case plan.McpTool(allow=allow) | plan.HttpTool(allow=allow):
             if not function:
                 return f"the tool `{name}` has many functions; name one: `{call}{name}.function`"
@@ -327,6 +338,8 @@ def _gives(context: StepContext, draft: StepDraft) -> Json:
     tool = context.declared.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
     if "await_callback" in draft.fields:
         return record(answer={}, callback={})
+    if isinstance(tool, plan.A2ATool):
+        return record(text={"type": "string"}, data={}, parts={"type": "array", "items": {"type": "object"}})
     if not isinstance(tool, plan.FrontendTool):
         return {}
     if not tool.answered:

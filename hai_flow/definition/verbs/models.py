@@ -278,7 +278,7 @@ def _use(
     context: StepContext,
     body: str,
     name: str,
-    tool: plan.PythonTool | plan.McpTool | plan.HttpTool | plan.FrontendTool,
+    tool: plan.PythonTool | plan.McpTool | plan.HttpTool | plan.A2ATool | plan.FrontendTool,
     approvals: Mapping[str, plan.Approval | None],
     expose: bool,
 ) -> plan.Step:
@@ -411,7 +411,9 @@ def _check_agent_tool(context: StepContext, text: str, at: Path, approvals: Coll
     tool = context.declared.tools.get(name)
     if tool is None:
         return
-    if function != "*" and (dot or isinstance(tool, (plan.PythonTool, plan.FrontendTool, plan.AgentTool))):
+    if function != "*" and (
+        dot or isinstance(tool, (plan.PythonTool, plan.A2ATool, plan.FrontendTool, plan.AgentTool))
+    ):
         fits = can_call_function(context, tool, function, at, "")
         if fits and isinstance(tool, plan.PythonTool):
             find_python(context, tool, function, at)

@@ -114,9 +114,9 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
     in_stop = draft.state.status == "stopping"
     if in_stop and not is_in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "lost")
-    elif step.delivery != "at_least_once" and not is_in_cleanup(step.path):
+    elif not _is_repeated(step, command) and not is_in_cleanup(step.path):
         unknown_outcome.open_doubt(draft, step, command.reason)
-    elif step.delivery != "at_least_once":  # a step that cleans up does not wait for people
+    elif not _is_repeated(step, command):  # a step that cleans up does not wait for people
         message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."
         fail_attempt(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
@@ -130,6 +130,12 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
             draft.emit(e.RunNeedsAttention, path=step.path, reason=reason)
     go_on(draft)
     return None
+
+
+def _is_repeated(step: Step, command: c.StepLost) -> bool:
+    """Whether another attempt is made by itself. One that resumes what it finds has said so itself (`reason`), where it
+    can't find out."""
+    return step.delivery == "at_least_once" or (step.delivery == "resumed" and command.reason is None)
 
 
 def _accept_outcome(draft: Draft, path: str, attempt: int) -> Step:

@@ -77,7 +77,8 @@ def _resolve_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> N
     message = f"The outcome of attempt {step_state.attempt} was lost; {by} decided: {reading.outcome}.{reason}"
     error = draft.error("step.in_doubt", message, step.path)
     if reading.outcome == AGAIN:
-        draft.emit(e.StepRetried, path=step.path, attempt=step_state.attempt, error=error, lost=True)
+        lost = step.delivery != "resumed"  # which would look for what was lost, and a person has done so
+        draft.emit(e.StepRetried, path=step.path, attempt=step_state.attempt, error=error, lost=lost)
     else:
         resolve_call(draft, step, None, error)
         loop.fail(draft, step, error)

@@ -45,12 +45,13 @@ def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
 def find_inquiry_to_answer(state: RunState, step: Step, attempt: int) -> PendingState | None:
     """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
 
-    A later attempt of a tool that may change something asks anew: the tool may have used the answer already.
+    A later attempt of a tool that may change something asks anew: the tool may have used the answer already. One that
+    resumes finds out whether it has.
     """
     step_state = state.steps[step.path]
     inquiry = pending_of(state, step.path, step_state.asked - 1) if step_state.asked else None
     if inquiry is None or inquiry.opened.inquiry is None or inquiry.status not in INQUIRY_ENDS:
         return None
-    if inquiry.opened.inquiry.attempt != attempt - 1 and step.delivery != "at_least_once":
+    if inquiry.opened.inquiry.attempt != attempt - 1 and step.delivery not in ("at_least_once", "resumed"):
         return None
     return inquiry

@@ -316,6 +316,9 @@ def _guess_question_commands(state: RunState, events: Sequence[Any]) -> Iterator
         )
     elif event.kind == "doubt" and attempt is not None:
         yield c.StepLost(path=event.path, attempt=attempt)
+        reason, why, _ = (event.message or "").partition(" It may have happened, so it is not simply done again: ")
+        if why:
+            yield c.StepLost(path=event.path, attempt=attempt, reason=reason)
 
 
 def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:

@@ -221,6 +221,9 @@ class Performance:
                 callback=self.callback,
                 traceparent=None if self.place is None else str(self.place),
                 tenant=await self._stage.tenant_of(run.tenant) if tenant is None else tenant,
+                failures=step_state.failures,
+                lost=step_state.lost,
+                is_stopped=self._is_stopped,
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
@@ -255,7 +258,7 @@ class Performance:
             assert self.task is not None
             if not self.task.cancelling():  # this task was not cancelled, but something that the tool waited for
                 return self._report_failure(StepError("The tool was cancelled by something that it waited for."))
-            if run.state.status != "stopping" or is_in_cleanup(path) or self._stage.closing:
+            if not self._is_stopped():
                 raise
             return self._report_failure(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
         except AsksPerson as asks:
@@ -281,6 +284,10 @@ class Performance:
         except Exception as error:
             log.warning("tool_raised", run_id=str(run.id), path=path, **self._describe_error(error))
             return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)
+
+    def _is_stopped(self) -> bool:
+        stops = self.run.state.status == "stopping" and not is_in_cleanup(self.path)
+        return stops and not self._stage.closing
 
     def _is_personal(self) -> bool:
         return self.run.plan is not None and touches(self.run.plan, self.path)

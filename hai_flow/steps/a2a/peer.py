@@ -1,0 +1,215 @@
+"""What an agent of others says over A2A: its card, its tasks, its questions, its artifacts. Pure.
+
+Everything is read leniently, as 1.0 writes it and as 0.3 does, and everything is data: it opens no gate, names no
+secret and leads to no other server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from hai_flow import values
+from hai_flow.errors import StepError
+from hai_flow.steps.files import kind_of
+from hai_flow.values import Json, storable
+
+PARTS_MAX: Final = 100  # of all artifacts
+TEXT_CHARS_MAX: Final = 2000  # of a status
+PENDING: Final = "hai.pending"
+ENDS: Final = ("completed", "failed", "rejected", "canceled")
+ANSWER_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["answer"],
+    "properties": {"answer": {"type": "string", "title": "Answer", "minLength": 1}},
+}
+"""The form of a question that comes without one."""
+
+
+class Interface(NamedTuple):
+    """Where the agent is asked. `old`: in the words of 0.3. `rest`: by paths, not by JSON-RPC."""
+
+    url: str
+    old: bool
+    rest: bool
+
+
+class Question(NamedTuple):
+    """What a task asks. `pending`: the question's id and digest, where the agent is HAI Flow too. `digest`: tells
+    questions of a task apart."""
+
+    text: str
+    form: dict[str, Any]
+    pending: Mapping[str, Json] | None
+    digest: str
+
+
+def choose_interface(card: Json, url: str) -> Interface:
+    """The interface of a card that is understood here, at the server of `url`. Raises StepError."""
+    interfaces = sorted(_list_interfaces(card), key=lambda each: (each.old, each.rest))
+    ours = [each for each in interfaces if _origin(each.url) == _origin(url)]
+    if ours:
+        return ours[0]
+    if interfaces:
+        other = str(_origin(interfaces[0].url)[1])[:100]
+        raise unusable(f"its card leads to another server ({other}); name that one in the workflow")
+    raise unusable("its card offers neither JSON-RPC nor REST, in version 1.0 or 0.3")
+
+
+def _list_interfaces(card: Json) -> Iterator[Interface]:
+    if not isinstance(card, Mapping):
+        return
+    for each in _mappings(card.get("supportedInterfaces")):
+        version, binding = str(each.get("protocolVersion") or "1.0"), each.get("protocolBinding")
+        old = version.startswith("0.")
+        if binding == "JSONRPC" or (binding == "HTTP+JSON" and not old):
+            yield Interface(str(each.get("url")), old, binding != "JSONRPC")
+    others = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
+    for each in (*others, *_mappings(card.get("additionalInterfaces"))):
+        if isinstance(each.get("url"), str) and each.get("transport") == "JSONRPC":
+            yield Interface(each["url"], True, False)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return "", None, None
+
+
+def write_message(
+    parts: Sequence[Mapping[str, Json]], message_id: str, context: str | None, task: str | None, *, old: bool
+) -> dict[str, Any]:
+    """The parameters of a send that waits for nothing."""
+    message: dict[str, Any] = {"messageId": message_id, "role": "user" if old else "ROLE_USER"}
+    message |= {"contextId": context} if context else {}
+    message |= {"taskId": task} if task else {}
+    if old:
+        message |= {
+            "kind": "message",
+            "parts": [{"kind": "text" if "text" in each else "data", **each} for each in parts],
+        }
+        return {"message": message, "configuration": {"blocking": False}}
+    return {"message": {**message, "parts": list(parts)}, "configuration": {"returnImmediately": True}}
+
+
+def read_result(result: Json) -> Mapping[str, Json]:
+    """The task of a send; a message is one that is completed, with the message as its artifact. Raises StepError."""
+    if isinstance(result, Mapping):
+        task, message = result.get("task", result), result.get("message", result)
+        if isinstance(task, Mapping) and isinstance(task.get("status"), Mapping) and isinstance(task.get("id"), str):
+            return task
+        if isinstance(message, Mapping) and isinstance(message.get("parts"), list):
+            return {"status": {"state": "completed"}, "artifacts": [message]}
+    raise StepError(
+        f"the agent answers with neither a task nor a message: {_short(result)}",
+        code="tool.invalid_result",
+        retriable=False,
+    )
+
+
+def state_of(task: Mapping[str, Json]) -> str:
+    """The state of a task, as 0.3 writes it: `working`, `input-required`."""
+    status = task.get("status")
+    state = str(status.get("state")) if isinstance(status, Mapping) else ""
+    return state.removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+
+def words_of(task: Mapping[str, Json]) -> str:
+    """The text of a task's status."""
+    texts = [part["text"] for part in _parts(_message_of(task)) if isinstance(part.get("text"), str)]
+    return storable("\n".join(texts))[:TEXT_CHARS_MAX]
+
+
+def question_of(task: Mapping[str, Json]) -> Question:
+    """What a task asks that waits for input."""
+    message, status = _message_of(task), task["status"]
+    text = words_of(task) or "The agent needs something more to go on, and does not say what."
+    digest = sha256(values.dumps([task.get("id"), message, status.get("timestamp")])).hexdigest()[:32]
+    for part in _parts(message):
+        holder = part.get("data")
+        pendings = _mappings(holder.get(PENDING)) if isinstance(holder, Mapping) else []
+        pending = next((each for each in pendings if each.get("may_answer") and isinstance(each.get("id"), str)), None)
+        if pending is not None:
+            form, options = pending.get("form"), pending.get("options")
+            if isinstance(form, Mapping) and isinstance(form.get("properties"), Mapping):
+                return Question(text, dict(form), {"id": pending["id"]}, digest)
+            if isinstance(options, list) and options:
+                about = {name: pending[name] for name in ("id", "digest") if pending.get(name)}
+                return Question(text, _form_of_options(options), about, digest)
+    return Question(text, ANSWER_FORM, None, digest)
+
+
+def _form_of_options(options: Sequence[Json]) -> dict[str, Any]:
+    decision = {"type": "string", "enum": [str(each) for each in options]}
+    properties = {"decision": decision, "reason": {"type": "string"}}
+    return {"type": "object", "required": ["decision"], "properties": properties}
+
+
+def write_answer(pending: Mapping[str, Json] | None, fields: Mapping[str, Json]) -> list[dict[str, Any]]:
+    """The parts of a message with the answer to a question."""
+    if pending is None:
+        return [{"text": str(fields.get("answer", ""))}]
+    answer = fields if "digest" in pending or fields.keys() <= {"decision", "reason"} else {"values": dict(fields)}
+    return [{"data": {PENDING: {**pending, **answer}}}]
+
+
+def output_of(task: Mapping[str, Json]) -> dict[str, Any]:
+    """What the artifacts of a task hold: all text, the last data, and all parts, with files as content parts. Raises
+    StepError `tool.invalid_result` for too many."""
+    texts: list[str] = []
+    data: Json = None
+    parts: list[dict[str, Any]] = []
+    for artifact in _mappings(task.get("artifacts")):
+        name = artifact.get("name") or artifact.get("artifactId")
+        for part in _parts(artifact):
+            if isinstance(part.get("text"), str):
+                texts.append(part["text"])
+                value: dict[str, Any] = {"type": "text", "text": part["text"]}
+            elif "data" in part:
+                data = part["data"]
+                value = {"type": "data", "data": data}
+            else:
+                value = _file_part(part)
+            parts.append({**value, "artifact": str(name)[:200]} if name else value)
+    if len(parts) > PARTS_MAX:
+        message = f"the agent's artifacts have {len(parts)} parts, and {PARTS_MAX} are taken"
+        raise StepError(message, code="tool.invalid_result", retriable=False)
+    return {"text": "\n".join(filter(None, texts)), "data": data, "parts": parts}
+
+
+def _file_part(part: Mapping[str, Json]) -> dict[str, Any]:
+    file = part["file"] if isinstance(part.get("file"), Mapping) else part  # as 0.3 has it
+    media = str(file.get("mediaType") or file.get("mimeType") or "application/octet-stream")
+    raw, url = file.get("raw", file.get("bytes")), file.get("url", file.get("uri"))
+    if isinstance(raw, str):
+        source = {"type": "data", "value": raw, "mimeType": media}
+        name = file.get("filename") or file.get("name")
+        return {"type": kind_of(media), "source": source | ({"filename": name} if isinstance(name, str) else {})}
+    if isinstance(url, str):
+        return {"type": kind_of(media), "source": {"type": "url", "value": url, "mimeType": media}}
+    return {"type": "text", "text": _short(part)}
+
+
+def unusable(why: str) -> StepError:
+    return StepError(f"the agent can't be called: {why}", code="tool.unavailable", retriable=False)
+
+
+def _message_of(task: Mapping[str, Json]) -> Json:
+    status = task.get("status")
+    return status.get("message") if isinstance(status, Mapping) else None
+
+
+def _parts(holder: Json) -> list[Mapping[str, Json]]:
+    return _mappings(holder.get("parts")) if isinstance(holder, Mapping) else []
+
+
+def _mappings(value: Json) -> list[Any]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _short(value: Json) -> str:
+    return values.dumps(value).decode()[:300]

@@ -1,0 +1,382 @@
+"""Calls of agents of others over A2A: a message begins a task, which is followed until it ends or asks.
+
+Nothing of a task is kept in a process. Its context has an id made of the step's idempotency key, so whichever process
+goes on finds the task in it and begins no second one. Where an agent does not list its tasks, and an attempt was lost,
+nobody knows whether it has one: people are asked. What a task asks becomes a question of the run, and the next attempt
+brings the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import structlog
+
+from hai_flow import values
+from hai_flow.definition.plan import A2ATool, Call, Step, Template, Tool
+from hai_flow.definition.tools.a2a_agents import ARGUMENTS
+from hai_flow.errors import AsksPerson, OutcomeLost, StepError
+from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.steps.a2a import peer
+from hai_flow.steps.a2a.peer import Interface
+from hai_flow.steps.files import extract_files, has_no_files, put_in
+from hai_flow.steps.http.runner import HttpExchange, HttpRunner
+from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.runner import Answer, Attempt, Stream
+from hai_flow.values import Json, storable
+
+log = structlog.get_logger(__name__)
+Value = TypeVar("Value")
+Task = Mapping[str, Json]
+
+CARD: Final = "/.well-known/agent-card.json"
+POLL_SECONDS: Final = 0.5  # at first
+POLL_SECONDS_MAX: Final = 30.0
+TAKEN_SECONDS: Final = 20.0  # in which an agent has to take an answer, before it counts as asking the same again
+CANCEL_SECONDS: Final = 5.0
+TASKS_LOOKED_AT: Final = 20
+_OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
+
+
+class Refused(Exception):
+    """The agent refuses what it was asked: a code of JSON-RPC, and its words."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = storable(message)[:500]
+
+
+class A2ARunner:
+    """Performs `call` of agents of others. `http` sends the requests, within its bounds and to where it may."""
+
+    def __init__(self, http: HttpRunner) -> None:
+        self._http = http
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        call = attempt.step.verb
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, A2ATool)
+        arguments = values.loads(attempt.args)
+        faults = await run_if_large(arguments, ARGUMENTS.findings, arguments)
+        if faults:
+            reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
+            message = f"the arguments do not fit the agent {call.tool.name}: {reasons}"
+            raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False)
+        agent = await Agent.find(self._http, attempt, call.tool)
+        errand = Errand(agent, attempt, stream, streams=call.stream)
+        try:
+            task = await errand.follow(await errand.begin(arguments))
+        except asyncio.CancelledError:
+            if attempt.is_stopped():
+                await errand.cancel()
+            raise
+        except Refused as refused:
+            message = f"the agent {call.tool.name} refuses: {refused.message} ({refused.code})"
+            raise StepError(message, retriable=False) from None
+        output = peer.output_of(task)
+        if not has_no_files(attempt.files):
+            parts, contents = extract_files(output["parts"], self._http.bytes_max)
+            output["parts"] = await put_in(parts, contents, attempt.files)
+        return output
+
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
+        """The agent as one function, in the author's words: its card may say something else tomorrow."""
+        assert isinstance(tool, A2ATool)
+        return [
+            OfferedFunction(
+                name, tool.description or f"Gives a task to the agent {name}.", ARGUMENTS.raw, None, tool.effect
+            )
+        ]
+
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
+        return None
+
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        call = step.verb
+        if not isinstance(call, Call) or not isinstance(call.tool, A2ATool):
+            return None
+        templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
+        return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)
+
+    async def close(self) -> None:
+        """The runner of `http` closes its connections."""
+
+
+class Agent:
+    """The agent, as its card says where and how it is asked."""
+
+    def __init__(self, http: HttpRunner, attempt: Attempt, tool: A2ATool, interface: Interface) -> None:
+        self._http = http
+        self._attempt = attempt
+        self._tool = tool
+        self.interface = interface
+
+    @classmethod
+    async def find(cls, http: HttpRunner, attempt: Attempt, tool: A2ATool) -> Agent:
+        """Read its card. Raises StepError `tool.unavailable`, and as a request does."""
+        agent = cls(http, attempt, tool, Interface(tool.url, False, False))
+        card = await agent._exchange("GET", tool.url if tool.url.endswith(".json") else tool.url + CARD)
+        agent.interface = peer.choose_interface(card, tool.url)
+        return agent
+
+    async def send(
+        self, parts: Sequence[Mapping[str, Json]], id: str, *, context: str | None = None, task: str | None = None
+    ) -> Json:
+        """The result of a message. Raises as `ask`."""
+        params = peer.write_message(parts, id, context, task, old=self.interface.old)
+        return await self.ask("SendMessage", params, id)
+
+    async def ask(self, method: str, params: Mapping[str, Any], key: str | None = None) -> Json:
+        """The result of a method. `key`: a repetition of the request has the same. Raises Refused, and StepError as a
+        request does."""
+        if self.interface.rest:
+            return await self._ask_by_path(method, params, key)
+        name = _OLD.get(method) if self.interface.old else method
+        if name is None:
+            raise Refused(-32601, f"0.3 has no {method}")
+        body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
+        answer = await self._exchange("POST", self.interface.url, body, key)
+        if not isinstance(answer, Mapping) or not answer.keys() & {"result", "error"}:
+            message = f"the agent {self._tool.name} answers with what is no JSON-RPC"
+            raise StepError(message, code="tool.invalid_result", retriable=False)
+        error = answer.get("error")
+        if isinstance(error, Mapping):
+            code = error.get("code")
+            raise Refused(code if isinstance(code, int) else -32603, str(error.get("message")))
+        return answer.get("result")
+
+    async def _ask_by_path(self, method: str, params: Mapping[str, Any], key: str | None) -> Json:
+        id = quote(str(params.get("id", "")), safe="")
+        verb, path, body = {
+            "SendMessage": ("POST", "/message:send", params),
+            "GetTask": ("GET", f"/tasks/{id}", None),
+            "CancelTask": ("POST", f"/tasks/{id}:cancel", {}),
+            "ListTasks": ("GET", f"/tasks?{urlencode(params)}", None),
+        }[method]
+        try:
+            return await self._exchange(verb, self.interface.url.rstrip("/") + path, body, key)
+        except StepError as error:
+            status = _status_of(error)
+            if status is None or status in (401, 403, 408, 425, 429) or status >= 500:
+                raise
+            code = {404: -32001 if id else -32601, 405: -32601}.get(status, -32602)
+            raise Refused(code, f"{error.message} {error.data['text']}") from None
+
+    async def _exchange(self, method: str, url: str, body: Json = None, key: str | None = None) -> Json:
+        evaluate, own_headers = self._attempt.evaluate, {"A2A-Version": "0.3" if self.interface.old else "1.0"}
+        if method == "POST":  # each is one of several of the attempt
+            own_headers["Idempotency-Key"] = key or secrets.token_hex(16)
+        headers = _render(evaluate, self._tool.headers) or {}
+        request: dict[str, Json] = {
+            "method": method, "url": url, "auth": _render(evaluate, self._tool.auth),
+            "headers": {**own_headers, **headers},
+        }  # fmt: skip
+        if body is not None:
+            request["body"] = body
+        response = await HttpExchange(self._http, self._attempt).asked(request)
+        return response["json"]
+
+
+class Errand:
+    """The task of one step at an agent, as it is found, begun, answered and followed by one attempt."""
+
+    def __init__(self, agent: Agent, attempt: Attempt, stream: Stream, *, streams: bool) -> None:
+        self._agent = agent
+        self._attempt = attempt
+        self._stream = stream
+        self._streams = streams
+        self._task_id: str | None = None
+        self._answered: str | None = None  # the digest of the question that this attempt has answered
+        self._words = ""
+
+    @cached_property
+    def _context(self) -> str:
+        return f"hai-{sha256(self._attempt.idempotency_key.encode()).hexdigest()[:32]}"
+
+    async def begin(self, arguments: Mapping[str, Json]) -> Task:
+        """The task that an attempt before this one has begun, with its question answered; or a new one. Raises Refused,
+        StepError and OutcomeLost."""
+        answer, task = self._attempt.answer, None
+        if answer is not None:
+            state = values.loads(answer.state or "{}")
+            task = await self._answer(await self._get(state["task"]), answer, state)
+        if self._attempt.number > 1 and (task is None or _has_failed(task)):
+            task = await self._find("it does not list its tasks" if self._attempt.lost else None)
+        if task is not None:
+            return task
+        return await self._send([{name: arguments[name]} for name in ("text", "data") if name in arguments])
+
+    async def _find(self, lost: str | None) -> Task | None:
+        """The task in the step's context that goes on or is completed; or the failed one that no attempt has reported.
+        `lost`: why there may be one that is not known. Raises OutcomeLost where there may, and the agent lists none."""
+        try:
+            params = {"contextId": self._context, "pageSize": TASKS_LOOKED_AT}
+            listed = await self._patiently(lambda: self._agent.ask("ListTasks", params))
+        except Refused as refused:
+            if lost is not None:
+                raise self._lost(lost) from None
+            log.info("a2a_tasks_not_listed", reason=refused.message)
+            return None
+        tasks = listed.get("tasks") if isinstance(listed, Mapping) else None
+        tasks = [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
+        alive = [each for each in tasks if not _has_failed(each)]
+        task = alive[0] if alive else tasks[0] if len(tasks) > self._attempt.failures else None
+        return None if task is None else await self._get(str(task.get("id")))
+
+    async def _send(self, parts: Sequence[Mapping[str, Json]]) -> Task:
+        id = f"{self._context}-{self._attempt.failures}"
+        try:
+            try:
+                result = await self._agent.send(parts, id, context=self._context)
+            except Refused as refused:
+                if "context" not in refused.message.lower():
+                    raise
+                if self._attempt.lost:
+                    raise self._lost("it takes no contexts of its clients") from None
+                result = await self._agent.send(parts, id)
+        except StepError as error:
+            if isinstance(error, OutcomeLost) or not _may_have_begun(error):
+                raise
+            task = await self._find(error.message)
+            if task is None:
+                raise
+            return task
+        return self._note(peer.read_result(result))
+
+    def _lost(self, why: str) -> OutcomeLost:
+        return OutcomeLost(f"Nobody knows whether the agent has begun: {why}.")
+
+    async def _answer(self, task: Task, answer: Answer, state: Mapping[str, Json]) -> Task:
+        """The task, once it has the answer to the question that it still asks. Raises StepError `tool.declined`."""
+        if not self._asks(task, state["question"]):
+            return task
+        if answer.action != "accept":
+            await self.cancel()
+            raise StepError(
+                f"A person did not answer the agent ({answer.action}).", code="tool.declined", retriable=False
+            )
+        parts = peer.write_answer(state.get("pending"), answer.values if isinstance(answer.values, Mapping) else {})
+        id, context = f"{self._context}-{state['question'][:8]}", task.get("contextId")
+        while True:
+            self._answered = state["question"]
+            try:
+                own = context if isinstance(context, str) else None
+                await self._agent.send(parts, id, context=own, task=self._task_id)
+                return await self._get(str(self._task_id))
+            except Refused as refused:
+                task = await self._get(str(self._task_id))
+                if not self._asks(task, state["question"]):
+                    return task
+                self._answered = None
+                raise self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
+            except StepError as error:
+                if not _is_passing(error):
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+                task = await self._get(str(self._task_id))
+                if not self._asks(task, state["question"]):  # it has got the answer all the same
+                    return task
+
+    async def follow(self, task: Task) -> Task:
+        """The task, once it is completed. Raises AsksPerson where it asks, and StepError where it ended otherwise."""
+        pause, answered_at = POLL_SECONDS, asyncio.get_running_loop().time()
+        while True:
+            state = peer.state_of(task)
+            if state == "completed":
+                return task
+            if state in peer.ENDS:
+                words = peer.words_of(task) or "it says nothing more"
+                code = "tool.declined" if state == "rejected" else "tool.failed"
+                message = f"the task of the agent was {state}: {words}"
+                raise StepError(message, code=code, retriable=False if state != "failed" else None)
+            if state == "input-required":
+                late = asyncio.get_running_loop().time() > answered_at + TAKEN_SECONDS
+                if late or peer.question_of(task).digest != self._answered:
+                    raise self._ask(task)
+            await self._tell(task)
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, POLL_SECONDS_MAX)
+            task = await self._get(str(self._task_id))
+
+    def _asks(self, task: Task, digest: Json) -> bool:
+        return peer.state_of(task) == "input-required" and peer.question_of(task).digest == digest
+
+    def _ask(self, task: Task, before: str = "") -> AsksPerson:
+        question = peer.question_of(task)
+        state = {"task": self._task_id, "question": question.digest, "pending": question.pending}
+        return AsksPerson(before + question.text, question.form, state=values.dumps(state).decode())
+
+    async def _tell(self, task: Task) -> None:
+        words = peer.words_of(task)
+        if words and words != self._words:
+            self._words = words
+            self._stream.progress({"message": words[:500]})
+            if self._streams:
+                await self._stream(f"{words}\n")
+
+    async def _get(self, id: str) -> Task:
+        result = await self._patiently(lambda: self._agent.ask("GetTask", {"id": id}))
+        return self._note(peer.read_result(result))
+
+    def _note(self, task: Task) -> Task:
+        id = task.get("id")
+        self._task_id = id if isinstance(id, str) else self._task_id
+        return task
+
+    async def cancel(self) -> None:
+        """Ask the agent to end the task. It may be gone, or over."""
+        if self._task_id is not None:
+            with contextlib.suppress(StepError, Refused, TimeoutError):
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._agent.ask("CancelTask", {"id": self._task_id})
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Value]]) -> Value:
+        """The result, of as many requests as it takes while the agent is not there: the step has a time-out."""
+        pause = POLL_SECONDS
+        while True:
+            try:
+                return await ask()
+            except StepError as error:
+                if not _is_passing(error):
+                    raise
+                after = error.retry_after
+            await asyncio.sleep(max(pause, min(after or 0.0, 300.0)))
+            pause = min(2 * pause, POLL_SECONDS_MAX)
+
+
+def _render(evaluate: Callable[[Template], Json], template: Template | None) -> Json:
+    return None if template is None else evaluate(template)
+
+
+def _has_failed(task: Task) -> bool:
+    return peer.state_of(task) in peer.ENDS[1:]
+
+
+def _status_of(error: StepError) -> int | None:
+    data = error.data
+    return data.get("status") if error.code == "http.status" and isinstance(data, Mapping) else None
+
+
+def _is_passing(error: StepError) -> bool:
+    """Whether the agent may be there again in a while."""
+    return error.code == "http.connection" or (error.retriable is True and _status_of(error) is not None)
+
+
+def _may_have_begun(error: StepError) -> bool:
+    """Whether the agent may have got the message all the same."""
+    import httpx2
+
+    if error.code == "http.connection":
+        return not isinstance(error.__context__, (httpx2.ConnectError, httpx2.ConnectTimeout))
+    status = _status_of(error)
+    if status is not None:
+        return status >= 500
+    return error.code in ("http.invalid_response", "http.too_large", "tool.invalid_result")

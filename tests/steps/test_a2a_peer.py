@@ -1,0 +1,135 @@
+"""What agents of others say over A2A, as 1.0 writes it and as 0.3 does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow.errors import StepError
+from hai_flow.steps.a2a import peer
+from hai_flow.steps.a2a.peer import Interface
+
+URL = "https://agents.example.com/planner"
+NEW = {"url": f"{URL}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+REST = {"url": f"{URL}/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+OLD = {"url": f"{URL}/old", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+GRPC = {"url": f"{URL}/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("card", "interface"),
+    [
+        ({"supportedInterfaces": [GRPC, OLD, REST, NEW]}, Interface(f"{URL}/rpc", False, False)),
+        ({"supportedInterfaces": [OLD, REST]}, Interface(f"{URL}/rest", False, True)),
+        ({"supportedInterfaces": [GRPC, OLD]}, Interface(f"{URL}/old", True, False)),
+        ({"url": f"{URL}/v03", "protocolVersion": "0.3.0"}, Interface(f"{URL}/v03", True, False)),
+        (
+            {"url": "x", "preferredTransport": "GRPC", "additionalInterfaces": [{"url": URL, "transport": "JSONRPC"}]},
+            Interface(URL, True, False),
+        ),
+        ({"supportedInterfaces": [{**NEW, "url": "https://agents.example.com:443/x"}]},
+         Interface("https://agents.example.com:443/x", False, False)),
+    ],
+)  # fmt: skip
+def test_the_newest_interface_that_is_understood_is_taken(card: Any, interface: Interface) -> None:
+    assert peer.choose_interface(card, URL) == interface
+
+
+@pytest.mark.parametrize("url", ["https://evil.example/rpc", "http://agents.example.com/rpc", "https://agents.example.com:8443/rpc",
+                                 "https://agents.example.com@evil.example/", "https://[x"])  # fmt: skip
+def test_a_card_leads_to_no_other_server(url: str) -> None:
+    with pytest.raises(StepError, match="another server"):
+        peer.choose_interface({"supportedInterfaces": [{**NEW, "url": url}]}, URL)
+
+
+@pytest.mark.parametrize(
+    "card", [None, [], "card", {}, {"supportedInterfaces": [GRPC]}, {"supportedInterfaces": "x", "url": 3}]
+)
+def test_a_card_without_an_interface_that_is_understood_is_refused(card: Any) -> None:
+    with pytest.raises(StepError, match="neither JSON-RPC nor REST"):
+        peer.choose_interface(card, URL)
+
+
+@pytest.mark.parametrize(
+    ("task", "state"),
+    [
+        ({"status": {"state": "TASK_STATE_INPUT_REQUIRED"}}, "input-required"),
+        ({"status": {"state": "input-required"}}, "input-required"),
+        ({"status": {"state": "TASK_STATE_COMPLETED"}}, "completed"),
+        ({"status": None}, ""),
+    ],
+)
+def test_states_of_both_versions_are_one(task: Any, state: str) -> None:
+    assert peer.state_of(task) == state
+
+
+def asking(*parts: Any, **more: Any) -> dict[str, Any]:
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": {"parts": list(parts)}, **more}
+    return {"id": "t1", "status": status}
+
+
+def test_a_question_without_a_form_is_asked_for_one_text() -> None:
+    question = peer.question_of(asking({"text": "Which colour?"}))
+    assert (question.text, question.form) == ("Which colour?", peer.ANSWER_FORM)
+    assert peer.write_answer(question.pending, {"answer": "blue"}) == [{"text": "blue"}]
+
+
+def test_a_question_of_hai_flow_has_its_form_or_its_options_and_names_its_id() -> None:
+    form = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+    foreign = {"id": "p0", "may_answer": False, "form": form}
+    pending = {"id": "p1", "may_answer": True, "form": form}
+    question = peer.question_of(asking({"data": {"hai.pending": [foreign, pending]}}))
+    assert question.form == form
+    answer = {"hai.pending": {"id": "p1", "values": {"ok": True}}}
+    assert peer.write_answer(question.pending, {"ok": True}) == [{"data": answer}]
+    gate = {"id": "p2", "may_answer": True, "digest": "4b20", "options": ["approve", "reject"]}
+    question = peer.question_of(asking({"data": {"hai.pending": [gate]}}))
+    assert question.form["properties"]["decision"]["enum"] == ["approve", "reject"]
+    answer = {"hai.pending": {"id": "p2", "digest": "4b20", "decision": "approve"}}
+    assert peer.write_answer(question.pending, {"decision": "approve"}) == [{"data": answer}]
+
+
+def test_another_question_of_a_task_has_another_digest_though_its_words_are_the_same() -> None:
+    one, other = asking({"text": "Again?"}, timestamp="1"), asking({"text": "Again?"}, timestamp="2")
+    assert peer.question_of(one).digest == peer.question_of(asking({"text": "Again?"}, timestamp="1")).digest
+    assert peer.question_of(one).digest != peer.question_of(other).digest
+
+
+def test_artifacts_of_both_versions_are_one_output() -> None:
+    new = [{"name": "a", "parts": [{"text": "one"}, {"data": {"n": 1}}, {"raw": "aGk=", "mediaType": "image/png"}]}]
+    old = [
+        {
+            "name": "a",
+            "parts": [
+                {"kind": "text", "text": "one"},
+                {"kind": "data", "data": {"n": 1}},
+                {"kind": "file", "file": {"bytes": "aGk=", "mimeType": "image/png"}},
+            ],
+        }
+    ]
+    output = peer.output_of({"artifacts": new})
+    assert output == peer.output_of({"artifacts": old})
+    assert (output["text"], output["data"]) == ("one", {"n": 1})
+    assert output["parts"][2] == {
+        "type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}, "artifact": "a",
+    }  # fmt: skip
+
+
+def test_odd_parts_are_read_and_too_many_are_refused() -> None:
+    odd = {"artifacts": [{"parts": [None, {"strange": 1}, {"url": "https://x.example/a.pdf"}]}, 3, {"parts": "none"}]}
+    kinds = [each["type"] for each in peer.output_of(odd)["parts"]]
+    assert kinds == ["text", "document"]
+    with pytest.raises(StepError, match="100 are taken"):
+        peer.output_of({"artifacts": [{"parts": [{"text": "x"}] * 101}]})
+
+
+@pytest.mark.parametrize("result", [None, 3, [], {}, {"task": {"id": 1, "status": {}}}, {"message": {"parts": "x"}}])
+def test_what_is_neither_a_task_nor_a_message_is_refused(result: Any) -> None:
+    with pytest.raises(StepError, match="neither a task nor a message"):
+        peer.read_result(result)
+
+
+def test_a_message_is_a_completed_task() -> None:
+    task = peer.read_result({"message": {"parts": [{"text": "hi"}]}})
+    assert (peer.state_of(task), peer.output_of(task)["text"]) == ("completed", "hi")
