@@ -117,16 +117,16 @@ def list_unknown_channels(source: bytes, known: Collection[str] | None, file: st
 
 
 def list_unlikely_roles(
-    source: bytes, known: Collection[str], own: Sequence[str] = (), file: str = "<workflow>"
+    source: bytes, roles: Collection[str], own: Sequence[str] = (), file: str = "<workflow>"
 ) -> list[Finding]:
-    """A warning for each role that is written as one of the `known` ones of a deployment, but for a letter. Any other
+    """A warning for each role that is written as one of the `roles` of a deployment, but for a letter. Any other
     may be given to somebody at any time. `own`: the roles of the workflow, with which it was compared already."""
     document = parse(first_of(source), file)
     findings = []
     for at, name in _iter_roles(document.value, ()):
-        if name in known or name in own or suggestion(name, own):
+        if name in roles or name in own or suggestion(name, own):
             continue
-        near = [each for each in sorted(known) if _is_misspelt(name, each)]
+        near = [each for each in sorted(roles) if _is_misspelt(name, each)]
         if near:
             message = f"nobody here is known to have the role `{shorten(name)}`; did you mean `{near[0]}`?"
             findings.append(Finding(file, *document.position(at), "warning", "role.unknown", message))

@@ -73,14 +73,14 @@ async def _log_doubts(cells: Cells) -> None:
     from hai_flow.store.identity import tenants
 
     log = structlog.get_logger(__name__)
-    left = _DOUBTED_MAX
+    budget = _DOUBTED_MAX
     for runtime in cells.runtimes():
         for tenant in await tenants.list_tenants(runtime.database.api):
-            async for reference, findings in runtime.catalog.list_doubts(tenant.id, left + 1):
-                if left == 0:
+            async for reference, findings in runtime.catalog.list_doubts(tenant.id, budget + 1):
+                if budget == 0:
                     log.info("workflow_doubts_left_out", meaning=f"only {_DOUBTED_MAX} workflows were looked at.")
                     return
-                left -= 1
+                budget -= 1
                 for each in findings:
                     place = f"{reference}:{each.line}"
                     log.warning(
