@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ ENTRY_POINTS: Final = "hai_flow.commands"  # a function for typer, or a Typer, e
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
 HELP: Final = "help"  # `help` and `help COMMAND`: what --help shows
+_EVERYTHING: Final = "commands"  # `help commands`: each with its sentence
 SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
@@ -152,6 +153,9 @@ class LazyGroup(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == [HELP]:
+            if args[1:] == [_EVERYTHING]:
+                self._write_sentences(ctx)
+                ctx.exit(0)
             args = [*args[1:], "--help"]
             if len(args) == 1:
                 typer.echo(ctx.get_help())
@@ -169,10 +173,28 @@ class LazyGroup(Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for panel in dict.fromkeys(entry.panel for entry in self.entries):
-            names = [entry.name for entry in self.entries if entry.panel == panel]
-            with formatter.section(panel):
-                formatter.write_dl([(f"{name:{_HELP_COLUMNS}}", self._sentence(ctx, name)) for name in names])
+        """The first group with a sentence for each of its commands, of the others their names: so they fit a screen."""
+        first, *others = self._groups().items()
+        self._write_group(ctx, formatter, *first)
+        with formatter.section("All commands"):
+            formatter.write_dl([(f"{panel:{_HELP_COLUMNS}}", ", ".join(names)) for panel, names in others])
+        name = ctx.find_root().info_name
+        formatter.write(f"\n  {name} {HELP} {_EVERYTHING}: what each is for\n  {name} {HELP} COMMAND: how it is used\n")
+
+    def _write_sentences(self, ctx: Any) -> None:
+        formatter = ctx.make_formatter()
+        for panel, names in self._groups().items():
+            self._write_group(ctx, formatter, panel, names)
+        typer.echo(formatter.getvalue().strip("\n"))
+
+    def _write_group(self, ctx: Any, formatter: Any, panel: str, names: Sequence[str]) -> None:
+        with formatter.section(panel):
+            formatter.write_dl([(f"{name:{_HELP_COLUMNS}}", self._sentence(ctx, name)) for name in names])
+
+    def _groups(self) -> dict[str, list[str]]:
+        """The names of the commands by their panel."""
+        panels = dict.fromkeys(entry.panel for entry in self.entries)
+        return {panel: [entry.name for entry in self.entries if entry.panel == panel] for panel in panels}
 
     def _sentence(self, ctx: Any, name: str) -> str:
         """The sentence of a command; one that the table lacks is imported for it."""

@@ -57,6 +57,6 @@ def test_a_package_replaces_no_command_of_ours(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_help_says_the_sentence_of_a_command_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-    done = CliRunner().invoke(app, ["--help"])
+    done = CliRunner().invoke(app, ["help", "commands"])
     assert done.exit_code == 0
     assert "Break a deployment on purpose" in done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,23 @@ def test_help_shows_what_the_option_shows() -> None:
         assert (one.exit_code, one.output) == (0, other.output)
     assert "keys create user:ann --role owner" in runner.invoke(app, ["help", "keys", "create"]).output
     assert "No such command 'nothing'" in runner.invoke(app, ["help", "nothing"]).output
+
+
+def test_the_first_list_fits_a_screen_and_names_every_command_in_its_group() -> None:
+    lines = CliRunner().invoke(app, ["--help"], terminal_width=80).output.splitlines()
+    assert len(lines) <= 36
+    assert max(map(len, lines)) <= 80
+    groups = "\n".join(lines).partition("All commands:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  ([A-Z]\w+)  ", groups, re.M) == ["Author", "Run", "Decide", "Operate", "Administer"]
+    top = {name for name in (*COMMANDS, *ADD_ONS) if " " not in name}
+    assert top - set(re.findall(r"[\w-]+", groups)) == {"dev", "run", "validate", "test"}, "which have a line each"
+
+
+def test_help_commands_says_a_sentence_of_each() -> None:
+    text = CliRunner().invoke(app, ["help", "commands"]).output
+    listed = re.findall(r"^  ([a-z][\w-]*)  ", text, re.M)
+    assert sorted(listed) == sorted({name for name in (*COMMANDS, *ADD_ONS) if " " not in name})
+    assert "Bring archived threads back, as they were." in text
 
 
 @pytest.mark.parametrize(

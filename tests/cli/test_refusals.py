@@ -37,7 +37,7 @@ def test_a_refusal_shows_how_it_is_now_line_by_line(
 
 
 def test_every_command_has_a_sentence_in_the_help() -> None:
-    shown = CliRunner().invoke(app, ["-h"]).output
+    shown = CliRunner().invoke(app, ["help", "commands"]).output
     commands = re.findall(r"^  ([a-z]+) {2,}(\S.*(?:\n {19}\S.*)*)", shown, re.MULTILINE)
     assert len(commands) > 40
     short = {name: text for name, text in commands if len(text.split()) < 4}

@@ -60,11 +60,11 @@ def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, tellin
 def test_the_help_has_the_sentence_of_each_command_without_importing_it(telling: str) -> None:
     sentences = {entry.name: entry.load().get_short_help_str(SENTENCE_CHARS) for entry in _Commands.entries}
     assert sentences == SENTENCES
-    done = run("--help", PYTHONPATH=telling)
+    done = run("help", "commands", PYTHONPATH=telling)
     shown = "".join(done.stdout.split())  # long ones are wrapped
     assert all("".join(sentence.split()) in shown for sentence in sentences.values())
     commands = {entry.place.partition(":")[0] for entry in _Commands.entries} - {"hai_flow.cli.completion"}
-    assert not commands & loaded("--help", PYTHONPATH=telling)
+    assert not commands & loaded("help", "commands", PYTHONPATH=telling)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["run", "--help"], ["version"]])
