@@ -57,7 +57,7 @@ def draw_cell(name: str, cells: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
+class TenantCells:
     """The cells in which a tenant lives. `cells`: all that have data of it; the first one, its *seat*, has the things
     that exist once: published workflows, schedules, webhooks, delegations. `anchors`: the cells with which it began;
     they decide where a thread lives whose name a client made up, so they never change. `closed`: those in which no
@@ -68,7 +68,7 @@ class Living:
     closed: tuple[int, ...] = ()
 
     @classmethod
-    def in_one(cls, cell: int) -> Living:
+    def in_one(cls, cell: int) -> TenantCells:
         return cls((cell,), (cell,))
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hai_flow.cells import (
     CELLS_MAX,
     HOME,
-    Living,
+    TenantCells,
     cell_in_thread_id,
     cell_of,
     cell_of_address,
@@ -101,7 +101,7 @@ def test_the_threads_of_a_tenant_spread_over_its_cells() -> None:
 
 
 def test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did() -> None:
-    before, after = Living((3, 5), (3,)), Living((3, 5, 7), (3,), closed=(3,))
+    before, after = TenantCells((3, 5), (3,)), TenantCells((3, 5, 7), (3,), closed=(3,))
     for number in range(200):
         name = f"thread-{number}"
         assert before.anchor(name) == after.anchor(name) == 3

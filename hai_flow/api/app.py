@@ -16,8 +16,8 @@ from hai_flow.api.http import problems
 from hai_flow.api.http.bodies import Bodies
 from hai_flow.api.http.instrumentation import Measured
 from hai_flow.api.http.load_shedding import Admission
-from hai_flow.api.http.request_policy import Guard
-from hai_flow.api.permissions.credential_expiry import Terms
+from hai_flow.api.http.request_policy import RequestPolicy
+from hai_flow.api.permissions.credential_expiry import CredentialWatcher
 from hai_flow.api.permissions.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
 from hai_flow.api.permissions.rate_limits import Decisions, TicketRate
 from hai_flow.api.permissions.sign_in_limits import SignIns
@@ -88,7 +88,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     app.state.sign_ins = SignIns(settings, runtime)
     app.state.tickets = TicketRate(settings)
     app.state.decisions = Decisions(settings)
-    app.state.terms = Terms(runtime)
+    app.state.terms = CredentialWatcher(runtime)
     app.state.lists = SharedLists()
     app.state.development = is_development(settings, act_as=act_as)
     app.state.identity = identity_of(settings, runtime, development=app.state.development)
@@ -116,7 +116,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
     app.add_middleware(problems.ErrorResponses)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(RequestPolicy, settings=settings)
     app.add_middleware(Measured, watching=runtime.requests)
     return app
 

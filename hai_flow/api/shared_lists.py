@@ -24,7 +24,7 @@ Items: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(eq=False)
-class Shown:
+class ListSnapshot:
     """A list as it was read at one time."""
 
     items: Items
@@ -42,9 +42,9 @@ class SharedList:
         self.streams = 0
         self._all = all_lists
         self._began = 0.0
-        self._reading: asyncio.Task[Shown] | None = None
+        self._reading: asyncio.Task[ListSnapshot] | None = None
 
-    async def get(self, since: float, find: Callable[[], Awaitable[Items]]) -> Shown:
+    async def get(self, since: float, find: Callable[[], Awaitable[Items]]) -> ListSnapshot:
         """The list as `find` reads it, or as another stream has read it since then (`time.monotonic`). Raises the
         errors of `find`."""
         reading = self._reading
@@ -55,8 +55,8 @@ class SharedList:
         return await asyncio.shield(reading)  # the stream that began it may end while others wait
 
 
-async def _read(find: Callable[[], Awaitable[Items]]) -> Shown:
-    return Shown(await find())
+async def _read(find: Callable[[], Awaitable[Items]]) -> ListSnapshot:
+    return ListSnapshot(await find())
 
 
 class SharedLists:

@@ -10,7 +10,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
@@ -205,7 +205,7 @@ class Parts:
                 self.reader.error_inside(at, fault.offset, fault.code, fault.message)
             return None
 
-    def _doubt(self, at: Path, doubt: Fault) -> None:
+    def _doubt(self, at: Path, doubt: ExpressionFault) -> None:
         report = self.reader.refuse_inside if doubt.code in REFUSALS else self.reader.warning_inside
         report(at, doubt.offset, doubt.code, doubt.message)
 
@@ -222,7 +222,7 @@ class Parts:
     ) -> CompiledTemplate:
         """`value` compiled; `text`: as text; `wrapped`: the document has only the one item of the list `value`."""
 
-        def report(path: Path, fault: Fault) -> None:
+        def report(path: Path, fault: ExpressionFault) -> None:
             place = (*at, *(path[1:] if wrapped else path))
             if fault.code == "expression.hole_in_key":
                 self.reader.error(place, fault.code, fault.message, key=True)

@@ -21,7 +21,7 @@ from hai_flow.engine.state.ids import pending_of, run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 
 
-class Fault(NamedTuple):
+class BrokenInvariant(NamedTuple):
     """A rule that does not hold: its name, and a clause that describes the fault."""
 
     rule: str
@@ -36,19 +36,19 @@ class Watch:
         self.reached: Counter[str] = Counter()
         self.begun: set[tuple[str, int]] = set()  # attempts, by path and number
 
-    def event(self, state: RunState, event: e.Event) -> Iterator[Fault]:
+    def event(self, state: RunState, event: e.Event) -> Iterator[BrokenInvariant]:
         """The faults of `event`, which is the next one of a run in `state`."""
         for name, rule in (*EVERY_EVENT, *_BY_TYPE.get(type(event), ())):
             self.reached[name] += 1
             for message in rule(self, state, event):
-                yield Fault(name, message)
+                yield BrokenInvariant(name, message)
 
-    def rest(self, state: RunState) -> Iterator[Fault]:
+    def rest(self, state: RunState) -> Iterator[BrokenInvariant]:
         """The faults of the state behind the last commit."""
         for name, rule in AT_REST:
             self.reached[name] += 1
             for message in rule(state):
-                yield Fault(name, message)
+                yield BrokenInvariant(name, message)
 
 
 _Rule: TypeAlias = Callable[[Watch, RunState, Any], Iterator[str]]

@@ -19,12 +19,12 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow.cells import HOME, Living
+from hai_flow.cells import HOME, TenantCells
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import Observer, Runtime
-from hai_flow.runtime.tenancy.placement import Places
+from hai_flow.runtime.tenancy.placement import ThreadPlacement
 from hai_flow.settings import Settings
 from hai_flow.store.cells.cells import HOME_NAME, Cell
 from hai_flow.store.ops import health
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0  # a cell that answers no question within this time is away
-_HOME_ALONE: Final = Living.in_one(HOME)
+_HOME_ALONE: Final = TenantCells.in_one(HOME)
 
 
 class Cells(Service):
@@ -72,7 +72,7 @@ class Cells(Service):
         self._cells: Mapping[int, tuple[Cell, Runtime]] = {cell.number: (cell, beside(cell)) for cell in others}
         self._away: dict[int, str] = dict.fromkeys(self._cells, "it was not reached yet")
         self.spreading = Spreading(home, self.at, self.runtimes)
-        self.places = Places(
+        self.places = ThreadPlacement(
             lambda: home.tenants, lambda number: self.at(number).database, self._databases, self.numbers
         )
 
@@ -132,7 +132,7 @@ class Cells(Service):
             )
         return entry[1]
 
-    async def living(self, tenant: UUID) -> Living:
+    async def living(self, tenant: UUID) -> TenantCells:
         """Where the tenant lives. Raises asyncpg's errors."""
         return await self.home.tenants.living(tenant) if self._cells else _HOME_ALONE
 

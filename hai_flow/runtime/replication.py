@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow import values
-from hai_flow.cells import Living
+from hai_flow.cells import TenantCells
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.base.row_isolation import Sweep
 from hai_flow.store.audit import audit
@@ -59,7 +59,7 @@ class Spreading:
 
     # --- events to all ------------------------------------------------------------------------------------------------
 
-    async def take(self, tenant: UUID, living: Living, id: str, type: str, data: Json, sent: AuditRow) -> Taken:
+    async def take(self, tenant: UUID, living: TenantCells, id: str, type: str, data: Json, sent: AuditRow) -> Taken:
         """Take an event for every cell of the tenant, with the audit record of its sender: from then on each gets it,
         once. The caller gives it to the seat (`Delivery.send`, `Triggers.receive_event`). Raises Rejected 503 where the
         seat is away, 409 where another event has its id."""
@@ -125,7 +125,7 @@ class Spreading:
 
     # --- workflows and delegations ------------------------------------------------------------------------------------
 
-    async def repeat(self, tenant: UUID, living: Living) -> None:
+    async def repeat(self, tenant: UUID, living: TenantCells) -> None:
         """Make the tenant's other cells like the seat (`store/cells/replication`), as far as they can be reached."""
         if not living.is_large:
             return

@@ -17,7 +17,7 @@ from uuid import UUID
 from hai_flow.definition import plan as p
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.ops.verify import Plans
 from hai_flow.store.ops import database_history, restores
 
@@ -127,7 +127,7 @@ async def deliver(runtime: Runtime, connection: Connection) -> int:
 async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> AsyncIterator[list[HoldResult]]:
     """Pause every run that may repeat an effect. Yields the results, a page at a time. Calling it twice is harmless."""
     some = asyncio.Semaphore(AT_ONCE)
-    actor = Asked(who=c.Principal(id=by), way="database", via="restored")
+    actor = AuditActor(who=c.Principal(id=by), way="database", via="restored")
 
     async def one(doubt: Doubt) -> HoldResult:
         named = ", ".join(doubt.steps[:NAMED_MAX]) + (" and more" if len(doubt.steps) > NAMED_MAX else "")

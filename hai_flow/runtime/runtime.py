@@ -25,10 +25,10 @@ import structlog
 from hai_flow.cells import HOME
 from hai_flow.notify.channels import NotifyFile, Person
 from hai_flow.runtime.base.pulse import Pulse
-from hai_flow.runtime.base.queue_selection import Served
+from hai_flow.runtime.base.queue_selection import QueueSelection
 from hai_flow.runtime.base.row_isolation import Rows
 from hai_flow.runtime.base.service import Service
-from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.base.tracing import TraceParent
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.catalog.pins import PinBook
@@ -56,7 +56,7 @@ from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
-from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.settings import bounds_of, build_registry, channels_of, queues_of
 from hai_flow.runtime.streams.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.streams.thread_feed import Threads
@@ -90,7 +90,7 @@ class Answered(NamedTuple):
     status: int
     began: float
     ended: float
-    asker: Asker
+    asker: TraceParent
 
 
 OnRequest: TypeAlias = Callable[[Answered], None]
@@ -138,7 +138,7 @@ class Runtime(Service):
     personals: Personals
     delivery: Delivery
     slots: Slots
-    keeping: Keeping
+    keeping: ThreadState
     starts: Starts
     triggers: Triggers
     webhooks: Webhooks
@@ -255,7 +255,7 @@ class Runtime(Service):
         self.threads = Threads(self.database, settings.poll_seconds)
         self.moments = Moments(self.database, self.catalog)
         self.slots = Slots(self.database, self.committer, self.rows)
-        self.keeping = Keeping(self.database)
+        self.keeping = ThreadState(self.database)
         quotas = Quotas(self.database, self.tenants)
         if self.others is not None:
             quotas.others = partial(self.others.databases, self.cell)
@@ -432,7 +432,7 @@ async def _stop_all(services: Sequence[Service]) -> None:
             log.error("stop_failed", service=type(service).__name__, exc_info=error)
 
 
-def _build_worker_config(settings: Settings, served: Served) -> WorkerConfig:
+def _build_worker_config(settings: Settings, served: QueueSelection) -> WorkerConfig:
     return WorkerConfig(
         served=served,
         lease_seconds=settings.lease_seconds,

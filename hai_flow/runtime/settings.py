@@ -14,7 +14,7 @@ from hai_flow.models.providers.catalogue import Catalogue, read_catalogue
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
-from hai_flow.runtime.base.queue_selection import EVERY, Served, parse_queues
+from hai_flow.runtime.base.queue_selection import EVERY, QueueSelection, parse_queues
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.a2a.runner import A2ARunner
@@ -57,7 +57,7 @@ def build_registry(settings: Settings, toolbox: Toolbox, *, stands_in: bool = Fa
     return Registry(runners, hide_secrets)
 
 
-def queues_of(settings: Settings, *, every: bool = False) -> Served:
+def queues_of(settings: Settings, *, every: bool = False) -> QueueSelection:
     """The queues that the worker of this process serves. `every`: all, where the settings name none. Raises
     SettingsError."""
     try:

@@ -18,7 +18,7 @@ from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, Fronten
 from hai_flow.definition.plan import Tool as DeclaredTool
 from hai_flow.definition.schemas.schemas import JsonSchema, compile_cached, strip_marks
 from hai_flow.definition.verbs.models import TASK
-from hai_flow.engine.steps.agents import Exchange, Said, Talk
+from hai_flow.engine.steps.agents import Exchange, ModelMessage, Talk
 from hai_flow.errors import StepError
 from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.conversation import conversation
@@ -196,7 +196,7 @@ def build_exchange_messages(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) ->
     return [*summary, *answers, *_user_messages(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
 
 
-def _user_messages(messages: Iterable[Said]) -> list[Message]:
+def _user_messages(messages: Iterable[ModelMessage]) -> list[Message]:
     """Messages that people wrote while the agent was at work."""
     return [Message("user", _render_memory(each.content)) for each in messages]
 

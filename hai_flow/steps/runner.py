@@ -11,7 +11,7 @@ import msgspec
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import find_runner_kind, find_tool_kind
 from hai_flow.engine.events import ModelUse
-from hai_flow.engine.steps.agents import Said, Talk
+from hai_flow.engine.steps.agents import ModelMessage, Talk
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
 from hai_flow.steps.offers import OfferedFunction, Offers
@@ -65,11 +65,11 @@ Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[OfferedFunction]]]
 """The functions of a declared tool, by its name. Raises StepError."""
 
 
-Recall: TypeAlias = Callable[[], Awaitable[Sequence[Said]]]
+Recall: TypeAlias = Callable[[], Awaitable[Sequence[ModelMessage]]]
 """The messages of the thread before the run."""
 
 
-async def _recall_nothing() -> Sequence[Said]:
+async def _recall_nothing() -> Sequence[ModelMessage]:
     return ()
 
 

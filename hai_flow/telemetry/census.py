@@ -79,7 +79,7 @@ class Census(Service):
         if counts is not None:
             self._show(counts)
 
-    def _show(self, found: metrics_queries.Found) -> None:
+    def _show(self, found: metrics_queries.MetricsRound) -> None:
         self._at, waiting = found.at, found.waiting
         self._due.put(waiting.due)
         self._due_age.put(waiting.due_age)

@@ -25,7 +25,7 @@ HEAD_BYTES_MAX: Final = 16 * 1024
 Answer: TypeAlias = tuple[int, str, bytes]
 
 
-class Shown(Protocol):
+class Observable(Protocol):
     """The process that the listener shows. `metrics`: as Prometheus reads them. `ready` raises `Rejected` with the
     reason."""
 
@@ -37,7 +37,7 @@ class Shown(Protocol):
 class ListenerApp:
     """The application: three paths, GET and HEAD, and nothing else."""
 
-    def __init__(self, shown: Shown, token: str | None) -> None:
+    def __init__(self, shown: Observable, token: str | None) -> None:
         self._shown = shown
         self._token = token
 
@@ -90,7 +90,7 @@ def _problem(status: int, code: str, detail: str) -> Answer:
 
 
 @contextlib.asynccontextmanager
-async def listening(place: tuple[str, int], token: str | None, shown: Shown) -> AsyncIterator[str]:
+async def listening(place: tuple[str, int], token: str | None, shown: Observable) -> AsyncIterator[str]:
     """Answer at `place` (host and port) while the block runs; yields the URL. Raises HaiFlowError when the port can't
     be opened."""
     host, port = place

@@ -16,10 +16,10 @@ from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.base.row_isolation import Sweep
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.steps.runner import find_runner_kind
 from hai_flow.store.ops.replicas import Replica
-from hai_flow.store.postgres.error_classes import Fault
+from hai_flow.store.postgres.error_classes import ErrorClass
 from hai_flow.store.runs.leases import Claimed
 from hai_flow.telemetry.instruments import (
     LONG_SECONDS,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hai_flow.runtime.base.service import Service
     from hai_flow.runtime.commit.run_cache import CachedRun
     from hai_flow.runtime.runtime import Answered, Runtime
-    from hai_flow.runtime.worker.attempt import Performance, Report
+    from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 
 RESUMING_MAX: Final = 10_000  # runs whose last turn is remembered
 
@@ -73,7 +73,7 @@ class Metrics:
         self._before = (0, 0)  # families and readings that are no runtime's
         self._turns: dict[UUID, int] = {}  # the turn of a run in which an attempt was begun here last
         self._commands: dict[type, Labels] = {}
-        self._counting: dict[type[e.Event], Callable[[BatchEntry, Any], None]] = {
+        self._counting: dict[type[e.Event], Callable[[CommitEntry, Any], None]] = {
             e.RunStarted: self._run_started,
             e.ModelUsed: self._model_used,
             **dict.fromkeys(_RUN_ENDS, self._run_ended),
@@ -244,7 +244,7 @@ class Metrics:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _count_entries(self, entries: Sequence[BatchEntry]) -> None:
+    def _count_entries(self, entries: Sequence[CommitEntry]) -> None:
         now, counting = time.monotonic(), self._counting
         for entry in entries:
             for submission in entry.submissions:
@@ -260,20 +260,20 @@ class Metrics:
         labels = self._commands[command] = (re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower(),)
         return labels
 
-    def _step_ended(self, entry: BatchEntry, event: Any) -> None:
+    def _step_ended(self, entry: CommitEntry, event: Any) -> None:
         step = entry.state.steps.get(event.path)
         if step is not None:  # else it is of an iteration that was cleared away in the same commit
             seconds = (event.at - step.started_at) / 1000
             self.step_seconds.observe(seconds, (entry.state.workflow, step.verb, _STEP_OUTCOMES[type(event)]))
 
-    def _run_started(self, entry: BatchEntry, event: Any) -> None:
+    def _run_started(self, entry: CommitEntry, event: Any) -> None:
         self.runs_started.add(1, (event.workflow,))
 
-    def _run_ended(self, entry: BatchEntry, event: Any) -> None:
+    def _run_ended(self, entry: CommitEntry, event: Any) -> None:
         self.runs_ended.add(1, (entry.state.workflow, _RUN_ENDS[type(event)]))
         self._turns.pop(entry.run.id, None)
 
-    def _model_used(self, entry: BatchEntry, event: Any) -> None:
+    def _model_used(self, entry: CommitEntry, event: Any) -> None:
         use: e.ModelUse = event.use
         self.answers.add(use.calls, (use.model, use.provider))
         kinds = (("input", use.input), ("output", use.output), ("cached", use.cached), ("reasoning", use.reasoning))
@@ -283,13 +283,13 @@ class Metrics:
         if use.cost:
             self.cost.add(use.cost, (use.model,))
 
-    def _count_batch(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+    def _count_batch(self, entries: Sequence[CommitEntry], won: int, began: float, ended: float) -> None:
         self.commit_seconds.observe(ended - began)
         self.commit_entries.observe(len(entries))
         if won < len(entries):
             self.commit_losses.add(len(entries) - won)
 
-    def _unsent(self, fault: Fault) -> None:
+    def _unsent(self, fault: ErrorClass) -> None:
         self.commit_failures.add(1, (fault.value,))
 
     def _count_claims(self, claimed: Sequence[Claimed]) -> None:
@@ -298,7 +298,7 @@ class Metrics:
             if claim.due_at is not None:
                 self.claim_lag.observe(max(0.0, (claim.db_now - claim.due_at).total_seconds()))
 
-    def _count_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
+    def _count_attempt(self, performance: RunningAttempt, report: Report, began: float, ended: float) -> None:
         run, step = performance.run, performance.step
         self.attempt_lag.observe(began - performance.known_since)
         kind = "none" if step is None else find_runner_kind(step) or "none"

@@ -30,7 +30,7 @@ from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import EndedSpan
 
 if TYPE_CHECKING:
-    from hai_flow.engine.state.tracing import Place
+    from hai_flow.engine.state.tracing import TracePosition
     from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -206,6 +206,6 @@ def _label(names: Labels, labels: Labels) -> dict[str, Any]:
     return dict(zip(names, labels, strict=True))
 
 
-def _context(place: Place, *, remote: bool) -> SpanContext:
+def _context(place: TracePosition, *, remote: bool) -> SpanContext:
     flags = TraceFlags(TraceFlags.SAMPLED)
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=remote, trace_flags=flags)

@@ -21,15 +21,15 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState, StepState
-from hai_flow.engine.state.tracing import Place, derive_step_place, derive_turn_place, is_traced, place_of
-from hai_flow.runtime.base.tracing import Asker
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.engine.state.tracing import TracePosition, derive_step_place, derive_turn_place, is_traced, place_of
+from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.commit.batches import CommitEntry
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan, Step
     from hai_flow.runtime.base.service import Service
     from hai_flow.runtime.runtime import Answered, Runtime
-    from hai_flow.runtime.worker.attempt import Performance, Report
+    from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 
 LINKS_MAX: Final = 16
 OPEN_STEPS_MAX: Final = 200  # of a turn that ends, which are recorded
@@ -45,12 +45,12 @@ class EndedSpan(NamedTuple):
 
     name: str
     kind: Kind
-    place: Place
+    place: TracePosition
     parent: str | None
     began: float
     ended: float
     attributes: Attributes
-    links: tuple[Place, ...] = ()
+    links: tuple[TracePosition, ...] = ()
     error: str | None = None
 
 
@@ -79,7 +79,7 @@ class Traces:
 
     # --- which runs ---------------------------------------------------------------------------------------------------
 
-    def begin(self, asker: Asker | None) -> Place | None:
+    def begin(self, asker: TraceParent | None) -> TracePosition | None:
         """Where a run stands that starts now."""
         parent = None if asker is None else asker.parent
         if parent is not None and not parent.sampled:
@@ -88,9 +88,9 @@ class Traces:
             return self._begin_alone() if asker is None else asker.record()
         return None if parent is None else parent._replace(sampled=False)
 
-    def _begin_alone(self) -> Place:
+    def _begin_alone(self) -> TracePosition:
         """A trace of a run that no request has started: by a schedule, or the end of another run."""
-        place, now = Asker().record(), float(self._now_ms())
+        place, now = TraceParent().record(), float(self._now_ms())
         self._take(EndedSpan("start", "internal", place, None, now, now, {}))
         return place
 
@@ -123,7 +123,7 @@ class Traces:
         times = self._wall_time(answered.began), self._wall_time(answered.ended)
         self._take(EndedSpan(name, "server", asker.place, parent, *times, attributes, error=error))
 
-    def _trace_batch(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+    def _trace_batch(self, entries: Sequence[CommitEntry], won: int, began: float, ended: float) -> None:
         places = [
             place
             for entry in entries
@@ -133,16 +133,16 @@ class Traces:
             return
         of, *others = places
         attributes: Attributes = {"hai_flow.commit.entries": len(entries), "hai_flow.commit.won": won}
-        place = Asker(of).record()
+        place = TraceParent(of).record()
         times = self._wall_time(began), self._wall_time(ended)
         self._take(EndedSpan("commit", "client", place, of.span_id, *times, attributes, tuple(others[:LINKS_MAX])))
 
-    def _trace_entries(self, entries: Sequence[BatchEntry]) -> None:
+    def _trace_entries(self, entries: Sequence[CommitEntry]) -> None:
         for entry in entries:
             if entry.state.trace is not None and is_traced(entry.state):
                 self._trace_entry(entry)
 
-    def _trace_entry(self, entry: BatchEntry) -> None:
+    def _trace_entry(self, entry: CommitEntry) -> None:
         state = entry.state
         for submission in entry.submissions:
             if submission.asker is not None and not isinstance(submission.command, c.Start):
@@ -153,18 +153,18 @@ class Traces:
             elif isinstance(event, e.TurnEnded):
                 self._turn_ended(entry, event)
 
-    def _trace_command(self, asker: Asker, command: c.Command, state: RunState, arrived: float) -> None:
+    def _trace_command(self, asker: TraceParent, command: c.Command, state: RunState, arrived: float) -> None:
         """The span of a command, in the trace of a caller that records its own, with a link to the run's trace."""
         run = _now_in(state)
         if asker.parent is None or not asker.parent.sampled or run is None or not (asker.place or self._may_begin()):
             return
         request = asker.record()
         name = f"command {type(command).__name__}"
-        place = request._replace(span_id=Asker(request).record().span_id)
+        place = request._replace(span_id=TraceParent(request).record().span_id)
         times = self._wall_time(arrived), float(self._now_ms())
         self._take(EndedSpan(name, "producer", place, request.span_id, *times, _run_attributes(state), (run,)))
 
-    def _turn_ended(self, entry: BatchEntry, event: e.TurnEnded) -> None:
+    def _turn_ended(self, entry: CommitEntry, event: e.TurnEnded) -> None:
         state, turn = entry.state, max(event.turn, 1)
         place, start = derive_turn_place(state, turn), place_of(state.trace)
         assert place is not None
@@ -193,7 +193,7 @@ class Traces:
         for path, step in _open_steps(state):
             self._step(entry, path, step, turn, event.at, open=True)
 
-    def _step_ended(self, entry: BatchEntry, event: e.StepFinished | e.StepFailed | e.StepStopped) -> None:
+    def _step_ended(self, entry: CommitEntry, event: e.StepFinished | e.StepFailed | e.StepStopped) -> None:
         step = entry.state.steps.get(event.path)
         if step is not None:
             error = event.error.code if isinstance(event, e.StepFailed) else None
@@ -201,7 +201,7 @@ class Traces:
 
     def _step(
         self,
-        entry: BatchEntry,
+        entry: CommitEntry,
         path: str,
         step: StepState,
         turn: int,
@@ -223,7 +223,7 @@ class Traces:
         links = () if before is None else (before,)
         self._take(EndedSpan(f"step {step.verb}", "internal", place, above, began, ended, attributes, links, error))
 
-    def _trace_attempt(self, performance: Performance, report: Report, began: float, ended: float) -> None:
+    def _trace_attempt(self, performance: RunningAttempt, report: Report, began: float, ended: float) -> None:
         place, step = performance.place, performance.step
         if place is None or step is None or not place.sampled:
             return
@@ -244,11 +244,11 @@ class Traces:
         self._take(EndedSpan(name, kind, place, parent, *times, attributes | more, error=error))
 
 
-def _now_in(state: RunState) -> Place | None:
+def _now_in(state: RunState) -> TracePosition | None:
     return derive_turn_place(state, 1 if state.turn is None else state.turn.n)
 
 
-def _turn_of(state: RunState, place: Place) -> int:
+def _turn_of(state: RunState, place: TracePosition) -> int:
     """The turn in whose trace an attempt was begun: the newest one, or the one before, if that has just ended."""
     newest = 1 if state.turn is None else state.turn.n
     current = derive_turn_place(state, newest)

@@ -61,7 +61,7 @@ class Question(NamedTuple):
     url: str
 
 
-class Shown(NamedTuple):
+class RunView(NamedTuple):
     """A run as a caller sees it. `url`: its page. `questions`: the open ones, of the runs below it, too."""
 
     state: RunState
@@ -192,7 +192,7 @@ def _drop_own(schema: Any) -> None:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def result_of(shown: Shown) -> dict[str, Any]:
+def result_of(shown: RunView) -> dict[str, Any]:
     """The result of a call that shows the run as it is."""
     state = shown.state
     content: dict[str, Any] = {"run_id": state.run_id, "status": state.status}
@@ -251,7 +251,7 @@ def _link(run_id: str) -> dict[str, Any]:
     return {"type": "resource_link", "uri": uri, "name": name, "mimeType": "application/json"}
 
 
-def describe_run(shown: Shown) -> str:
+def describe_run(shown: RunView) -> str:
     """What a run that is not over is doing, or waits for, in one sentence."""
     state = shown.state
     mine = [each for each in shown.questions if each.mine]
@@ -308,7 +308,7 @@ def build_question_value(question: Question) -> dict[str, Any]:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def task_of(shown: Shown, *, forms: bool = True, urls: bool = True) -> dict[str, Any]:
+def task_of(shown: RunView, *, forms: bool = True, urls: bool = True) -> dict[str, Any]:
     """The run as a task, without its result and requests."""
     state = shown.state
     status = {"finished": "completed", "failed": "completed", "stopped": "cancelled"}.get(state.status, "working")
@@ -329,7 +329,7 @@ def task_of(shown: Shown, *, forms: bool = True, urls: bool = True) -> dict[str,
     return task
 
 
-def build_detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, Any]:
+def build_detailed_task(shown: RunView, *, forms: bool, urls: bool) -> dict[str, Any]:
     """The run as `tasks/get` shows it: with what it asks the caller, or its result."""
     task = task_of(shown, forms=forms, urls=urls)
     if task["status"] == "input_required":
@@ -341,7 +341,7 @@ def build_detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, A
     return task
 
 
-def fault_of(shown: Shown) -> dict[str, Any] | None:
+def fault_of(shown: RunView) -> dict[str, Any] | None:
     """The error of JSON-RPC that a run has ended with: a fault of the workflow itself, such as an expression without a
     value. None: it has not failed, or by what its tools or its author said, which is a result for the model."""
     error = shown.state.error
@@ -365,7 +365,7 @@ def read_texts(state: RunState) -> list[MessageState]:
 
 
 def build_requests(
-    shown: Shown, *, forms: bool, urls: bool, faults: Mapping[str, str] | None = None
+    shown: RunView, *, forms: bool, urls: bool, faults: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The open questions that the caller may answer, as elicitations by their ids. `forms`, `urls`: the modes that the
     client can show. `faults`: what was wrong with the answer before, by question."""

@@ -13,7 +13,7 @@ import pytest
 from hai_flow_client import Client, HaiFlowError
 
 from hai_flow.api.http.stream import BROKE_OFF, EventStream
-from hai_flow.api.permissions.credential_expiry import EXPIRED, Term
+from hai_flow.api.permissions.credential_expiry import EXPIRED, StreamLease
 from tests.api.test_streams import Peer
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import parse, unique
@@ -123,7 +123,11 @@ async def test_a_stream_whose_credential_is_over_sends_nothing_more() -> None:
 
     peer = Peer()
     stream = EventStream(
-        pieces(), keepalive_seconds=10, stall_seconds=1, farewell=lambda ending: ending.code.encode(), term=Term(0.0)
+        pieces(),
+        keepalive_seconds=10,
+        stall_seconds=1,
+        farewell=lambda ending: ending.code.encode(),
+        term=StreamLease(0.0),
     )
     await peer.serve(stream)
     assert peer.body == EXPIRED.code.encode() != BROKE_OFF.code.encode()

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.postgres import revisions
@@ -104,7 +104,7 @@ async def test_an_answer_is_looked_for_again_when_it_is_old_and_a_failure_is_tol
             raise answer
         return answer
 
-    recent = Recent(find, seconds=-1.0)
+    recent = SingleFlightCache(find, seconds=-1.0)
     assert await recent.get() == 1
     told = await asyncio.gather(recent.get(), recent.get(), return_exceptions=True)
     assert [type(each) for each in told] == [ZeroDivisionError] * 2

@@ -20,7 +20,7 @@ from hai_flow.api.http import http_protocol
 from hai_flow.api.http.load_shedding import Admission
 from hai_flow.api.http.stream import CONNECTION, EventStream
 from hai_flow.runtime.streams.fanout import Lagging
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.wire import sse
 from tests.support import wire_lint
 from tests.support.hai_client import HaiClient, answer, parse, unique, user
@@ -518,7 +518,7 @@ async def test_a_stream_ends_in_every_way_without_leaving_a_task() -> None:
     async def pieces(error: Exception | None = None, *, waits: bool = False) -> Any:
         nonlocal closed
         try:
-            yield [Piece(1, (), b"data: 1\n\n")]
+            yield [StreamItem(1, (), b"data: 1\n\n")]
             if waits:
                 await asyncio.Event().wait()
             if error is not None:

@@ -12,7 +12,7 @@ import structlog
 
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.engine.state.tracing import place_of
-from hai_flow.runtime.base.tracing import ASKER, Asker
+from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from tests.runtime.conftest import TOOLS, Make, eye, is_now, make, start
 from tests.support.waiting import until
 
@@ -37,7 +37,7 @@ async def test_what_an_attempt_logs_names_its_run_thread_tenant_step_and_trace(
     make: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runtime = await make(performs=True)
-    token = ASKER.set(Asker(place_of(CALLER)))
+    token = ASKER.set(TraceParent(place_of(CALLER)))
     with as_json():
         run_id = (await start(runtime, TOOLS + "steps:\n  - {id: s, call: fx.logs}\n", thread="t-1")).run_id
         ASKER.reset(token)
@@ -51,7 +51,7 @@ async def test_what_an_attempt_logs_names_its_run_thread_tenant_step_and_trace(
 
 async def test_what_a_request_logs_has_its_callers_trace(capfd: pytest.CaptureFixture[str]) -> None:
     with as_json():
-        token = ASKER.set(Asker(place_of(CALLER)))
+        token = ASKER.set(TraceParent(place_of(CALLER)))
         structlog.get_logger("x").info("asked")
         ASKER.reset(token)
         structlog.get_logger("x").info("alone")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.expressions.templates import compile_template
 from tests.support.examples import examples
@@ -123,7 +123,7 @@ EXPRESSIONS: Final = st.recursive(_LEAVES, _grown, max_leaves=12)
 @settings(max_examples=examples(400), deadline=None)
 @given(EXPRESSIONS)
 def test_an_expression_of_the_grammar_compiles_or_has_faults_inside_its_source(source: str) -> None:
-    found: tuple[Fault, ...] = ()
+    found: tuple[ExpressionFault, ...] = ()
     try:
         found = compile_expression(source, names(absent={"b": "the step has an `if`"})).doubts
     except Faults as faults:

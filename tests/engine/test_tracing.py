@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState, TurnState
 from hai_flow.engine.state.tracing import (
-    Place,
+    TracePosition,
     derive_attempt_place,
     derive_step_place,
     derive_turn_place,
@@ -59,7 +59,7 @@ def test_whatever_a_header_says_is_read_or_ignored(text: str) -> None:
 
 @given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.booleans())
 def test_a_place_is_read_as_it_is_written(trace: int, span: int, sampled: bool) -> None:
-    place = Place(f"{trace:032x}", f"{span:016x}", sampled)
+    place = TracePosition(f"{trace:032x}", f"{span:016x}", sampled)
     assert place_of(str(place)) == place
     assert len(str(place)) == 55
 

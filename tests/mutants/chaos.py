@@ -102,8 +102,8 @@ api_events = Room("hai_flow/api/rest/runs/events.py", "tests/api/test_streams.py
 api_events.bug(
     "a follower that comes back is shown its last frame again",
     (
-        "rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])",
-        "rest = Piece(place.seq, frames[place.frame :], all_frames.data)",
+        "rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])",
+        "rest = StreamItem(place.seq, frames[place.frame :], all_frames.data)",
     ),
 )
 database = Room("hai_flow/store/postgres/database.py", "tests/store/test_database.py")

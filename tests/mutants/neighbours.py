@@ -156,7 +156,7 @@ pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workf
 asking = Room("hai_flow/steps/mcp/asking.py", "tests/steps/test_mcp_asking.py")
 asking.bug(
     "behind a poll the settled answers are gone",
-    ("Given(state=_state(result), settled=progress.settled)", "Given(state=_state(result))"),
+    ("RepeatedAnswers(state=_state(result), settled=progress.settled)", "RepeatedAnswers(state=_state(result))"),
 )
 _QUEUE: Final = "tests/runtime/test_message_queue.py"
 limits = Room("hai_flow/runtime/runs/message_queue.py", _QUEUE)

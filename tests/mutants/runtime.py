@@ -668,7 +668,7 @@ failures.bug(
 )
 failures.bug(
     "a commit of unknown outcome is taken for one that did not happen",
-    ("        if away(error) or (fault is Fault.RETRY", "        if (fault is Fault.RETRY"),
+    ("        if away(error) or (fault is ErrorClass.RETRY", "        if (fault is ErrorClass.RETRY"),
     by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome",
 )
 failures.bug(

@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit, log_chain
 from hai_flow.store.audit.audit_chain import commitment
@@ -21,7 +21,7 @@ from tests.support import effects
 from tests.support.waiting import until
 
 ANN = c.Principal("user:ann", ("boss",), on_behalf_of="user:bob")
-ASKED = Asked(who=ANN, way="key", credential="k1", address="192.0.2.7", via="rest")
+ASKED = AuditActor(who=ANN, way="key", credential="k1", address="192.0.2.7", via="rest")
 GATE = (
     TOOLS
     + """steps:
@@ -39,7 +39,7 @@ async def records(runtime: Runtime, eye: Connection) -> list[dict[str, Any]]:
     return [{**row, "body": msgspec.json.decode(row["body"])} for row in rows]
 
 
-async def ask(runtime: Runtime, run_id: UUID, command: c.Command, asked: Asked | None = ASKED, **how: Any) -> Any:
+async def ask(runtime: Runtime, run_id: UUID, command: c.Command, asked: AuditActor | None = ASKED, **how: Any) -> Any:
     return await runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=asked, **how)
 
 

@@ -22,7 +22,7 @@ from hai_flow.runtime.commit import decider, loader, run_cache, snapshots
 from hai_flow.runtime.commit.submission import Chunk, Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import CommandRow, Committed, Entry
+from hai_flow.store.commit.entries import BatchResult, CommandRow, Entry
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases, logs
@@ -109,7 +109,7 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
     run_id = (await start(a, LISTENING)).run_id
     real, robbed = commits.commit, 0
 
-    async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
+    async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> BatchResult:
         """B moves the run right before A's commit: as long as A does not lock it."""
         nonlocal robbed
         if robbed < 10 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
@@ -370,7 +370,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, marker: str) -> None:
     """Entries whose events hold `marker` get a command row that no database takes: a NUL in a text."""
     real = commits.commit
 
-    async def spoilt(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
+    async def spoilt(connection: Any, entries: Any, worker_id: Any, at: Any) -> BatchResult:
         bad = CommandRow("nul\x00", b"", b"")
         entries = [
             Entry(**{n: getattr(x, n) for n in x.__struct_fields__} | {"commands": [bad]})
@@ -404,7 +404,7 @@ async def test_a_run_that_the_database_refuses_is_alone_in_it(make: Make, monkey
     bad, *others = [(await start(runtime, LISTENING)).run_id for _ in range(9)]
     real = commits.commit
 
-    async def refused(connection: Any, entries: Any, *rest: Any) -> Committed:
+    async def refused(connection: Any, entries: Any, *rest: Any) -> BatchResult:
         if any(entry.run_id == bad for entry in entries):
             raise asyncpg.DataError("a value that no column takes")
         return await real(connection, entries, *rest)
@@ -421,7 +421,7 @@ async def test_nothing_is_published_before_its_commit_has_returned(make: Make, m
     run_id = (await start(runtime, LISTENING)).run_id
     real, happened = commits.commit, []
 
-    async def watched(*given: Any) -> Committed:
+    async def watched(*given: Any) -> BatchResult:
         done = await real(*given)
         await asyncio.sleep(0)
         happened.append("committed")
@@ -463,7 +463,7 @@ async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_
     await until(lambda: effects.begun)
     real, happened = commits.commit, []
 
-    async def cut_off(connection: Any, entries: Any, *rest: Any) -> Committed:
+    async def cut_off(connection: Any, entries: Any, *rest: Any) -> BatchResult:
         if not happened:
             happened.append("cut off")
             raise CommitUnknown("the connection broke")
@@ -596,7 +596,7 @@ async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome
     run_id = (await start(runtime, LISTENING)).run_id
     real, cut = commits.commit, 0
 
-    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> BatchResult:
         nonlocal cut
         cut += 1
         if cut > 1:
@@ -618,7 +618,7 @@ async def test_a_birth_of_unknown_outcome_is_held_and_performed(
     runtime = await make(performs=True)
     real, cut = commits.commit, 0
 
-    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> BatchResult:
         nonlocal cut
         cut += 1
         done = await real(connection, entries, worker_id, at)

@@ -16,10 +16,10 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.decider import Decider, complete_entry
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.runtime.commit.submission import Birth, Submission
+from hai_flow.runtime.commit.submission import RunCreation, Submission
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.commit.projection import rows_of
@@ -69,11 +69,11 @@ ACTS: Final[tuple[Callable[[Play], Any], ...]] = (
 )
 
 
-def entry_of(run: Play, before: RunState) -> BatchEntry:
+def entry_of(run: Play, before: RunState) -> CommitEntry:
     """The entry of the run's last decision."""
     known = CachedRun(UUID(int=7), LOCAL_TENANT, before, run.plan, version=3, exists=before.status != "new")
-    birth = None if known.exists else Birth(run.plan)
-    return BatchEntry(known, run.state, list(run.last), decides=True, birth=birth)
+    birth = None if known.exists else RunCreation(run.plan)
+    return CommitEntry(known, run.state, list(run.last), decides=True, birth=birth)
 
 
 def decider() -> Decider:
@@ -122,7 +122,7 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
         await judge.foresee(known)
         assert large.foresight is not None
         foreseen = large.foresight
-        entry = BatchEntry(known, msgspec.structs.replace(run.state) if is_moved else run.state)
+        entry = CommitEntry(known, msgspec.structs.replace(run.state) if is_moved else run.state)
         decision = judge._foreseen(run.plan, entry, large)
         assert foreseen.decision is not None
         assert decision is (None if is_moved else foreseen.decision)

@@ -20,7 +20,7 @@ from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.messaging.hints import OWN
@@ -186,7 +186,7 @@ async def test_followers_of_one_profile_share_what_was_encoded_once(
     run_id = (await start(runtime, ASKING)).run_id
     state = await state_of(runtime, run_id)
 
-    async def pieces() -> list[Piece]:
+    async def pieces() -> list[StreamItem]:
         return [piece async for some in follow(runtime, state) for piece in some]
 
     followers = [asyncio.create_task(pieces()) for _ in range(50)]
@@ -205,7 +205,7 @@ async def test_at_a_close_every_stream_says_farewell_and_ends(make: Make) -> Non
     state = await state_of(runtime, run_id)
     dialect = DIALECTS["hai"]
 
-    async def last() -> Piece:
+    async def last() -> StreamItem:
         found = [p async for ps in runtime.fanout.follow(run_id, dialect, Profile(dialect="hai"), state) for p in ps]
         return found[-1]
 
@@ -370,7 +370,7 @@ async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Mak
     hot = runtime.committer.peek(run_id)
     assert hot is not None
     assert hot.plan is not None
-    seen: list[Piece] = []
+    seen: list[StreamItem] = []
     here = hot.state
     follower = asyncio.create_task(collect(follow(runtime, here), seen))
     await until(lambda: following(runtime, run_id))
@@ -397,7 +397,7 @@ async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Mak
     assert not any(b"run_paused" in piece.data for piece in seen)
 
 
-async def collect(found: Following, seen: list[Piece]) -> None:
+async def collect(found: Following, seen: list[StreamItem]) -> None:
     async for pieces in found:
         seen.extend(pieces)
 
@@ -417,7 +417,7 @@ async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_l
     a, b = await make(), await make(poll_seconds=60.0)
     run_id = (await start(a, ASKING)).run_id
     here = await state_of(a, run_id)
-    seen: list[Piece] = []
+    seen: list[StreamItem] = []
     follower = asyncio.create_task(collect(follow(b, here), seen))
     await until(lambda: following(b, run_id))
     b.fanout.hint = lambda payload: None  # type: ignore[method-assign]
@@ -428,7 +428,7 @@ async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_l
     assert not seen
     b.fanout.publish_commit(SimpleNamespace(id=run_id), rows[-1][0], e.decode_events(rows[-1][1]))  # type: ignore[arg-type]
     await asyncio.wait_for(follower, 20)
-    whole: list[Piece] = []
+    whole: list[StreamItem] = []
     await collect(follow(a, here), whole)
     assert [(piece.seq, piece.data) for piece in seen] == [(piece.seq, piece.data) for piece in whole]
     assert [piece.seq for piece in seen] == list(range(here.seq + 1, len(await log_of(eye, run_id)) + 1))

@@ -14,7 +14,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.primitives import file_ids
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import extract_files, put_in
 from hai_flow.store.messaging import message_queue
@@ -222,7 +222,7 @@ async def test_the_file_of_a_message_that_waits_for_its_turn_is_kept(make: Make,
     state, run_id = await state_of(runtime, first), uuid4()
     begin = c.Start(run_id=run_id, thread_id=state.thread_id, requester="user:ann", input={"file": id}, message="m")
     await runtime.files.use_all(LOCAL_TENANT, "user:ann", run_id, begin, None)
-    by, workflow = Asked(who=c.Principal("user:ann"), way="local"), bytes.fromhex(state.sha256)
+    by, workflow = AuditActor(who=c.Principal("user:ann"), way="local"), bytes.fromhex(state.sha256)
     await runtime.messages.add(LOCAL_TENANT, workflow, begin, by, command_id=f"wire:{run_id}", body_sha=b"b" * 32)
     await eye.execute("UPDATE files SET touched_at = now() - interval '8 days'")  # the run before waits for a person
     await runtime.files.tidy(timedelta(0))

@@ -15,7 +15,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Committed
+from hai_flow.store.commit.entries import BatchResult
 from tests.runtime.conftest import (
     ASKING,
     LISTENING,
@@ -61,7 +61,7 @@ async def test_commands_that_lost_come_again_in_their_order_and_what_was_taken_a
     run_id = (await start(a, LISTENING)).run_id
     real, robbed = commits.commit, 0
 
-    async def late(connection: Any, entries: Any, *more: Any) -> Committed:
+    async def late(connection: Any, entries: Any, *more: Any) -> BatchResult:
         """B moves the run right before A's commit: as long as A does not lock it."""
         nonlocal robbed
         if robbed < robberies and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:

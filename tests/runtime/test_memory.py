@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.census import census, grown
 from bench.engine import running
 from bench.soak import BOUNDS, LIVES, WORKFLOW, live, quiet
-from hai_flow.runtime.worker.timers import REPLACED_MAX, Wakes
+from hai_flow.runtime.worker.timers import REPLACED_MAX, TimerHeap
 from hai_flow.settings import Settings
 from tests.runtime.conftest import Make
 
@@ -52,7 +52,7 @@ async def test_the_census_names_what_was_kept(make: Make) -> None:
 def test_a_run_is_woken_at_its_last_time_and_only_runs_with_a_time_are_remembered(
     changes: list[tuple[int, int | None]], now: int
 ) -> None:
-    wakes, runs = Wakes(), [uuid4() for _ in range(10)]
+    wakes, runs = TimerHeap(), [uuid4() for _ in range(10)]
     times: dict[int, int] = {}
     for run, due in changes:
         first = wakes.first
@@ -66,7 +66,7 @@ def test_a_run_is_woken_at_its_last_time_and_only_runs_with_a_time_are_remembere
 
 
 def test_a_run_whose_time_has_come_is_given_out_again_until_it_has_another_or_none() -> None:
-    wakes, run = Wakes(), uuid4()
+    wakes, run = TimerHeap(), uuid4()
     assert wakes.set(run, 5_000)
     assert wakes.take(4_999) == []
     assert wakes.take(5_000) == [run]

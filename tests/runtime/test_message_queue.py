@@ -11,7 +11,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.messaging import message_queue
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of
@@ -29,7 +29,7 @@ async def enqueue(runtime: Runtime, behind: UUID, run_id: UUID | None = None) ->
         LOCAL_TENANT,
         bytes.fromhex(state.sha256),
         command,
-        Asked(who=c.LOCAL_PRINCIPAL, way="local"),
+        AuditActor(who=c.LOCAL_PRINCIPAL, way="local"),
         command_id=f"wire:{run_id}",
         body_sha=b"b" * 32,
     )

@@ -18,7 +18,7 @@ from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import notifications
-from hai_flow.store.people.notifications import Listed
+from hai_flow.store.people.notifications import NotificationSummary
 from hai_flow.wire.webhook import Call, is_genuine
 from tests.runtime.conftest import Connection, Make
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
@@ -80,13 +80,13 @@ class World:
         await self.runtime.starts.start(LOCAL_TENANT, plan, command)
         return run_id
 
-    async def listed(self, run_id: UUID) -> list[Listed]:
+    async def listed(self, run_id: UUID) -> list[NotificationSummary]:
         return await notifications.list_notifications(self.runtime.database.api, LOCAL_TENANT, limit=50, run_id=run_id)
 
-    async def ended(self, run_id: UUID, count: int) -> list[Listed]:
+    async def ended(self, run_id: UUID, count: int) -> list[NotificationSummary]:
         """Its notifications, when so many have ended."""
 
-        async def those() -> list[Listed]:
+        async def those() -> list[NotificationSummary]:
             found = [each for each in await self.listed(run_id) if each.status in ("sent", "dead", "dropped")]
             return found if len(found) >= count else []
 

@@ -14,7 +14,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import StepError
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.runtime.worker.attempt import Stage, failure
+from hai_flow.runtime.worker.attempt import AttemptContext, failure
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -176,7 +176,7 @@ async def test_the_first_words_of_a_stream_wait_for_no_timer(make: Make) -> None
 
 def test_text_is_gathered_for_longer_the_more_attempts_stream_and_the_longer_the_log_is() -> None:
     none = cast(Any, None)
-    stage = Stage(none, none, none, none, none, none, 0.04, 1.0)
+    stage = AttemptContext(none, none, none, none, none, none, 0.04, 1.0)
     short, long = RunState("r", seq=10), RunState("r", seq=25_001)
 
     def pause(streams: int, state: RunState = short) -> float:

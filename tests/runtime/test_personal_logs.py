@@ -13,8 +13,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime.commit.batches import BatchEntry
-from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.batches import CommitEntry
+from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.submission import Submission
 from tests.support.runs import RUN, plan_of
@@ -35,7 +35,7 @@ def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(plan: 
     submission = Submission(c.Pause(by="user:ann"), 0.0)
     refused = Rejected(422, "answer.invalid", f"iban: expected another account, found {IBAN!r}.")
     with capture_logs() as logs:
-        BatchEntry(run_of(plan), RunState(str(RUN)), answers=[(submission, refused)]).settle()
+        CommitEntry(run_of(plan), RunState(str(RUN)), answers=[(submission, refused)]).settle()
     (entry,) = logs
     assert (entry["event"], entry["code"]) == ("refused", "answer.invalid")
     assert (IBAN in str(entry)) is quotes
@@ -45,7 +45,7 @@ def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(plan: 
 async def test_a_command_that_fails_is_logged_without_what_the_fault_quotes(plan: Plan | None, quotes: bool) -> None:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     nothing: Any = None  # of what the others need, nothing is asked here
-    failures = Failures(nothing, Cache(1), nothing, nothing)
+    failures = BatchRecovery(nothing, Cache(1), nothing, nothing)
     with capture_logs() as logs:
         failures.undecidable(run_of(plan), Submission(c.Pause(by="user:ann"), 0.0, answer=answer), fault())
     (entry,) = logs

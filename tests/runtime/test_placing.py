@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.cells import HOME, Living, place_id
-from hai_flow.runtime.tenancy.placement import Places
+from hai_flow.cells import HOME, TenantCells, place_id
+from hai_flow.runtime.tenancy.placement import ThreadPlacement
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.postgres.database import Database
 
@@ -20,8 +20,8 @@ class _Known:
     def __init__(self) -> None:
         self.looked = 0
 
-    async def living(self, tenant: UUID) -> Living:
-        return Living((1, 2), (1,)) if self.looked else Living.in_one(1)
+    async def living(self, tenant: UUID) -> TenantCells:
+        return TenantCells((1, 2), (1,)) if self.looked else TenantCells.in_one(1)
 
     def forget(self, tenant: UUID) -> None:
         self.looked += 1
@@ -40,7 +40,7 @@ def _there() -> Mapping[int, Database]:
 )
 async def test_a_tenant_is_looked_up_anew_for_an_id_of_another_cell_alone(said: int, looked: int) -> None:
     known = _Known()
-    places = Places(lambda: cast("Tenants", known), _none, _there, (HOME, 1, 2))
+    places = ThreadPlacement(lambda: cast("Tenants", known), _none, _there, (HOME, 1, 2))
     assert await places.of_run(uuid4(), place_id(uuid4(), said)) == (2 if looked else 1)
     assert known.looked == looked
     await places.living(uuid4(), said)

@@ -16,7 +16,7 @@ from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Committed
+from hai_flow.store.commit.entries import BatchResult
 from tests.runtime.conftest import GATED, LISTENING, Connection, Make, note, start
 from tests.support import effects
 from tests.support.waiting import until
@@ -30,7 +30,7 @@ class Slow:
         self._real = commits.commit
         monkeypatch.setattr(commits, "commit", self._commit)
 
-    async def _commit(self, *given: Any) -> Committed:
+    async def _commit(self, *given: Any) -> BatchResult:
         self.entered.set()
         await self.go_on.wait()
         return await self._real(*given)

@@ -13,7 +13,7 @@ import pytest
 from hai_flow.primitives import instants
 from hai_flow.runtime.base import pulse
 from hai_flow.runtime.base.pulse import Alarm, Pulse
-from hai_flow.runtime.base.queue_selection import Served
+from hai_flow.runtime.base.queue_selection import QueueSelection
 from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit
@@ -208,7 +208,7 @@ async def test_on_citus_nothing_is_asked_and_every_loop_looks(monkeypatch: pytes
 
     monkeypatch.setattr(pulse, "due_work", ask)
     told: list[DueWork | None] = []
-    beating = Pulse(_OnCitus(), Served(), 0.01)  # type: ignore[arg-type]
+    beating = Pulse(_OnCitus(), QueueSelection(), 0.01)  # type: ignore[arg-type]
     beating.looks.append(lambda due, _: told.append(due))
     async with beating.lifespan():
         await until(lambda: len(told) >= 2)

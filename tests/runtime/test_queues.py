@@ -12,7 +12,7 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime.base.queue_selection import Served, parse_queues
+from hai_flow.runtime.base.queue_selection import QueueSelection, parse_queues
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
@@ -38,7 +38,7 @@ LONG = {"poll_seconds": 30.0}  # only a hint makes somebody look
     ],
 )
 def test_what_is_served(given: list[str], names: Sequence[str], every: bool, places: dict[str, int]) -> None:
-    assert parse_queues(given) == Served(tuple(names), every, places)
+    assert parse_queues(given) == QueueSelection(tuple(names), every, places)
 
 
 @pytest.mark.parametrize("wrong", ["", "Gpu", "gpu=0", "gpu=", "gpu=x", "*=3", "a b", "gpu=10001", "x" * 64])

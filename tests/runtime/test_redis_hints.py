@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hai_flow.engine.state.state import RunState
-from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, HintLetter, Hints, Told
+from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, HintLetter, Hints, RunNotice
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
@@ -299,7 +299,7 @@ async def test_what_others_write_into_the_stream_is_shown_to_nobody(
     started = await start(writer, LISTENING)
     watchers.append(await watch(server, started.run_id, started.seq))
     next_seq = started.seq + 1
-    forged = Told(str(started.run_id), next_seq, next_seq, b'[{"type":"run_finished","at":1,"output":"forged"}]')
+    forged = RunNotice(str(started.run_id), next_seq, next_seq, b'[{"type":"run_finished","at":1,"output":"forged"}]')
     client, stream = redis_hints.connect(redis.url), server.carrier.stream
     stranger = LetterSealer(b"z" * 32)
     for each in (
@@ -347,7 +347,7 @@ async def test_each_database_has_a_place_and_a_key_of_its_own(eye: Connection, p
 def test_a_letter_opens_as_it_was_sealed_and_in_no_other_way(
     junk: bytes, number: int, which: int, place: int, change: bytes
 ) -> None:
-    sealer, letter = LetterSealer(KEY), HintLetter([Told("r", 1, 2, b"[]")], ["due"])
+    sealer, letter = LetterSealer(KEY), HintLetter([RunNotice("r", 1, 2, b"[]")], ["due"])
     sealed = sealer.seal(letter)
     opener = LetterSealer(KEY)
     assert opener.open(sealed) == letter
@@ -380,7 +380,7 @@ class Closed:
 def test_what_waits_to_be_told_is_bounded_and_goes_out_in_order() -> None:
     hints = Hints(Closed())
     for number in range(NEWS_MAX + 10):
-        hints._keep(Told(str(number), 1, 1, b"x" * 100))
+        hints._keep(RunNotice(str(number), 1, 1, b"x" * 100))
     assert hints.dropped == 10
     first = hints._take()
     assert EVERYTHING in first.words, "who hears it looks at everything"

@@ -21,7 +21,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.runs.fork import obstacle
 from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying, verify
 from hai_flow.runtime.retention import archive as archives
@@ -159,7 +159,7 @@ async def decided(runtime: Runtime, thread: str | None = None) -> UUID:
     """A run that has ended, because a person answered; the audit has it."""
     run_id = (await start(runtime, ASKING, thread=thread)).run_id
     pending = await open_pending(runtime, run_id)
-    asked = Asked(who=c.LOCAL_PRINCIPAL, way="local")
+    asked = AuditActor(who=c.LOCAL_PRINCIPAL, way="local")
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer(pending), asked=asked)
     await until(lambda: is_now(runtime, run_id, "finished"))
     return run_id

@@ -17,13 +17,13 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from hai_flow.cells import Living
+from hai_flow.cells import TenantCells
 from hai_flow.engine import commands as c
 from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Unreadable
 from hai_flow.notify.channels import read_channels
 from hai_flow.runtime.base import row_isolation
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.row_isolation import PASSING_MAX, Rows, Sweep
 from hai_flow.runtime.people import inbox
 from hai_flow.runtime.people.notifier import Notifier
@@ -264,9 +264,9 @@ def mirrored_tenants(stage: Stage) -> Round:
     made = Spreading(stage.runtime, lambda cell: stage.runtime, lambda: [stage.runtime])
 
     async def large(*_: Any) -> list[Any]:
-        return [SimpleNamespace(id=name, name=name, living=Living.in_one(0)) for name in ("bad", "good")]
+        return [SimpleNamespace(id=name, name=name, living=TenantCells.in_one(0)) for name in ("bad", "good")]
 
-    async def repeat(tenant: Any, living: Living) -> None:
+    async def repeat(tenant: Any, living: TenantCells) -> None:
         await stage.deal_with(tenant)
 
     stage.patch.setattr("hai_flow.runtime.replication.MIRRORED_EVERY", timedelta(0))
@@ -465,7 +465,7 @@ async def test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_
     command = c.Start(run_id=late, thread_id="a", requester="user:local", input={}, message="next")
     stored = await runtime.messages.add(
         LOCAL_TENANT, bytes.fromhex((await state_of(runtime, good)).sha256), command,
-        Asked(who=c.LOCAL_PRINCIPAL, way="local"), command_id="late", body_sha=b"b" * 32,
+        AuditActor(who=c.LOCAL_PRINCIPAL, way="local"), command_id="late", body_sha=b"b" * 32,
     )  # fmt: skip
     assert stored.run_id == late, "who sends a message behind it hears nothing of it"
 

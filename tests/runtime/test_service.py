@@ -17,7 +17,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.starts import Starts
-from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.runtime.streams.fanout import Fanout
 from hai_flow.runtime.streams.thread_feed import Threads
@@ -72,7 +72,7 @@ def delivery(database: Database) -> Delivery:
         Starts(
             commits,
             Slots(database, commits),
-            Keeping(database),
+            ThreadState(database),
             catalog.pins,
             catalog.retirement,
             Quotas(database, Tenants(database, Limits(0, 0, 0, 0))),

@@ -25,7 +25,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.worker.heartbeat import Heart
+from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
 from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.postgres.database import Deadlines
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
@@ -51,7 +51,7 @@ def hands(runtime: Runtime) -> Worker:
     return runtime.worker
 
 
-def heart_of(runtime: Runtime) -> Heart:
+def heart_of(runtime: Runtime) -> HeartbeatLoop:
     heart = hands(runtime)._heart
     assert heart is not None
     return heart

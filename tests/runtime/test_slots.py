@@ -16,7 +16,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.concurrency_slots import CANCELLED
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Committed
+from hai_flow.store.commit.entries import BatchResult
 from hai_flow.store.messaging import concurrency_slots
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.support.ledger import check_all
@@ -256,7 +256,7 @@ class Delay:
         worker_id = -7  # no process's: the commits of this one are known by it
         runtime.committer.worker_id = worker_id
 
-        async def delayed(connection: Any, entries: Any, worker: int | None, at: Any) -> Committed:
+        async def delayed(connection: Any, entries: Any, worker: int | None, at: Any) -> BatchResult:
             if worker == worker_id:
                 self.held += 1
                 await self._open.wait()

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.runtime.runs import starts
 from hai_flow.runtime.runs.concurrency_slots import Slots
-from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import ASKING, Make, start
 
@@ -25,7 +25,7 @@ CHILD = b"hai: flow/v1\nname: child\nversion: 1\n" + ASKING.encode()
 async def counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime, Counter[str]]:
     """A runtime, and how often a start came by each of the extras."""
     runtime, counts = await make(), Counter[str]()
-    pins, seated, kept = runtime.starts._find_pins, Slots.reserve_slot, Keeping.with_thread_state
+    pins, seated, kept = runtime.starts._find_pins, Slots.reserve_slot, ThreadState.with_thread_state
 
     async def find(*given: Any) -> Any:
         counts["pins"] += 1
@@ -42,7 +42,7 @@ async def counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Runtime,
 
     monkeypatch.setattr(runtime.starts, "_find_pins", find)
     monkeypatch.setattr(Slots, "reserve_slot", counted("seated", seated))
-    monkeypatch.setattr(Keeping, "with_thread_state", counted("kept", kept))
+    monkeypatch.setattr(ThreadState, "with_thread_state", counted("kept", kept))
     return runtime, counts
 
 

@@ -17,7 +17,7 @@ from hai_flow.errors import Unreadable
 from hai_flow.runtime.commit import decider
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Committed
+from hai_flow.store.commit.entries import BatchResult
 from hai_flow.store.runs import leases, run_lists
 from tests.runtime.conftest import ECHO, GATED, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
@@ -117,7 +117,7 @@ async def test_a_deadline_that_can_not_be_stored_is_tried_ever_more_seldom(
 ) -> None:
     real = commits.commit
 
-    async def refused(connection: Any, entries: Any, *rest: Any) -> Committed:
+    async def refused(connection: Any, entries: Any, *rest: Any) -> BatchResult:
         if any(b"timer_fired" in entry.events for entry in entries):
             raise asyncpg.DataError("a deadline that no column takes")
         return await real(connection, entries, *rest)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.worker.heartbeat import Heart
+from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
 from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
@@ -69,7 +69,7 @@ async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_th
 ) -> None:
     runtime = await make(performs=True)
     with monkeypatch.context() as patch:
-        patch.setattr(Heart, "safe", False)
+        patch.setattr(HeartbeatLoop, "safe", False)
         run_id = (await start(runtime, GATED)).run_id
         hot = runtime.committer.peek(run_id)
         assert hot is not None
@@ -88,7 +88,7 @@ async def test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begi
     first, second = [(await start(runtime, GATED)).run_id for _ in range(2)]
     await until(lambda: effects.begun)
     with monkeypatch.context() as patch:
-        patch.setattr(Heart, "safe", False)
+        patch.setattr(HeartbeatLoop, "safe", False)
         effects.gate.set()
         await until(lambda: is_now(runtime, first, "finished"))
         await some_turns(runtime)
@@ -136,7 +136,7 @@ async def test_a_stop_of_an_attempt_that_may_not_begin_is_done_at_once(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True, stop_grace_seconds=600.0)
-    monkeypatch.setattr(Heart, "safe", False)
+    monkeypatch.setattr(HeartbeatLoop, "safe", False)
     run_id = (await start(runtime, GATED)).run_id
     await stops_at_once(runtime, run_id, "wait", eye)
 

@@ -8,7 +8,7 @@ import mcp_types as types
 import pytest
 
 from hai_flow.steps.mcp import asking as mcp_asking
-from hai_flow.steps.mcp.asking import Given, Settled, Sitting, complete
+from hai_flow.steps.mcp.asking import RepeatedAnswers, Settled, Sitting, complete
 
 
 async def test_settled_answers_are_there_behind_a_poll_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,5 +22,5 @@ async def test_settled_answers_are_there_behind_a_poll_too(monkeypatch: pytest.M
         seen.append((state, tuple(sitting._left)))
         return replies[len(seen) - 1]
 
-    assert await complete(call, Given(settled=settled)) is done
+    assert await complete(call, RepeatedAnswers(settled=settled)) is done
     assert seen == [(None, settled), ("s1", settled), ("s2", settled)]

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Born, Entry, Won
+from hai_flow.store.commit.entries import Born, CommitResult, Entry
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
@@ -97,14 +97,14 @@ def chunks(run_id: UUID, fence: int, **changes: Any) -> Entry:
     return Entry(run_id=run_id, tenant=TENANT, n=1, events=b'["chunk"]', fence=fence, **changes)
 
 
-async def commit(db: Database, *entries: Entry, worker: int | None = None) -> list[Won | None]:
+async def commit(db: Database, *entries: Entry, worker: int | None = None) -> list[CommitResult | None]:
     """What became of each entry: None lost."""
     async with db.lane() as connection:
         committed = await commits.commit(connection, entries, worker, now())
     return [committed.won.get(number) for number in range(len(entries))]
 
 
-async def win(db: Database, *entries: Entry, worker: int | None = None) -> list[Won]:
+async def win(db: Database, *entries: Entry, worker: int | None = None) -> list[CommitResult]:
     """What became of the entries, none of which may lose."""
     outcomes = await commit(db, *entries, worker=worker)
     won = [each for each in outcomes if each is not None]

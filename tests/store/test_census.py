@@ -22,7 +22,7 @@ AT_ONCE = timedelta()
 AN_HOUR = timedelta(hours=1)
 
 
-async def look(db: Database, every: timedelta = AT_ONCE) -> metrics_queries.Found:
+async def look(db: Database, every: timedelta = AT_ONCE) -> metrics_queries.MetricsRound:
     async with db.engine.acquire() as connection:
         await metrics_queries.look(connection, every)
         found = await metrics_queries.read_last_counts(connection)
@@ -146,6 +146,6 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["waiting", "queued"])), max_size=30))
 def test_what_is_kept_of_a_round_is_read_as_it_was(counts: list[tuple[str, str]]) -> None:
-    found = metrics_queries.Found(at=1.5, counting=[(name, status, 3) for name, status in counts])
+    found = metrics_queries.MetricsRound(at=1.5, counting=[(name, status, 3) for name, status in counts])
     found.place = metrics_queries.RoundPosition(TENANT, "waiting", "2026-03-02 12:00:00.123456+00", STRANGER)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=metrics_queries.Found) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=metrics_queries.MetricsRound) == found

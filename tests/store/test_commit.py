@@ -17,7 +17,7 @@ from hai_flow.store.commit.entries import CommandRow, Entry, MessageRow, OutboxR
 from hai_flow.store.messaging import concurrency_slots, triggers
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import CommitUnknown, Fault, classify
+from hai_flow.store.postgres.error_classes import CommitUnknown, ErrorClass, classify
 from hai_flow.store.postgres.orphan_cleanup import Page
 from hai_flow.store.runs import leases, logs, run_lists
 from tests.store.conftest import (
@@ -189,7 +189,7 @@ async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_store
     good, bad = birth(), birth(commands=[CommandRow("nul\x00", b"", b"")])
     with pytest.raises(asyncpg.PostgresError) as failure:
         await commit(db, good, bad)
-    assert classify(failure.value) is Fault.DATA
+    assert classify(failure.value) is ErrorClass.DATA
     assert await run_lists.list_runs(db.api, TENANT, limit=5) == []
     assert (await commit(db, good))[0]
 
@@ -207,7 +207,7 @@ async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_store
 async def test_whatever_can_never_be_stored_is_a_data_error(db: Database, changes: dict[str, Any]) -> None:
     with pytest.raises(Exception) as failure:  # noqa: PT011 - which one is the driver's business
         await commit(db, birth(**changes))
-    assert classify(failure.value) is Fault.DATA
+    assert classify(failure.value) is ErrorClass.DATA
 
 
 # docs/design/store.md#command-ids
@@ -359,7 +359,7 @@ async def test_a_lock_that_is_kept_is_given_up_and_may_be_tried_again(db: Databa
             with pytest.raises(asyncpg.PostgresError) as failure:
                 await commits.commit(connection, [decision(start.run_id, 1)], None, now())
             await connection.execute("RESET lock_timeout")
-    assert classify(failure.value) is Fault.RETRY
+    assert classify(failure.value) is ErrorClass.RETRY
 
 
 async def test_claims_take_what_is_due_in_the_queues_asked_for(db: Database) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hai_flow.errors import StoreError
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.database import Database, Deadlines, connect
-from hai_flow.store.postgres.error_classes import CommitUnknown, Fault, classify
+from hai_flow.store.postgres.error_classes import CommitUnknown, ErrorClass, classify
 from tests.store.conftest import as_owner, birth, commit, load
 
 
@@ -86,44 +86,44 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (asyncpg.UniqueViolationError(), Fault.DATA),
-        (asyncpg.CharacterNotInRepertoireError(), Fault.DATA),
-        (asyncpg.CardinalityViolationError(), Fault.DATA),
-        (asyncpg.ProgramLimitExceededError(), Fault.DATA),
-        (asyncpg.DeadlockDetectedError(), Fault.RETRY),
-        (asyncpg.SerializationError(), Fault.RETRY),
-        (asyncpg.LockNotAvailableError(), Fault.RETRY),
-        (asyncpg.QueryCanceledError(), Fault.RETRY),
-        (asyncpg.AdminShutdownError(), Fault.UNKNOWN),
-        (asyncpg.ConnectionDoesNotExistError(), Fault.UNKNOWN),
-        (asyncpg.InterfaceError("connection is closed"), Fault.UNKNOWN),
-        (ConnectionResetError(), Fault.UNKNOWN),
-        (CommitUnknown("?"), Fault.UNKNOWN),
-        (asyncpg.StatementCompletionUnknownError(), Fault.UNKNOWN),
-        (asyncpg.DatabaseDroppedError(), Fault.UNKNOWN),
-        (asyncpg.ReadOnlySQLTransactionError(), Fault.UNKNOWN),
-        (asyncpg.InFailedSQLTransactionError(), Fault.UNKNOWN),
-        (asyncpg.InvalidSQLStatementNameError(), Fault.UNKNOWN),
-        (asyncpg.DuplicatePreparedStatementError(), Fault.UNKNOWN),
-        (asyncpg.RaiseError(), Fault.DATA),
-        (asyncpg.WithCheckOptionViolationError(), Fault.DATA),
-        (asyncpg.UndefinedTableError(), Fault.INSTALLATION),
-        (asyncpg.InsufficientPrivilegeError(), Fault.INSTALLATION),
-        (asyncpg.DiskFullError(), Fault.INSTALLATION),
-        (asyncpg.TooManyConnectionsError(), Fault.INSTALLATION),
-        (asyncpg.InvalidPasswordError(), Fault.INSTALLATION),
-        (asyncpg.PostgresIOError(), Fault.INSTALLATION),
-        (asyncpg.InternalServerError(), Fault.INSTALLATION),
+        (asyncpg.UniqueViolationError(), ErrorClass.DATA),
+        (asyncpg.CharacterNotInRepertoireError(), ErrorClass.DATA),
+        (asyncpg.CardinalityViolationError(), ErrorClass.DATA),
+        (asyncpg.ProgramLimitExceededError(), ErrorClass.DATA),
+        (asyncpg.DeadlockDetectedError(), ErrorClass.RETRY),
+        (asyncpg.SerializationError(), ErrorClass.RETRY),
+        (asyncpg.LockNotAvailableError(), ErrorClass.RETRY),
+        (asyncpg.QueryCanceledError(), ErrorClass.RETRY),
+        (asyncpg.AdminShutdownError(), ErrorClass.UNKNOWN),
+        (asyncpg.ConnectionDoesNotExistError(), ErrorClass.UNKNOWN),
+        (asyncpg.InterfaceError("connection is closed"), ErrorClass.UNKNOWN),
+        (ConnectionResetError(), ErrorClass.UNKNOWN),
+        (CommitUnknown("?"), ErrorClass.UNKNOWN),
+        (asyncpg.StatementCompletionUnknownError(), ErrorClass.UNKNOWN),
+        (asyncpg.DatabaseDroppedError(), ErrorClass.UNKNOWN),
+        (asyncpg.ReadOnlySQLTransactionError(), ErrorClass.UNKNOWN),
+        (asyncpg.InFailedSQLTransactionError(), ErrorClass.UNKNOWN),
+        (asyncpg.InvalidSQLStatementNameError(), ErrorClass.UNKNOWN),
+        (asyncpg.DuplicatePreparedStatementError(), ErrorClass.UNKNOWN),
+        (asyncpg.RaiseError(), ErrorClass.DATA),
+        (asyncpg.WithCheckOptionViolationError(), ErrorClass.DATA),
+        (asyncpg.UndefinedTableError(), ErrorClass.INSTALLATION),
+        (asyncpg.InsufficientPrivilegeError(), ErrorClass.INSTALLATION),
+        (asyncpg.DiskFullError(), ErrorClass.INSTALLATION),
+        (asyncpg.TooManyConnectionsError(), ErrorClass.INSTALLATION),
+        (asyncpg.InvalidPasswordError(), ErrorClass.INSTALLATION),
+        (asyncpg.PostgresIOError(), ErrorClass.INSTALLATION),
+        (asyncpg.InternalServerError(), ErrorClass.INSTALLATION),
         (
             asyncpg.InternalServerError("could not commit transaction for shard 102008 on at least one active node"),
-            Fault.UNKNOWN,
+            ErrorClass.UNKNOWN,
         ),
-        (asyncpg.DataError("a lone surrogate"), Fault.DATA),
-        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), Fault.DATA),
-        (OverflowError("int too big to convert"), Fault.DATA),
-        (ZeroDivisionError(), Fault.OTHER),
+        (asyncpg.DataError("a lone surrogate"), ErrorClass.DATA),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), ErrorClass.DATA),
+        (OverflowError("int too big to convert"), ErrorClass.DATA),
+        (ZeroDivisionError(), ErrorClass.OTHER),
     ],
-    ids=lambda value: value.name if isinstance(value, Fault) else type(value).__name__,
+    ids=lambda value: value.name if isinstance(value, ErrorClass) else type(value).__name__,
 )
-def test_what_a_failure_asks_of_its_sender(error: Exception, fault: Fault) -> None:
+def test_what_a_failure_asks_of_its_sender(error: Exception, fault: ErrorClass) -> None:
     assert classify(error) is fault

@@ -35,22 +35,22 @@ import pytest
 
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import (
+    BatchResult,
     Born,
     CommandRow,
-    Committed,
+    CommitResult,
     Entry,
     MessageRow,
     OutboxRow,
     PendingRow,
     TurnRow,
     VoteRow,
-    Won,
 )
 from hai_flow.store.messaging import concurrency_slots as slots
 from hai_flow.store.postgres import error_classes as faults
 from hai_flow.store.postgres import migrations
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import CommitUnknown, Fault
+from hai_flow.store.postgres.error_classes import CommitUnknown, ErrorClass
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
 from tests.support import citus
@@ -374,15 +374,15 @@ class Process:
             return await self.after_unknown(plans)
         except faults.FAILURES as error:
             fault = faults.classify(error)
-            if fault is Fault.DATA and len(plans) > 1:
+            if fault is ErrorClass.DATA and len(plans) > 1:
                 await self.commit(plans[: len(plans) // 2])
                 return await self.commit(plans[len(plans) // 2 :])
-            if fault is Fault.DATA and plans[0].poisoned:
+            if fault is ErrorClass.DATA and plans[0].poisoned:
                 return self.note(poisoned=1)
             self.fault(error)
-            if fault is Fault.UNKNOWN:
+            if fault is ErrorClass.UNKNOWN:
                 return await self.after_unknown(plans)
-            if fault is Fault.RETRY:
+            if fault is ErrorClass.RETRY:
                 return await self.commit(plans)
             return None
         self.now = committed.db_now
@@ -393,7 +393,7 @@ class Process:
                 await self.after_loss(plan)
         return None
 
-    async def send(self, entries: list[Entry]) -> Committed:
+    async def send(self, entries: list[Entry]) -> BatchResult:
         async with self.db.lane() as connection:
             task = asyncio.create_task(commits.commit(connection, entries, self.worker, self.now))
             if self.random.random() < 0.05:  # hang up before the answer comes
@@ -401,7 +401,7 @@ class Process:
                 connection.terminate()
             return await task
 
-    async def after_win(self, plan: Plan, won: Won) -> None:
+    async def after_win(self, plan: Plan, won: CommitResult) -> None:
         mind = plan.mind
         took = mind.worker is None and won.fence == (0 if plan.entry.born else mind.fence + 1)
         self.note(saw=mind.run_id, version=won.version, fence=won.fence, worker=won.worker)

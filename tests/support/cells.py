@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hai_flow.cells import Living
+from hai_flow.cells import TenantCells
 from hai_flow.runtime.tenancy import cell_assignment
 from hai_flow.store.cells.cells import Cell, within
 from hai_flow.store.identity import tenants
@@ -47,7 +47,7 @@ async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
     connection = await asyncpg.connect(home)
     try:
         numbers = tuple(each.number for each in cells)
-        living = Living(numbers, numbers)
+        living = TenantCells(numbers, numbers)
         found = await tenants.create_tenant(connection, name, numbers) or await tenants.set_living(
             connection, name, living
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.base.tracing import TraceParent
 from hai_flow.runtime.runtime import Answered
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
@@ -54,7 +54,7 @@ async def families(make: Make) -> list[Family]:
         run_id = (await start(runtime, body, input={"value": "x"} if body is ECHO else None)).run_id
         await until(lambda run_id=run_id, ends=ends: is_now(runtime, run_id, ends))
     for requested in runtime.requests:
-        requested(Answered("GET", "/v1/runs", 200, 0.0, 0.01, Asker()))
+        requested(Answered("GET", "/v1/runs", 200, 0.0, 0.01, TraceParent()))
     async with runtime.database.engine.acquire() as connection:
         await connection.execute("DELETE FROM sweeps WHERE name = 'census'")
     await census.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai_flow.engine import commands as c
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.telemetry.metrics import Metrics
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Make, answer, is_now, open_pending, start
@@ -115,10 +115,10 @@ async def test_a_lost_entry_is_counted(make: Make) -> None:
 
 async def test_who_watches_and_fails_harms_nobody(make: Make) -> None:
     class Broken(Metrics):
-        def _written(self, entries: Sequence[BatchEntry]) -> None:
+        def _written(self, entries: Sequence[CommitEntry]) -> None:
             raise ZeroDivisionError
 
-        def _sent(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+        def _sent(self, entries: Sequence[CommitEntry], won: int, began: float, ended: float) -> None:
             raise ZeroDivisionError
 
     runtime = await make(performs=True, observers=[Broken()])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from hai_flow.api.app import create_app
 from hai_flow.engine.state.tracing import place_of
-from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.base.tracing import TraceParent
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.telemetry.metrics import Metrics
@@ -304,7 +304,7 @@ def taken() -> tuple[list[EndedSpan], Callable[[float], Traces]]:
 def test_so_many_runs_a_second_are_traced_whatever_callers_want() -> None:
     _, make_traces = taken()
     traces = make_traces(3.0)
-    places = [traces.begin(Asker(place_of(CALLER))) for _ in range(20)]
+    places = [traces.begin(TraceParent(place_of(CALLER))) for _ in range(20)]
     assert all(place is not None and place.trace_id == CALLER[3:35] for place in places)
     assert sum(place is not None and place.sampled for place in places) == 3
     assert traces.begin(None) is None

@@ -31,7 +31,7 @@ from hai_flow.api.a2a.push_configs import (
 )  # fmt: skip
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
@@ -44,7 +44,7 @@ from hai_flow.wire import a2a, posted_json
 from hai_flow.wire.a2a import older
 from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
-from hai_flow.wire.mcp import Shown
+from hai_flow.wire.mcp import RunView
 
 PATH: Final = "/a2a"
 CARD: Final = "/.well-known/agent-card.json"
@@ -337,7 +337,7 @@ class _A2aExchange:
             return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
 
-    def _task(self, shown: Shown, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _task(self, shown: RunView, params: Mapping[str, Any]) -> dict[str, Any]:
         return a2a.task_of(shown, history=read_history_length(params))
 
     def _should_return_at_once(self, params: Mapping[str, Any]) -> bool:
@@ -368,13 +368,13 @@ class _A2aExchange:
         words = older.convert_to_old(result, ends_stream=last) if self._old else dict(result)
         return {"jsonrpc": "2.0", "id": self._id, "result": words}
 
-    async def _stream(self, access: Access, shown: Shown, *, after: int | None, to_the_end: bool) -> Response:
-        async def begin() -> Pieces:
+    async def _stream(self, access: Access, shown: RunView, *, after: int | None, to_the_end: bool) -> Response:
+        async def begin() -> Frames:
             return self._pieces(self._agent.follow(access, shown, after=after, to_the_end=to_the_end))
 
         return await access.stream(begin, a2a.A2A, self._farewell)
 
-    async def _pieces(self, updates: AsyncGenerator[tuple[int, dict[str, Any], bool], None]) -> Pieces:
+    async def _pieces(self, updates: AsyncGenerator[tuple[int, dict[str, Any], bool], None]) -> Frames:
         async with contextlib.aclosing(updates):
             async for seq, update, last in updates:
                 yield [piece_of(seq, values.dumps(self._message(update, last=last)), last=last)]

@@ -19,12 +19,12 @@ from hai_flow.api.rest.runs.runs import StartBody, begin_row, list_runs
 from hai_flow.definition.plan import ApiTrigger, Plan
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.catalog import workflows
 from hai_flow.values import Json
 from hai_flow.wire import a2a
 from hai_flow.wire.dialects.dialect import Frame, Profile
-from hai_flow.wire.mcp import Shown
+from hai_flow.wire.mcp import RunView
 
 BLOCKING_SECONDS: Final = 50.0
 """How long a send waits for its task to end or to ask somebody; it then returns the task as it is."""
@@ -40,7 +40,7 @@ class CalledAgent:
         self._base = base
         self._name = name
 
-    async def send(self, params: Json) -> tuple[Access, Shown]:
+    async def send(self, params: Json) -> tuple[Access, RunView]:
         """Start the task of a message, or give the answer of one that names a task. Raises Fault and Rejected."""
         message = a2a.read_message(params)
         if message.task_id is not None:
@@ -76,7 +76,7 @@ class CalledAgent:
         some = ", ".join(plans[:20]) or "none"
         raise a2a.invalid(f"metadata/{a2a.WORKFLOW}: expected the name of a workflow; those for you are {some}.")
 
-    async def _answer(self, message: a2a.Message, task_id: str) -> tuple[Access, Shown]:
+    async def _answer(self, message: a2a.Message, task_id: str) -> tuple[Access, RunView]:
         access, task = await self.look(task_id)
         if message.context_id not in (None, task.state.thread_id):
             raise a2a.invalid("/message/contextId: the task belongs to another context.")
@@ -91,7 +91,7 @@ class CalledAgent:
             await mcp_runs.answer(access, question, fields, f"a2a:{message.id}")
         return await self.look(task_id)
 
-    async def look(self, task_id: Any, place: str = "/id") -> tuple[Access, Shown]:
+    async def look(self, task_id: Any, place: str = "/id") -> tuple[Access, RunView]:
         """The task as the caller sees it. Raises Fault where there is none for them."""
         if not isinstance(task_id, str) or not task_id:
             raise a2a.invalid(f"{place}: expected the id of a task.")
@@ -103,11 +103,11 @@ class CalledAgent:
             raise a2a.unknown_task()
         return access, task
 
-    async def settle(self, access: Access, shown: Shown) -> Shown:
+    async def settle(self, access: Access, shown: RunView) -> RunView:
         """The task as soon as it has ended or asks somebody."""
         return (await mcp_runs.settle(access, self._base, shown.state.run_id, BLOCKING_SECONDS))[1]
 
-    async def cancel(self, params: Mapping[str, Json]) -> Shown:
+    async def cancel(self, params: Mapping[str, Json]) -> RunView:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
         access, task = await self.look(params.get("id"))
         if task.is_over:
@@ -138,7 +138,7 @@ class CalledAgent:
         return {"tasks": tasks, "nextPageToken": page["next_cursor"] or "", "pageSize": size, "totalSize": len(tasks)}
 
     async def follow(
-        self, access: Access, shown: Shown, *, after: int | None, to_the_end: bool
+        self, access: Access, shown: RunView, *, after: int | None, to_the_end: bool
     ) -> AsyncGenerator[tuple[int, dict[str, Any], bool], None]:
         """The task and then each update of it, with its place in the log and whether it is the last one. `after`: the
         place behind which the client goes on, which then gets no whole task. Without `to_the_end` the stream ends as
@@ -171,7 +171,7 @@ class CalledAgent:
                     if last:
                         return
 
-    def _update(self, shown: Shown) -> dict[str, Any]:
+    def _update(self, shown: RunView) -> dict[str, Any]:
         state = shown.state
         status = a2a.status_of(shown)
         return {"statusUpdate": {"taskId": state.run_id, "contextId": state.thread_id, "status": status}}
@@ -217,10 +217,10 @@ async def list_startable_plans(access: Access) -> list[Plan]:
     return plans
 
 
-def piece_of(seq: int, data: bytes, *, last: bool) -> Piece:
+def piece_of(seq: int, data: bytes, *, last: bool) -> StreamItem:
     """An event of a stream, which a client may name to go on behind it."""
     frame = Frame("a2a", data, terminal=last)
-    return Piece(seq, [frame], a2a.A2A.framing.render(data, "", str(seq)))
+    return StreamItem(seq, [frame], a2a.A2A.framing.render(data, "", str(seq)))
 
 
 def read_history_length(params: Mapping[str, Json]) -> int | None:

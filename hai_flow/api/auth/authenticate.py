@@ -24,7 +24,7 @@ from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal, now_ms
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity.keys import PREFIX
 
@@ -81,7 +81,7 @@ class KnownIdentity:
             return await self.keys.principal(credential, now_ms())
         return await self.tokens.principal(credential, audience)
 
-    async def begin_with_key(self, text: str, asked: Callable[[Principal], Asked]) -> tuple[str, int]:
+    async def begin_with_key(self, text: str, asked: Callable[[Principal], AuditActor]) -> tuple[str, int]:
         """Begin a session of the person whose API key this is. It ends with the key. Returns the
         session's text, and the seconds that it lasts. Raises Rejected 401, and 403 for the key of a program: a session
         does not hold for whom an agent acts."""

@@ -37,7 +37,7 @@ from hai_flow.api.permissions.principals import Principal, now_ms, reject_creden
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.audit import audit
@@ -119,7 +119,7 @@ class Sessions:
         await self._used.get(digest.hex())
         return replace(session.principal, keep=_Keeper(self, text, digest, session.renew_at))
 
-    async def begin(self, principal: Principal, asked: Asked, grant: Grant | None = None) -> tuple[str, int]:
+    async def begin(self, principal: Principal, asked: AuditActor, grant: Grant | None = None) -> tuple[str, int]:
         """Begin a session of the principal, whose credential was good now, and record it. Returns the session's text,
         and the seconds that it lasts at most. Without a `grant` it can't be renewed, so it ends when that credential
         does."""
@@ -141,7 +141,7 @@ class Sessions:
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
         return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
 
-    async def end(self, text: str, tenant: UUID, asked: Asked) -> None:
+    async def end(self, text: str, tenant: UUID, asked: AuditActor) -> None:
         """End the session, and record it."""
         digest = sessions.digest(text)
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
@@ -299,9 +299,9 @@ def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
     return None if secret is None else msgspec.json.decode(secret, type=Grant)
 
 
-def _actor_of(principal: Principal) -> Asked:
+def _actor_of(principal: Principal) -> AuditActor:
     """The person, for audit records of changes that their issuer caused."""
-    return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
+    return AuditActor(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
 
 async def sign_link_token(

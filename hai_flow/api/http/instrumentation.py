@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hai_flow.engine.state.tracing import Place, place_of
-from hai_flow.runtime.base.tracing import ASKER, Asker
+from hai_flow.engine.state.tracing import TracePosition, place_of
+from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.runtime import Answered, OnRequest
 
@@ -30,7 +30,7 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asker = Asker(_place_in(scope["headers"]))
+        asker = TraceParent(_place_in(scope["headers"]))
         token = ASKER.set(asker)
         try:
             if self._watching:
@@ -40,7 +40,7 @@ class Measured:
         finally:
             ASKER.reset(token)
 
-    def _telling(self, scope: Scope, send: Send, asker: Asker) -> Send:
+    def _telling(self, scope: Scope, send: Send, asker: TraceParent) -> Send:
         began, method = time.monotonic(), scope["method"]
 
         async def telling(message: Message) -> None:
@@ -52,7 +52,7 @@ class Measured:
         return telling
 
 
-def _place_in(headers: Iterable[tuple[bytes, bytes]]) -> Place | None:
+def _place_in(headers: Iterable[tuple[bytes, bytes]]) -> TracePosition | None:
     """The place that the one `traceparent` names; several name none."""
     values = [value for name, value in headers if name == b"traceparent"]
     return place_of(values[0].decode("latin-1")) if len(values) == 1 else None

@@ -28,7 +28,7 @@ _KEEP_NOTHING: Final = (b"cache-control", b"no-store")
 _HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
-class Guard:
+class RequestPolicy:
     """Refuses requests that a web page could make a visitor's browser send here.
 
     The Host must be one of ours. An attacker can let a name of theirs point here (DNS rebinding); the browser then

@@ -18,9 +18,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hai_flow.api.permissions.credential_expiry import StreamEnd, Term
+from hai_flow.api.permissions.credential_expiry import StreamEnd, StreamLease
 from hai_flow.runtime.streams.fanout import Following, Lagging, RingSubscription
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.dialects.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
@@ -65,12 +65,12 @@ class ResponseConnection(Protocol):
         ...
 
 
-class Pieces(Protocol):
+class Frames(Protocol):
     """The pieces of a stream: each step yields all new ones at once."""
 
-    def __aiter__(self) -> AsyncIterator[Sequence[Piece]]: ...
+    def __aiter__(self) -> AsyncIterator[Sequence[StreamItem]]: ...
 
-    async def __anext__(self) -> Sequence[Piece]: ...
+    async def __anext__(self) -> Sequence[StreamItem]: ...
 
     async def aclose(self) -> None: ...
 
@@ -93,14 +93,14 @@ class EventStream(Response):
 
     def __init__(
         self,
-        pieces: Pieces,
+        pieces: Frames,
         *,
         framing: Framing = SSE,
         keepalive_seconds: float,
         stall_seconds: float,
         farewell: Callable[[StreamEnd], bytes],
         closed: Callable[[], None] = lambda: None,
-        term: Term | None = None,
+        term: StreamLease | None = None,
     ) -> None:
         super().__init__()
         self.headers["Content-Type"] = framing.content_type  # exactly: a charset makes clients misread binary frames
@@ -111,7 +111,7 @@ class EventStream(Response):
         self.stall_seconds = stall_seconds
         self.farewell = farewell
         self.closed = closed
-        self.term = term or Term()
+        self.term = term or StreamLease()
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +145,7 @@ class EventStream(Response):
 
     async def _write(self, send: Send, watching: asyncio.Future[None], following: Following | None) -> bool:
         """Send the pieces; of `following`, those that the log has already. False: the client went away before."""
-        coming: asyncio.Future[Sequence[Piece] | None] | None = None
+        coming: asyncio.Future[Sequence[StreamItem] | None] | None = None
         changed = asyncio.get_running_loop().create_future()
         self.term.notify = lambda: changed.done() or changed.set_result(None)
         try:

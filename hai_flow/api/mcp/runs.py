@@ -27,16 +27,16 @@ from hai_flow.errors import Rejected
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.mcp import Question, Shown
+from hai_flow.wire.mcp import Question, RunView
 
-Progress = Callable[[Shown], Awaitable[None]]
+Progress = Callable[[RunView], Awaitable[None]]
 
 FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
 
 
 async def start(
     access: Access, base: str, workflow: str, input: Mapping[str, Any], key: str | None
-) -> tuple[Access, Shown]:
+) -> tuple[Access, RunView]:
     """Start a run of the workflow, once for each `key`. It is stored whole, whether or not the call is cut. Raises
     Rejected."""
     body = StartBody(workflow=workflow, input=dict(input))
@@ -45,7 +45,7 @@ async def start(
     return access, await show(access, base, row)
 
 
-async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, Shown]:
+async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, RunView]:
     """The run as the caller sees it now, and the access to its cell. Raises Rejected 404."""
     try:
         access = await access.find_at_run(UUID(str(run_id)))
@@ -55,14 +55,14 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, S
     return access, await show(access, base, row)
 
 
-async def show(access: Access, base: str, row: RunRow) -> Shown:
+async def show(access: Access, base: str, row: RunRow) -> RunView:
     """The run of the row, which the caller sees, as it is now."""
     state = await access.current(await access.state_of(row))
     visible = access.seen(state)
     questions = [await _question(access, base, each, state) for each in visible.open_questions]
     created = int(row.created_at.timestamp() * 1000)
     url = base + addresses.run(str(row.id))
-    return Shown(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
+    return RunView(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
 
 
 async def _question(access: Access, base: str, pending: PendingState, run: RunState) -> Question | None:
@@ -87,8 +87,8 @@ async def _question(access: Access, base: str, pending: PendingState, run: RunSt
 
 async def settle(
     access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None,
-    is_enough: Callable[[Shown], bool] = lambda run: run.is_at_rest, known: Shown | None = None,
-) -> tuple[Access, Shown]:  # fmt: skip
+    is_enough: Callable[[RunView], bool] = lambda run: run.is_at_rest, known: RunView | None = None,
+) -> tuple[Access, RunView]:  # fmt: skip
     """The run as soon as nothing more happens of its own accord (or `is_enough`), at most so many seconds later. Where
     the server has no place for one more follower, the run as it is now. `known`: the run as it was read just now."""
     access, run = await look(access, base, run_id) if known is None else (access, known)
@@ -115,9 +115,9 @@ async def settle(
 
 
 async def settle_or(
-    access: Access, base: str, run_id: str, seconds: float, is_enough: Callable[[Shown], bool],
+    access: Access, base: str, run_id: str, seconds: float, is_enough: Callable[[RunView], bool],
     events: Sequence[asyncio.Event], progress: Progress,
-) -> Shown:  # fmt: skip
+) -> RunView:  # fmt: skip
     """As `settle`, but at the latest when one of the events is set."""
     settling = asyncio.create_task(settle(access, base, run_id, seconds, progress, is_enough))
     others = [asyncio.create_task(each.wait()) for each in events]

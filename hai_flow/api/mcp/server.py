@@ -40,14 +40,14 @@ from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
-from hai_flow.runtime.base.tracing import ASKER, Asker
+from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from hai_flow.store.messaging import hints
 from hai_flow.wire.mcp import (
     IDEMPOTENCY_KEY,
     TASKS,
     UI,
     WORKFLOW,
-    Shown,
+    RunView,
     build_detailed_task,
     build_requests,
     describe_run,
@@ -256,8 +256,8 @@ class McpEndpoint:
         return self._build_result_for(run, client)
 
     async def _ask_on_stream(
-        self, ctx: Context, access: Access, base: str, run: Shown, client: Client, teller: _Teller
-    ) -> Shown:
+        self, ctx: Context, access: Access, base: str, run: RunView, client: Client, teller: _Teller
+    ) -> RunView:
         """Ask the caller, who waits, what the run asks; the run as soon as nothing is left to ask."""
         stream: LegacyStream = request_of(ctx).scope[STREAM]
         until = anyio.current_time() + ASKING_SECONDS
@@ -276,7 +276,7 @@ class McpEndpoint:
                 if seconds < 0 or not requests or any(each.is_set() for each in watched):
                     return run
 
-                def is_news(shown: Shown, waits: frozenset[str] = frozenset(requests)) -> bool:
+                def is_news(shown: RunView, waits: frozenset[str] = frozenset(requests)) -> bool:
                     return build_requests(shown, forms=client.forms, urls=client.urls).keys() != waits
 
                 run = await mcp_runs.settle_or(
@@ -289,14 +289,14 @@ class McpEndpoint:
                 self._sessions.forget(id)
         return run
 
-    def _build_result_for(self, shown: Shown, client: Client) -> dict[str, Any]:
+    def _build_result_for(self, shown: RunView, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
         return self._build_input_required(shown, client) or _complete(result_of(shown))
 
     def _build_input_required(
-        self, shown: Shown, client: Client, faults: Mapping[str, str] | None = None
+        self, shown: RunView, client: Client, faults: Mapping[str, str] | None = None
     ) -> dict[str, Any] | None:
         requests = build_requests(shown, forms=client.forms, urls=client.urls, faults=faults)
         if not requests or client.legacy:
@@ -338,7 +338,7 @@ class McpEndpoint:
 
     # --- tasks
 
-    async def _task(self, ctx: Context, id: str) -> tuple[Access, Shown, Client]:
+    async def _task(self, ctx: Context, id: str) -> tuple[Access, RunView, Client]:
         """The run as a task of the caller. Raises MCPError as the specification wants it."""
         client = Client.of(ctx)
         if not client.tasks:
@@ -407,7 +407,7 @@ class Client:
         )
 
 
-async def _answer_all(access: Access, shown: Shown, responses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Give the answers that the responses hold. One to a question that is answered, foreign or unknown is passed over:
     its first answer stands. Returns what is wrong with answers, by question, which stay open."""
     faults: dict[str, str] = {}
@@ -482,11 +482,11 @@ class _Teller:
         self._sessions = sessions
         self._said: set[str] = set()
 
-    async def progress(self, run: Shown) -> None:
+    async def progress(self, run: RunView) -> None:
         await self._ctx.session.report_progress(run.state.seq, message=describe_run(run))
         await self.say(run)
 
-    async def say(self, run: Shown) -> None:
+    async def say(self, run: RunView) -> None:
         """Tell the texts that are whole and have not been told, if the client wants messages of the log."""
         legacy = self._ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         if legacy and (self._session is None or not self._sessions.wants(self._session, "info")):
@@ -503,7 +503,7 @@ class _Teller:
 
 
 def _progress(ctx: Context) -> mcp_runs.Progress:
-    async def report(run: Shown) -> None:
+    async def report(run: RunView) -> None:
         await ctx.session.report_progress(run.state.seq, message=describe_run(run))
 
     return report
@@ -520,7 +520,7 @@ class _Traced:
         asker = ASKER.get()
         self._token = None
         if self._place is not None and (asker is None or asker.parent is None):
-            self._token = ASKER.set(Asker(self._place))
+            self._token = ASKER.set(TraceParent(self._place))
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:

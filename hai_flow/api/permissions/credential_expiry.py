@@ -42,12 +42,12 @@ REVOKED: Final = StreamEnd(
 )
 
 
-class Term:
+class StreamLease:
     """For how long one stream may go on. `ends_at` is a time of the loop; when it changes, `notify` is called."""
 
     __slots__ = ("_leave", "ending", "ends_at", "notify")
 
-    def __init__(self, seconds_left: float | None = None, leave: Callable[[Term], None] | None = None) -> None:
+    def __init__(self, seconds_left: float | None = None, leave: Callable[[StreamLease], None] | None = None) -> None:
         """`seconds_left` None: for ever. `leave` is called when the stream is over."""
         self.ends_at = math.inf if seconds_left is None else asyncio.get_running_loop().time() + seconds_left
         self.ending = EXPIRED
@@ -90,7 +90,7 @@ class Term:
         return self.ending
 
 
-class Terms:
+class CredentialWatcher:
     """The terms of this process's open streams."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -100,12 +100,12 @@ class Terms:
         self._looking: asyncio.Task[None] | None = None
         self._again = False
 
-    def begin(self, principal: Principal) -> Term:
+    def begin(self, principal: Principal) -> StreamLease:
         """The term of a stream that is opened for the principal."""
         if principal.is_anybody:
-            return Term()
+            return StreamLease()
         proof = build_proof(principal)
-        term = Term(principal.seconds_left(), lambda term: self._leave(proof, term))
+        term = StreamLease(principal.seconds_left(), lambda term: self._leave(proof, term))
         streams = self._open.get(proof)
         if streams is None:
             streams = self._open[proof] = _Streams(datetime.now(UTC) - credential_checks.SKEW, set(), principal.keep)
@@ -147,7 +147,7 @@ class Terms:
             elif self._open:
                 self._timer = asyncio.get_running_loop().call_later(SECONDS, self.look)
 
-    def _leave(self, proof: Proof, term: Term) -> None:
+    def _leave(self, proof: Proof, term: StreamLease) -> None:
         streams = self._open.get(proof)
         if streams is not None:
             streams.terms.discard(term)
@@ -163,7 +163,7 @@ class _Streams(NamedTuple):
     check."""
 
     since: datetime
-    terms: set[Term]
+    terms: set[StreamLease]
     keep: Callable[[], None] | None
 
 

@@ -24,7 +24,7 @@ from hai_flow.api.permissions.principals import NOBODY, Principal, Unproven
 from hai_flow.api.permissions.rate_limits import NAMES_MAX, Rate, too_often
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.audit import audit
@@ -73,12 +73,12 @@ class SignIns:
 
     def _actor(
         self, connection: HTTPConnection, principal: Principal, *, who: c.Principal, credential: str | None
-    ) -> Asked:
+    ) -> AuditActor:
         route = getattr(connection.scope.get("route"), "path", None)
         address = None if connection.client is None else connection.client.host
-        return Asked(who=who, way=principal.way, credential=credential, address=address, via=route)
+        return AuditActor(who=who, way=principal.way, credential=credential, address=address, via=route)
 
-    async def _note(self, name: str, tenant: UUID, asked: Asked, act: str, code: str) -> None:
+    async def _note(self, name: str, tenant: UUID, asked: AuditActor, act: str, code: str) -> None:
         self._unrecorded[name] += 1
         if len(self._unrecorded) > NAMES_MAX:
             self._unrecorded.clear()

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from hai_flow.agent_api import Sequence
 from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
@@ -25,7 +25,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.wire import agent_request, sse
 from hai_flow.wire.dialects.agent_api import AGENT_API, frame_with_number
 from hai_flow.wire.dialects.dialect import Frame
@@ -116,7 +116,7 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
         return await _whole(request, conversation)
     sequence = Sequence()
 
-    async def begin() -> Pieces:
+    async def begin() -> Frames:
         return _number_pieces(sequence, await conversation.pieces())
 
     now_ms = access.runtime.committer.now_ms
@@ -128,11 +128,11 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     )
 
 
-async def _number_pieces(sequence: Sequence, pieces: Pieces) -> Pieces:
+async def _number_pieces(sequence: Sequence, pieces: Frames) -> Frames:
     """The pieces with the numbers of this response in their objects."""
     async with contextlib.aclosing(pieces):
         async for batch in pieces:
-            yield [Piece(piece.seq, piece.frames, _render_frames(sequence, piece.frames)) for piece in batch]
+            yield [StreamItem(piece.seq, piece.frames, _render_frames(sequence, piece.frames)) for piece in batch]
 
 
 def _render_frames(sequence: Sequence, frames: Iterable[Frame]) -> bytes:

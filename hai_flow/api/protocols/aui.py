@@ -21,7 +21,7 @@ from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute, limits_of
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import log_broken_off
-from hai_flow.api.permissions.credential_expiry import REVOKED, Term
+from hai_flow.api.permissions.credential_expiry import REVOKED, StreamLease
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -131,7 +131,7 @@ class _AuiConnection:
         self._socket = socket
         self.access = access
         self._limits = limits_of(access.settings)
-        self._term = Term()
+        self._term = StreamLease()
         self._sending = asyncio.Lock()
         self._taking = asyncio.Lock()  # an input that is taken is acknowledged before the stream ends
         self._first: str | bytes | None = None  # a frame that was read while parameters were waited for

@@ -23,7 +23,7 @@ import structlog
 from fastapi.responses import Response
 
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import (
@@ -53,7 +53,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.catalog.catalog import parse_reference
 from hai_flow.runtime.commit.submission import Begin, Outcome
-from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
+from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import post_context, run_lists, threads
@@ -108,7 +108,7 @@ class Conversation:
             whose = sha256(f"{self.access.principal.id}\n{self.posted.body_sha}".encode()).hexdigest()
             object.__setattr__(self, "posted", msgspec.structs.replace(self.posted, body_sha=whose))
 
-    async def pieces(self) -> Pieces:
+    async def pieces(self) -> Frames:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
         context = await self._as_seen(await self._load_context())
         speaks = self.access.can_speak_in(context.last)
@@ -135,7 +135,7 @@ class Conversation:
             return await self._enqueue(context, messages)
         return await self._start(context, messages)
 
-    async def correct(self) -> Pieces:
+    async def correct(self) -> Frames:
         """As `pieces`; but where a question was decided by another answer, the thread as it is now, and then the
         refusal with that decision as the error of the stream."""
         try:
@@ -152,11 +152,11 @@ class Conversation:
             frames = preface.frames[:-1] if preface.terminal else preface.frames
             return make_single_piece(item_without_number(self.dialect, [*frames, *ending]))
 
-    async def watch(self) -> Pieces:
+    async def watch(self) -> Frames:
         """The pieces that the response streams to a client that only watches."""
         return await self._attach(await self.access.last_run(self.posted.thread_id))
 
-    async def _as_seen(self, known: post_context.Known) -> post_context.Known:
+    async def _as_seen(self, known: post_context.PostContext) -> post_context.PostContext:
         """The part of the thread's state that this client may know. If they see nothing of the thread, it is as if it
         did not exist. If the thread is not theirs, they can answer the questions that ask them, but not speak. Raises
         Rejected 403 and 404."""
@@ -172,7 +172,7 @@ class Conversation:
 
     # --- reading the POST -----------------------------------------------------------------------------------------
 
-    async def _load_context(self) -> post_context.Known:
+    async def _load_context(self) -> post_context.PostContext:
         """All that the store has on the thread and this POST, in one read."""
         posted, default = self.posted, self.access.settings.default_workflow
         named = self.path_workflow or posted.workflow
@@ -303,7 +303,7 @@ class Conversation:
         newest = (await self.access.state(last.id)).turn
         return None if turn.run_id == last.id and newest is not None and turn.n == newest.n else turn
 
-    async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
+    async def _branch(self, parent: threads.Turn, last: RunSummary) -> Frames:
         """Go on behind an earlier turn, and leave the later ones (docs/decisions/0017). If the run waited there for the
         answers that are posted now, it is forked; if it was over there, a new run starts. Nothing new: the thread as it
         is now."""
@@ -387,8 +387,8 @@ class Conversation:
     # --- the outcome ----------------------------------------------------------------------------------------------
 
     async def _while_active(
-        self, active: RunSummary, known: post_context.Known, messages: tuple[UserMessage, ...]
-    ) -> Pieces:
+        self, active: RunSummary, known: post_context.PostContext, messages: tuple[UserMessage, ...]
+    ) -> Frames:
         """A message comes while a run is active. The workflow of that run decides its effect (`on_message`). Raises
         Rejected 409 where it is refused."""
         policy = await self._on_message(active)
@@ -399,8 +399,8 @@ class Conversation:
         return await self._interrupt(active, known, messages)
 
     async def _interrupt(
-        self, active: RunSummary, known: post_context.Known, messages: tuple[UserMessage, ...]
-    ) -> Pieces:
+        self, active: RunSummary, known: post_context.PostContext, messages: tuple[UserMessage, ...]
+    ) -> Frames:
         """Stop the active run, and begin the run of the message in its place."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
         await self.access.runtime.starts.rehearse(plan, start)
@@ -426,7 +426,7 @@ class Conversation:
             return False
         return await self.access.runtime.messages.has_any(self.access.tenant, last.thread_id)
 
-    async def _enqueue(self, known: post_context.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _enqueue(self, known: post_context.PostContext, messages: tuple[UserMessage, ...]) -> Frames:
         """The turn that the message opens when the runs before it have ended: until then the stream is silent. The
         message waits also when its client goes; the same POST again waits for it, too."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
@@ -435,7 +435,7 @@ class Conversation:
         await self.access.enqueue(plan, start, command_id=command_id, body_sha=body_sha)
         return self._after_queue(start.run_id)
 
-    async def _after_queue(self, run_id: UUID) -> Pieces:
+    async def _after_queue(self, run_id: UUID) -> Frames:
         refused = await self.access.runtime.messages.wait_outcome(self.access.tenant, run_id)
         if refused is not None:
             ending = StreamEnd(refused.code, refused.detail)
@@ -451,7 +451,7 @@ class Conversation:
             async for pieces in rest:
                 yield pieces
 
-    async def _start(self, known: post_context.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _start(self, known: post_context.PostContext, messages: tuple[UserMessage, ...]) -> Frames:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         other = await self.access.beginning(plan, start)
         if other is not self.access:
@@ -465,7 +465,7 @@ class Conversation:
             return await self._enqueue(known, messages)
         return await self._stream_begin(outcome, start.run_id, differs=differs)
 
-    async def _stream_begin(self, outcome: Outcome, run_id: UUID, *, differs: bool) -> Pieces:
+    async def _stream_begin(self, outcome: Outcome, run_id: UUID, *, differs: bool) -> Frames:
         """The turn with which the run begins; where the client's history differs, the thread as it is now."""
         if outcome.already:
             await self.access.run(run_id)  # another caller may have started it first
@@ -559,7 +559,7 @@ class Conversation:
 
     async def _answer(
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
-    ) -> Pieces:
+    ) -> Frames:
         """The turn that the answers open, from its start; if they open none, the thread as it is now."""
         differs = await self._is_different(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
@@ -612,7 +612,7 @@ class Conversation:
         turn = self.posted.turn()
         return c.Answer(answers=answers, by=by, via=via, messages=messages, turn=turn, state=dict(state))
 
-    async def _replay(self, turn: threads.Turn) -> Pieces:
+    async def _replay(self, turn: threads.Turn) -> Frames:
         """The same POST again gets the same turn again; another body under the same runId is refused."""
         if not self._has_opened(turn):
             raise Rejected(
@@ -623,7 +623,7 @@ class Conversation:
             )
         return await self._from_start(turn)
 
-    async def _from_start(self, turn: threads.Turn) -> Pieces:
+    async def _from_start(self, turn: threads.Turn) -> Frames:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
         if before.forked and before.forked == turn.n - 1:  # the client knows the earlier messages by other ids
             return await self._stream_history(turn.run_id, await self._load_state_at_end(turn))
@@ -649,7 +649,7 @@ class Conversation:
             return state
         return await self.access.state(turn.run_id, turn.last_seq)
 
-    async def _attach(self, last: RunSummary | None) -> Pieces:
+    async def _attach(self, last: RunSummary | None) -> Frames:
         """The POST has nothing new: the thread as it is now, then live if a turn is open."""
         if last is None:
             if self.path_workflow is not None:
@@ -660,26 +660,26 @@ class Conversation:
             return make_single_piece(self._preface(nothing, (), profile))
         return await self._stream_history(last.id, await self.access.state(last.id))
 
-    async def _stream_history(self, run_id: UUID, state: RunState) -> Pieces:
+    async def _stream_history(self, run_id: UUID, state: RunState) -> Frames:
         earlier = await list_earlier_entries(self.access, self.posted.thread_id, run_id)
         return put_first(self._preface(state, earlier), self._follow(state, last=self._make_readdressing(run_id)))
 
-    def _preface(self, state: RunState, earlier: Sequence[Entry], profile: Profile | None = None) -> Piece:
+    def _preface(self, state: RunState, earlier: Sequence[Entry], profile: Profile | None = None) -> StreamItem:
         encoder = self.dialect.encoder(profile or self._profile(state), state)
         return item_without_number(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
-    def _make_readdressing(self, run_id: UUID) -> Callable[[Piece], Piece]:
+    def _make_readdressing(self, run_id: UUID) -> Callable[[StreamItem], StreamItem]:
         """Gives a turn's end the runId of the client that attached to it."""
 
-        def end(piece: Piece) -> Piece:
+        def end(piece: StreamItem) -> StreamItem:
             frames = [*piece.frames[:-1], self.dialect.readdress(piece.frames[-1], self.posted.wire_run_id)]
             return item_of_event(self.dialect, frames, piece.seq, run_id)
 
         return end
 
     def _follow(
-        self, start: RunState, *, last: Callable[[Piece], Piece] | None = None, started_by: str | None = None
-    ) -> Pieces:
+        self, start: RunState, *, last: Callable[[StreamItem], StreamItem] | None = None, started_by: str | None = None
+    ) -> Frames:
         return self.access.follow(start, self.dialect, self._profile(start, started_by), last=last)
 
     def _profile(self, state: RunState, started_by: str | None = None) -> Profile:

@@ -6,35 +6,35 @@ import contextlib
 from collections.abc import Callable
 from uuid import UUID
 
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.streams.fanout import Following
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.runs import threads
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Profile
 
 
-async def make_empty_stream() -> Pieces:
+async def make_empty_stream() -> Frames:
     """A stream without events."""
     return
     yield
 
 
-async def make_single_piece(piece: Piece) -> Pieces:
+async def make_single_piece(piece: StreamItem) -> Frames:
     """A stream of one piece."""
     yield [piece]
 
 
-def put_first(first: Piece, rest: Pieces) -> Pieces:
+def put_first(first: StreamItem, rest: Frames) -> Frames:
     """`first`, then `rest`; only `first` if that is an end."""
     if isinstance(rest, Following) and not first.terminal:
         return rest.put_first(first)
     return _put_first(first, rest)
 
 
-async def _put_first(first: Piece, rest: Pieces) -> Pieces:
+async def _put_first(first: StreamItem, rest: Frames) -> Frames:
     async with contextlib.aclosing(rest):
         yield [first]
         if first.terminal:
@@ -43,12 +43,12 @@ async def _put_first(first: Piece, rest: Pieces) -> Pieces:
             yield pieces
 
 
-def up_to(head: RunState, rest: Pieces) -> Pieces:
+def up_to(head: RunState, rest: Frames) -> Frames:
     """`rest`: all of it if a turn is open at `head`, else up to `head`. Later turns belong to other streams."""
     return rest if head.turn_open else _up_to(head.seq, rest)
 
 
-async def _up_to(seq: int, rest: Pieces) -> Pieces:
+async def _up_to(seq: int, rest: Frames) -> Frames:
     async with contextlib.aclosing(rest):
         async for pieces in rest:
             yield pieces

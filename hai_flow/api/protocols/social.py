@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 
 from hai_flow.api.base.id_patterns import ThreadId
 from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -30,7 +30,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
+from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.runs import logs, run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Position
@@ -118,7 +118,7 @@ class _FollowedThread:
     access: Access
     thread_id: str
 
-    async def after(self, cursor: str | None) -> Pieces:
+    async def after(self, cursor: str | None) -> Frames:
         """The events after `cursor`; without one, the newest turn and all later events. A thread of which the caller
         sees nothing is like one without a run, in which nothing ever happens. Raises Rejected 400."""
         foreign = cursor is not None and _FOREIGN_ID.fullmatch(cursor) is not None
@@ -138,7 +138,7 @@ class _FollowedThread:
             return await self._reset()
         return await self._rest(place, row)
 
-    async def _after_foreign_id(self) -> Pieces:
+    async def _after_foreign_id(self) -> Frames:
         """The thread as it is now, and what follows: an EventSource that comes over from a server which numbers events
         as Redis does keeps its last id, and never comes back after an error."""
         if await self.access.last_run(self.thread_id) is None:
@@ -164,17 +164,17 @@ class _FollowedThread:
         last = await threads.last_run(self.access.reads, self.access.tenant, self.thread_id)
         return last is not None and await self.access.sight(last) is Sight.NOTHING
 
-    async def _silent(self, first: Piece | None) -> Pieces:
+    async def _silent(self, first: StreamItem | None) -> Frames:
         """`first`, and then nothing until the server's end."""
         if first is not None:
             yield [first]
         await self._closing.wait()
 
-    def _empty(self) -> Piece:
+    def _empty(self) -> StreamItem:
         """A thread without a run: an empty snapshot, with a cursor that a client can come back to."""
         frames = SocialEncoder(profile(), RunState(self.thread_id, thread_id=self.thread_id)).messages_snapshot(0, ())
         rendered = SOCIAL.framing.render(frames[0].data, frames[0].name, str(_BEGINNING))
-        return Piece(0, frames, rendered)
+        return StreamItem(0, frames, rendered)
 
     async def _newest_turn(self) -> RunState | None:
         last = await self._last()
@@ -187,7 +187,7 @@ class _FollowedThread:
         last = await threads.last_run(self.access.reads, self.access.tenant, self.thread_id)
         return None if last is None else last.id
 
-    async def _rest(self, place: Cursor, row: RunRow) -> Pieces:
+    async def _rest(self, place: Cursor, row: RunRow) -> Frames:
         """The other frames of the cursor's event, then those of all later events."""
         before = await self.access.state(row.id, place.seq - 1)
         here = await self.access.state(row.id, place.seq)
@@ -196,26 +196,26 @@ class _FollowedThread:
         frames = SocialEncoder(self._profile(row), before).encode(event)
         all_frames = item_of_event(SOCIAL, frames, place.seq, row.id)
         sent_before = item_of_event(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
-        rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
+        rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
         return self._from(here, rest)
 
     def _profile(self, run: RunSummary) -> Profile:
         return read_by(profile(), self.access, run.id, run.started_by)
 
-    async def _reset(self) -> Pieces:
+    async def _reset(self) -> Frames:
         """The thread as it is now, as a MESSAGES_SNAPSHOT, for a follower whose place in it is unknown."""
         last = await self._last()
         assert last is not None, "a cursor that was found belongs to a run of the thread"
         return self._from(*await self._current(last))
 
-    async def _current(self, run_id: UUID) -> tuple[RunState, Piece]:
+    async def _current(self, run_id: UUID) -> tuple[RunState, StreamItem]:
         """The thread as it is now, up to the newest event of its run `run_id`: that run's state, and the snapshot."""
         state = await self.access.state(run_id)
         earlier = await list_earlier_entries(self.access, self.thread_id, run_id)
         reading = read_by(profile(), self.access, run_id, state.requester)
         return state, item_without_number(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 
-    async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
+    async def _from(self, start: RunState | None, first: StreamItem | None = None) -> Frames:
         """`first`, then the events after `start`, in its run and in later ones. `start` is None: from the next run."""
         if first is not None:
             yield [first]
@@ -252,7 +252,7 @@ class _FollowedThread:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _next(self, place: Position | None) -> tuple[RunState | None, Piece | None]:
+    async def _next(self, place: Position | None) -> tuple[RunState | None, StreamItem | None]:
         """Where the thread goes on behind `place`: in the same run, if that was retried, else in the run after it. A
         branch goes on from an earlier turn, so a snapshot of the thread comes with it, to be sent first."""
         pool, tenant = self.access.reads, self.access.tenant

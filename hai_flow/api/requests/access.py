@@ -14,15 +14,15 @@ import msgspec
 
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.load_shedding import Admission, StreamPlace
-from hai_flow.api.http.stream import EventStream, Pieces
-from hai_flow.api.permissions.credential_expiry import StreamEnd, Term, Terms
+from hai_flow.api.http.stream import EventStream, Frames
+from hai_flow.api.permissions.credential_expiry import CredentialWatcher, StreamEnd, StreamLease
 from hai_flow.api.permissions.principals import Principal, reject_missing_right
 from hai_flow.api.permissions.rate_limits import Decisions
 from hai_flow.api.permissions.redaction import strip_entry, strip_row
 from hai_flow.api.permissions.rights import Right, may_decide
 from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.shared_lists import SharedLists
-from hai_flow.cells import HOME, Living
+from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.personal.personal import WHOLE, Personal
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -33,7 +33,7 @@ from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.commit.submission import Begin, Outcome
@@ -41,7 +41,7 @@ from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.runtime.streams.fanout import Following
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit
@@ -75,7 +75,7 @@ _RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
 }
 
 
-class Found(NamedTuple):
+class RunFacts(NamedTuple):
     """The facts of a run that decide which callers may see it, read from its state or from a row of a list."""
 
     id: UUID
@@ -86,7 +86,7 @@ class Found(NamedTuple):
     is_fork: bool | None = None  # None: not known
 
     @classmethod
-    def of(cls, state: RunState) -> Found:
+    def of(cls, state: RunState) -> RunFacts:
         id, workflow = UUID(state.run_id), bytes.fromhex(state.sha256)
         return cls(id, state.requester, workflow, state.workflow, state.thread_id, state.forked > 0)
 
@@ -107,14 +107,14 @@ class Access:
     principal: Principal
     cells: Cells
     cell: int  # where the run, thread or list of the request lives
-    living: Living  # all cells of the tenant
+    living: TenantCells  # all cells of the tenant
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
-    asked: Asked  # the caller and the way of the request, for the audit
+    asked: AuditActor  # the caller and the way of the request, for the audit
     peer: str  # the address that the request counts for
     decisions: Decisions
-    terms: Terms
+    terms: CredentialWatcher
     lists: SharedLists
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
@@ -277,7 +277,7 @@ class Access:
         if state is None:
             return None
         if run_id not in self._seen:
-            self._seen[run_id] = await self._look(Found.of(state), state)
+            self._seen[run_id] = await self._look(RunFacts.of(state), state)
         return None if self._seen[run_id].sight is Sight.NOTHING else state
 
     def history(self, row: RunRow, upto: int | None = None) -> History:
@@ -304,7 +304,7 @@ class Access:
         state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads, history)
         assert state is not None
         if run_id not in self._seen and state.sha256:
-            self._seen[run_id] = await self._look(Found.of(state), state)
+            self._seen[run_id] = await self._look(RunFacts.of(state), state)
         return state
 
     def require(self, *rights: Right) -> None:
@@ -329,13 +329,13 @@ class Access:
         sight = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
         return None if sight.personal is None else Mask(sight.personal, sight.reader)
 
-    async def personal(self, run: RunSummary | Found) -> Personal | None:
+    async def personal(self, run: RunSummary | RunFacts) -> Personal | None:
         """The personal values of a run that are kept from the principal; None: nothing is kept."""
         if self.principal.is_anybody:
             return None
         return None if await self._is_own(run) else await self._personal_in(run)
 
-    async def personal_of_run(self, run: RunSummary | Found) -> Personal:
+    async def personal_of_run(self, run: RunSummary | RunFacts) -> Personal:
         """The personal values of a run, whoever reads it."""
         return await self._personal_in(run)
 
@@ -343,7 +343,7 @@ class Access:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
         return [strip_row(run, await self.personal(run)) for run in runs]
 
-    async def redact_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
+    async def redact_question(self, run: RunFacts, opened: PendingOpened) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
         personal = await self.personal(run)
         if personal is None or not personal.anything:
@@ -380,7 +380,7 @@ class Access:
     def _get_seen(self, run_id: UUID) -> _Seen:
         return self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who))
 
-    async def _look(self, run: RunSummary | Found, state: RunState | None = None) -> _Seen:
+    async def _look(self, run: RunSummary | RunFacts, state: RunState | None = None) -> _Seen:
         principal, who = self.principal, self.principal.who
         if principal.is_anybody:
             return _Seen(Sight.ALL, who)
@@ -406,12 +406,12 @@ class Access:
             await workflows.visibility_of(self.reads, self.tenant, bytes(32))
             await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
 
-    async def _is_own(self, run: RunSummary | Found) -> bool:
+    async def _is_own(self, run: RunSummary | RunFacts) -> bool:
         """Whether the principal has started the run, and each run that it was forked from: forking another person's run
         shows them no more of it."""
-        current: RunSummary | Found | None = run
+        current: RunSummary | RunFacts | None = run
         while current is not None and current.started_by in ids_of(self.principal.who):
-            if isinstance(current, Found):
+            if isinstance(current, RunFacts):
                 if current.is_fork is False:
                     return True
                 current = await run_lists.get_run(self.reads, self.tenant, current.id)
@@ -421,7 +421,7 @@ class Access:
                 current = await run_lists.get_run(self.reads, self.tenant, current.branch_of)
         return False
 
-    async def _personal_in(self, run: RunSummary | Found, state: RunState | None = None) -> Personal:
+    async def _personal_in(self, run: RunSummary | RunFacts, state: RunState | None = None) -> Personal:
         personals, pins = self.runtime.personals, {}
         if await personals.has_children(self.tenant, run.workflow):
             try:
@@ -692,7 +692,7 @@ class Access:
         row = self.asked.row(act, subject=subject, digest=digest, **details)
         await audit.write(connection, self.tenant, [row], run_id=run_id)
 
-    def _actor_of(self, command: c.Command) -> Asked:
+    def _actor_of(self, command: c.Command) -> AuditActor:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
@@ -700,7 +700,12 @@ class Access:
         await self.runtime.files.use_all(self.tenant, self.uploader, run_id, command, self.viewer)
 
     def follow(
-        self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None
+        self,
+        start: RunState,
+        dialect: Dialect,
+        profile: Profile,
+        *,
+        last: Callable[[StreamItem], StreamItem] | None = None,
     ) -> Following:
         """The pieces of the events after `start`, as they are committed, until a terminal one. `last` may rewrite that
         one. A stream costs least if it has no other pieces."""
@@ -714,7 +719,7 @@ class Access:
 
     async def stream(
         self,
-        begin: Callable[[], Awaitable[Pieces]],
+        begin: Callable[[], Awaitable[Frames]],
         dialect: Dialect,
         farewell: Callable[[StreamEnd], bytes],
         *,
@@ -741,7 +746,7 @@ class Access:
         )
 
 
-def _leave(place: StreamPlace, term: Term) -> None:
+def _leave(place: StreamPlace, term: StreamLease) -> None:
     place.leave()
     term.leave()
 

@@ -16,11 +16,11 @@ from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
 from hai_flow.api.requests.access import Access
-from hai_flow.cells import HOME, Living
+from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.cells import Cells
 
 
@@ -45,10 +45,10 @@ async def _find_access_of_path(access: Access, request: HTTPConnection) -> Acces
 
 @read_once
 async def get_open_access(request: HTTPConnection) -> Access:
-    return _access(request, NOBODY, Living.in_one(HOME))
+    return _access(request, NOBODY, TenantCells.in_one(HOME))
 
 
-def _access(request: HTTPConnection, principal: Principal, living: Living) -> Access:
+def _access(request: HTTPConnection, principal: Principal, living: TenantCells) -> Access:
     state = request.app.state
     peer = peers.find_peer(request.scope)
     place = state.admission.place(peer, principal.tenant)
@@ -70,9 +70,9 @@ def _access(request: HTTPConnection, principal: Principal, living: Living) -> Ac
     )
 
 
-def actor_of(request: HTTPConnection, principal: Principal) -> Asked:
+def actor_of(request: HTTPConnection, principal: Principal) -> AuditActor:
     """The principal and the way of their request, for the audit."""
-    return Asked(
+    return AuditActor(
         who=principal.who,
         way=principal.way,
         credential=principal.credential,

@@ -21,7 +21,7 @@ from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import InboxEntry
 from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
-from hai_flow.store.audit.audit import Found
+from hai_flow.store.audit.audit import ListedRecord
 from hai_flow.store.audit.audit_chain import Anchor, ChainLink
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.identity.keys import Key
@@ -34,7 +34,7 @@ from hai_flow.store.people import notifications
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
 from hai_flow.store.people.inbox import Decided
-from hai_flow.store.people.pendings import Listed
+from hai_flow.store.people.pendings import PendingSummary
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.store.runs.thread_lists import ThreadSummary
 from hai_flow.store.runs.threads import Message
@@ -186,7 +186,7 @@ def _start_view(started: Started) -> dict[str, Json]:
     }
 
 
-def render_pending_in_list(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
+def render_pending_in_list(pending: PendingSummary, opened: PendingOpened) -> dict[str, Json]:
     """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
     return {
         "run_id": str(pending.run_id),
@@ -242,7 +242,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
     }
 
 
-def render_notification(notification: notifications.Listed) -> dict[str, Json]:
+def render_notification(notification: notifications.NotificationSummary) -> dict[str, Json]:
     """A notification that was sent, or is to be."""
     return {
         "id": notification.id,
@@ -518,7 +518,7 @@ def _hex(digest: bytes | None) -> str | None:
     return None if digest is None else digest.hex()
 
 
-def render_audit_record(found: Found) -> dict[str, Json]:
+def render_audit_record(found: ListedRecord) -> dict[str, Json]:
     """A record of the audit. `details` are null where their row is gone."""
     record, details = found.record, found.details
     return {

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from fastapi import Header, Query, Response
 
 from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.follow import farewell
@@ -25,7 +25,7 @@ from hai_flow.api.rest.people.inbox import read_inbox
 from hai_flow.api.rest.runs import live_lists, runs
 from hai_flow.api.routes import Routes
 from hai_flow.api.shared_lists import derive_sight_key
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/feed", tags=["runs"])
@@ -63,7 +63,7 @@ async def follow(
     selection = _Wanted(limit, None if status is None else tuple(status))
     sources: dict[str, live_lists.ListSource] = {each: _source(each, access, selection) for each in topics}
 
-    async def begin() -> Pieces:
+    async def begin() -> Frames:
         return _news(access, sources, _parse_known_states(last_event_id))
 
     return await access.stream(begin, LOG, farewell(access, LOG))
@@ -113,10 +113,10 @@ def _source(topic: Topic, access: Access, wanted: _Wanted) -> live_lists.ListSou
     return live_lists.ListSource(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
 
 
-def _news(access: Access, sources: Mapping[str, live_lists.ListSource], known: dict[str, str]) -> Pieces:
+def _news(access: Access, sources: Mapping[str, live_lists.ListSource], known: dict[str, str]) -> Frames:
     before: dict[str, live_lists.Items] = {}
 
-    async def news(reader: live_lists.ListReader) -> AsyncGenerator[Piece, None]:
+    async def news(reader: live_lists.ListReader) -> AsyncGenerator[StreamItem, None]:
         for topic in sources:
             listed = await reader.read(topic)
             now = listed.items

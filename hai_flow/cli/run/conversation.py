@@ -18,7 +18,7 @@ from hai_flow.cli.client.questions import (
 from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.run.transcript import Transcript
-from hai_flow.cli.serve.backend import Backend, TerminalCaller, Wanted
+from hai_flow.cli.serve.backend import Backend, RequestedWorkflow, TerminalCaller
 from hai_flow.cli.terminal import err, note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
@@ -37,7 +37,7 @@ class RunConversation:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: RequestedWorkflow,
         input: dict[str, Json],
         thread: str | None,
         *,

@@ -20,7 +20,7 @@ from hai_flow.cli.errors import FAILED, INTERRUPTED, UsageError, print_definitio
 from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.run.conversation import RunConversation
 from hai_flow.cli.run_until_signal import live
-from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, missing_file
+from hai_flow.cli.serve.backend import NAMES, Local, Remote, RequestedWorkflow, missing_file
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.runtimes import run_runtime
 from hai_flow.cli.terminal import format_version, note, out, print_json, program
@@ -88,18 +88,18 @@ def _is_file_name(word: str) -> bool:
     return os.path.exists(word) and not os.path.isdir(word)
 
 
-def _resolve_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
+def _resolve_file(file: str, given: list[str], given_json: str | None) -> tuple[RequestedWorkflow, dict[str, Json]]:
     name = "<stdin>" if file == STDIN else file
     source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
     schema, children = _checked(source, name)
     input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given, given_json)
     check_input(schema, input)
-    return Wanted(name, source, children), input
+    return RequestedWorkflow(name, source, children), input
 
 
 def _resolve_name(
     name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
-) -> tuple[Wanted, dict[str, Json]]:
+) -> tuple[RequestedWorkflow, dict[str, Json]]:
     """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
     from hai_flow.definition.schemas.schemas import JsonSchema
 
@@ -107,7 +107,7 @@ def _resolve_name(
     input = inputs(raw if isinstance(raw, dict) else {}, given, given_json)
     if raw is not None:
         check_input(JsonSchema(raw), input)
-    return Wanted(name), input
+    return RequestedWorkflow(name), input
 
 
 def _run_conversation(
@@ -140,7 +140,7 @@ def _describe_stand_in(entry: Mapping[str, Any]) -> str:
 
 
 def _start_detached(
-    wanted: Wanted,
+    wanted: RequestedWorkflow,
     input: dict[str, Json],
     thread: str | None,
     server: str | None,

@@ -37,7 +37,7 @@ def missing_file(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedWorkflow:
     """The workflow of which a run is wanted: the file `name` with this source or, without one, the workflow that a
     server has by this name. `children`: the files beside it of the workflows that it runs, in the order in which they
     are published, each as (name, source)."""
@@ -63,7 +63,7 @@ class Backend(Protocol):
         """Who is at the terminal. Raises Problem or Unreachable."""
         ...
 
-    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+    async def begin(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> tuple[str, str]:
         """Start a run. Returns its workflow's reference and its id. Raises DefinitionError or Problem."""
         ...
 
@@ -110,11 +110,11 @@ class Remote:
         who = c.Principal(session["principal"], tuple(session["roles"]), tuple(session["groups"]))
         return TerminalCaller(who, proven=session["way"] != "local")
 
-    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+    async def begin(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> tuple[str, str]:
         run = await self.begun(wanted, input, thread_id)
         return format_version(run), run["id"]
 
-    async def begun(self, wanted: Wanted, input: Json, thread_id: str | None) -> Json:
+    async def begun(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> Json:
         """A new run, as REST shows it. Raises Problem.
 
         A file is started by its digest, and published only where the server does not have it: `dev` publishes the files
@@ -237,7 +237,7 @@ class Local:
         )
         return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev), plan.warnings
 
-    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+    async def begin(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> tuple[str, str]:
         assert wanted.source is not None, "a name is what a server knows"
         for name, source in wanted.children:
             await self.publish(source, name)
@@ -309,7 +309,7 @@ class Local:
         from hai_flow import values
         from hai_flow.engine import commands as c
         from hai_flow.engine.state.ids import run_of_pending
-        from hai_flow.runtime.base.audit_records import Asked
+        from hai_flow.runtime.base.audit_records import AuditActor
         from hai_flow.runtime.runtime import LOCAL_TENANT
 
         run_id = run_of_pending(pending_id)
@@ -326,5 +326,5 @@ class Local:
             result=fields.get("result", msgspec.UNSET),
         )
         command = c.Answer(answers=(answer,), by=self._who, via=self._via)
-        actor = Asked(who=self._who, way="local", via=self._via)
+        actor = AuditActor(who=self._who, way="local", via=self._via)
         await self._runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=actor)

@@ -24,7 +24,7 @@ from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.base.queue_selection import Served
+    from hai_flow.runtime.base.queue_selection import QueueSelection
     from hai_flow.runtime.cells import Cells
 
 ConcurrencyOption = Annotated[
@@ -155,7 +155,7 @@ async def _work(database: RunDatabase, settings: Settings, wanted: Collection[st
     return OK
 
 
-def _format_queues(served: Served) -> str:
+def _format_queues(served: QueueSelection) -> str:
     if served.every:
         return "every queue"
     return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 from hai_flow.definition.names.known_names import Names
 from hai_flow.values import Json
 
@@ -43,14 +43,14 @@ class Certainty:
         self._chains = chains
         self._names = names
         self._why = "whatever a run is given"
-        self.faults: list[Fault] = []
-        self.doubts: list[Fault] = []
+        self.faults: list[ExpressionFault] = []
+        self.doubts: list[ExpressionFault] = []
         self._visit(tree)
 
     def _visit(self, tree: Tree) -> None:
         outcome = None if isinstance(tree, Const) else self._outcome(tree)
         if outcome is not None:
-            self.doubts.append(Fault(_begin(tree), "condition.certain", _certain(outcome, self._why)))
+            self.doubts.append(ExpressionFault(_begin(tree), "condition.certain", _certain(outcome, self._why)))
             return
         if isinstance(tree, Comprehension):
             for part in (tree.range, tree.step):
@@ -171,7 +171,7 @@ class Certainty:
         if call.function in ("_/_", "_%_") and _parse_number(call.arguments[1]) == 0:
             what = "a division" if call.function == "_/_" else "a remainder"
             message = f"{what} by zero fails whenever it is computed; write another divisor"
-            self.faults.append(Fault(_begin(call.arguments[1]), "expression.literal", message))
+            self.faults.append(ExpressionFault(_begin(call.arguments[1]), "expression.literal", message))
 
     def _index(self, call: Call) -> None:
         if call.function != "_[_]":
@@ -182,13 +182,13 @@ class Certainty:
             return
         if at < 0:
             message = "there is no negative index; the last one of a list `x` is x[size(x) - 1]"
-            self.faults.append(Fault(_begin(index), "expression.literal", message))
+            self.faults.append(ExpressionFault(_begin(index), "expression.literal", message))
             return
         schema = self._schema(operand) or {}
         most = len(operand.elements) if isinstance(operand, Listing) else _number(schema.get("maxItems"), math.inf)
         if at >= most:
             message = f"there is no item [{int(at)}]: the list has {int(most)} at most, and counting begins at 0"
-            self.faults.append(Fault(_begin(index), "expression.literal", message))
+            self.faults.append(ExpressionFault(_begin(index), "expression.literal", message))
 
 
 def evaluate_literal(tree: Tree) -> bool | None:
@@ -196,9 +196,9 @@ def evaluate_literal(tree: Tree) -> bool | None:
     return tree.value if isinstance(tree, Const) and isinstance(tree.value, bool) else None
 
 
-def report_certain_condition(outcome: bool) -> Fault:
+def report_certain_condition(outcome: bool) -> ExpressionFault:
     """The doubt about a condition that is a literal."""
-    return Fault(0, "condition.certain", _certain(outcome))
+    return ExpressionFault(0, "condition.certain", _certain(outcome))
 
 
 def _certain(outcome: bool, why: str = "whatever a run is given") -> str:

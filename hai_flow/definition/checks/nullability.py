@@ -10,7 +10,7 @@ from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import Look, look_inside
 from hai_flow.definition.names.wording import suggestion
@@ -83,8 +83,8 @@ class Doubts:
         self.source = source
         self.names = names
         self.chains = chains  # by the id of their node
-        self.doubts: list[Fault] = []
-        self.faults: list[Fault] = []
+        self.doubts: list[ExpressionFault] = []
+        self.faults: list[ExpressionFault] = []
         self._visit(tree, frozenset(), {})
 
     def _visit(self, tree: Tree, known: Guards, items: Mapping[str, Look]) -> None:
@@ -149,10 +149,10 @@ class Doubts:
             start = path[0].offset
             chain = Chain(tree, item_path, start, start + len(path[0].name), None)
             offset = find_segment_offset(self.source, chain, wrong[0])
-            self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
+            self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
         barren = look_inside(items[path[0].name], item_path).barren
         if barren is not None:
-            self.doubts.append(Fault(path[0].offset, "expression.no_object", barren[1]))
+            self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", barren[1]))
         return True
 
 
@@ -168,7 +168,7 @@ def _is_filter(loop: Comprehension) -> bool:
             return False
 
 
-def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
+def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[ExpressionFault]:
     """Texts that are compared with, or looked for among, values of an enum that does not have them."""
     one, other = call.arguments
     pairs = [(one, other), (other, one)]
@@ -184,7 +184,7 @@ def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Itera
             continue
         if isinstance(allowed, list) and literal.value not in allowed and all(isinstance(a, str) for a in allowed):
             message = f"`{spell(path)}` is never {literal.value!r}{suggestion(literal.value, allowed)}"
-            yield Fault(literal.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+            yield ExpressionFault(literal.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
 
 
 def _path_read(tree: Tree, chains: Mapping[int, Chain]) -> tuple[tuple[Segment, ...] | None, Json]:

@@ -51,7 +51,7 @@ from hai_flow.definition.expressions.cel_optionals import check_optionals
 from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.durations import format_cel_duration
 from hai_flow.values import Json
@@ -140,9 +140,11 @@ _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
 def parse(source: str) -> Tree:
     """The tree of `source`. Raises `Faults` (syntax, size, number of loops)."""
     if len(source.encode(errors="replace")) > SOURCE_MAX:
-        raise Faults([Fault(0, "expression.too_long", "expected an expression of at most 4 KiB; compute it in a tool")])
+        raise Faults(
+            [ExpressionFault(0, "expression.too_long", "expected an expression of at most 4 KiB; compute it in a tool")]
+        )
     if not source.strip():
-        raise Faults([Fault(0, "expression.syntax", "expected an expression, found nothing")])
+        raise Faults([ExpressionFault(0, "expression.syntax", "expected an expression, found nothing")])
     macros = find_macros(source)
     try:
         serialized = _SYNTAX.compile(as_maps(source, macros), disable_check=True).serialize()
@@ -151,7 +153,9 @@ def parse(source: str) -> Tree:
     try:
         tree = read_tree(serialized)
     except RecursionError:
-        raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
+        raise Faults(
+            [ExpressionFault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]
+        ) from None
     if macros:
         tree = with_pairs(tree, {macro.opens: macro.name for macro in macros})
     if loose := list(check_optionals(tree, taken=True)):
@@ -160,7 +164,7 @@ def parse(source: str) -> Tree:
     if len(loops) > COMPREHENSIONS_MAX:
         offset = sorted(loop.offset for loop in loops)[COMPREHENSIONS_MAX]
         message = f"expected at most {COMPREHENSIONS_MAX} of all, exists, filter and map in one expression; use a tool"
-        raise Faults([Fault(offset, "expression.comprehensions", message)])
+        raise Faults([ExpressionFault(offset, "expression.comprehensions", message)])
     return tree
 
 
@@ -264,7 +268,7 @@ def compile_tree(
         secrets = (check_secret(chain) for chain in chains if chain.path[0] == "secrets")
         if (fault := next((each for each in secrets if each is not None), None)) is not None:
             raise Faults([fault])  # no advice may lead to an empty credential
-        raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
+        raise Faults([ExpressionFault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = Growth(tree, {node: binding.name for node, binding in bound.items()})
     parted = _Parted(environment, outer, every, inner_ranges, _has_only_filters(loops[0] + loops[1])) if outer else None
     return Program(source, program, bindings, result, growth, parted)
@@ -372,7 +376,9 @@ def _bindings(
     for (path, keys), uses in paths.items():
         name = str(path[0]) if _has_own_name(path) else next(names, None)
         if name is None:
-            raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
+            raise Faults(
+                [ExpressionFault(0, "expression.too_long", "expected fewer different paths in one expression")]
+            )
         fields_read = {use.field for use in uses}
         fields = None if None in fields_read else frozenset(part for part in fields_read if part is not None)
         result.append(Binding(name, path, kind_at(path), fields, keys))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.expressions import functions
 from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Name, Tree, rebuilt
 from hai_flow.definition.expressions.cel_messages import TOKEN
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 
 PAIRED: Final = {"sort_by": functions.sort_pairs, "group_by": functions.group_pairs}
 SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees
@@ -53,7 +53,7 @@ def find_macros(source: str) -> list[Macro]:
             opens, name, begins, commas = around.pop()
             if name in PAIRED and len(commas) != 1:
                 message = f"write rows.{name}(r, r.name): a word for each item, and what is asked of it"
-                raise Faults([Fault(begins, "expression.syntax", message)])
+                raise Faults([ExpressionFault(begins, "expression.syntax", message)])
             if name in PAIRED:
                 macros.append(Macro(name, begins, opens, source[opens + 1 : commas[0]].strip(), commas[0] + 1, at))
         before = [before[1], (word, at)]

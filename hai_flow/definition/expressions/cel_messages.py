@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 
 # By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {
@@ -25,7 +25,7 @@ TOKEN: Final = re.compile(
 )
 
 
-def habits(source: str) -> list[Fault]:
+def habits(source: str) -> list[ExpressionFault]:
     """The first habit of another language in a source that can't be read."""
     before = ""
     for token in TOKEN.finditer(source):
@@ -34,7 +34,7 @@ def habits(source: str) -> list[Fault]:
         if remedy is not None:
             quoted = f"`{remedy}`" if word in _WRITTEN_SO else remedy
             verb = "write " if " " not in remedy or word == "is" else ""
-            return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{quoted}")]
+            return [ExpressionFault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{quoted}")]
         before = word if word.strip() else before
     return []
 
@@ -83,20 +83,26 @@ _HINTS: Final = {
 Insertions: TypeAlias = Sequence[tuple[int, str]]  # texts inserted into a source, each with its offset there
 
 
-def faults_of(text: str, source: str, inserted: Insertions) -> list[Fault]:
+def faults_of(text: str, source: str, inserted: Insertions) -> list[ExpressionFault]:
     """The library's messages about `source`, into which `inserted` came, as faults of the source as it was written."""
-    by_offset: dict[int, Fault] = {}
+    by_offset: dict[int, ExpressionFault] = {}
     for match in _MESSAGE.finditer(text):
         line, column, message = int(match[1]), int(match[2]), match[3]
         if line < 1 or "parsetree" in message:
             continue
         offset = _compute_source_offset(_offset(source, line, column), inserted)
-        by_offset.setdefault(offset, Fault(offset, *_convert_message(message.removesuffix(" [INVALID_ARGUMENT]"))))
+        by_offset.setdefault(
+            offset, ExpressionFault(offset, *_convert_message(message.removesuffix(" [INVALID_ARGUMENT]")))
+        )
     if "recursion" in text:
         message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
-        return [Fault(0, "expression.too_deep", message)]
+        return [ExpressionFault(0, "expression.too_deep", message)]
     if not by_offset:
-        return [Fault(0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}")]
+        return [
+            ExpressionFault(
+                0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}"
+            )
+        ]
     faults = sorted(by_offset.values(), key=lambda fault: fault.offset)
     # Behind the first place that can't be read, the parser guesses.
     return faults[:1] if faults[0].code == "expression.syntax" else faults

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Mapped, Select, Tree, is_empty
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 
 _GIVE_OPTIONALS: Final = frozenset(
     ("_?._", "_[?_]", "first", "last", "none", "of", "ofNonZeroValue", "optional.none", "optional.of", "or")
@@ -17,7 +17,7 @@ _TAKE_OPTIONALS: Final[Mapping[str, Sequence[int]]] = {
 }  # fmt: skip
 
 
-def check_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
+def check_optionals(tree: Tree, *, taken: bool) -> Iterator[ExpressionFault]:
     """A fault for each optional in `tree` that is used as if it were a value. `taken`: the call around `tree` takes an
     optional.
 
@@ -26,7 +26,7 @@ def check_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
     """
     if not taken and _is_optional(tree):
         message = "this may be absent, which is no value yet; end it with .orValue(...)"
-        yield Fault(tree.offset, "expression.optional", message)
+        yield ExpressionFault(tree.offset, "expression.optional", message)
         return
     for part, part_taken in _parts(tree, taken=taken):
         yield from check_optionals(part, taken=part_taken)

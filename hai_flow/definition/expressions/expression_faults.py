@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ExpressionFault:
     """A mistake in an expression; `offset` counts characters from the beginning of its source."""
 
     offset: int
@@ -18,6 +18,6 @@ class Fault:
 class Faults(Exception):
     """An expression that can't be compiled, with every fault found."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[ExpressionFault]) -> None:
         super().__init__("; ".join(fault.message for fault in faults))
         self.faults = tuple(faults)

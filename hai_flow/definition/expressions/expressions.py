@@ -18,7 +18,7 @@ from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import Kind
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, split_holes
@@ -46,7 +46,7 @@ class CompiledExpression:
     )
 
     def __init__(
-        self, source: str, program: Program, outcomes: _Outcomes, doubts: Sequence[Fault], condition: bool
+        self, source: str, program: Program, outcomes: _Outcomes, doubts: Sequence[ExpressionFault], condition: bool
     ) -> None:
         self.source = source
         self.paths, self.roots, self.steps, self.guards, self.denials, self.proof, self.disproof = outcomes
@@ -83,14 +83,14 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
     inner, shift = _unwrap(source) if "${{" in source else (source, 0)
     if shift == 0 and "${{" in source:
-        raise Faults([Fault(0, "expression.holes", _without_holes(source))])
+        raise Faults([ExpressionFault(0, "expression.holes", _without_holes(source))])
     try:
         program, scanned, doubts = compile_source(inner, names)
         if condition and program.result_type not in ("BOOL", "DYN"):
             type_name = program.result_type.lower()
             raise Faults(
                 [
-                    Fault(
+                    ExpressionFault(
                         0,
                         "expression.not_boolean",
                         f"expected true or false, found an expression of type {type_name}{_suggest_quotes(inner)}",
@@ -98,11 +98,13 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
                 ]
             )
     except Faults as faults:
-        raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
+        raise Faults(
+            [ExpressionFault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]
+        ) from None
     literal = evaluate_literal(scanned.tree) if condition else None
     if literal is not None:
         doubts = [*doubts, report_certain_condition(literal)]
-    shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
+    shifted = [ExpressionFault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
     return CompiledExpression(inner.strip(), program, _compute_outcomes(inner, names.list_roots()), shifted, condition)
 
 
@@ -135,15 +137,15 @@ class Scanned:
     tree: Tree
     found: Scan
     by_node: Mapping[int, Chain]
-    faults: tuple[Fault, ...]  # those that stand there in every place
-    doubts: tuple[Fault, ...] = ()
+    faults: tuple[ExpressionFault, ...]  # those that stand there in every place
+    doubts: tuple[ExpressionFault, ...] = ()
 
 
 # Roots of which a path means the same wherever it may be named.
 EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
 
 
-def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[Fault]]:
+def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[ExpressionFault]]:
     """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
     place = (source, names.roots, names.guarded)  # all that a source depends on that reads no step
     compiled = names.types.sound_sources.get(place)
@@ -154,7 +156,7 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequenc
     return compiled
 
 
-def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[Fault]]:
+def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[ExpressionFault]]:
     roots = names.list_roots()
     scanned = _scan(source, roots)
     scan_result = scanned.found
@@ -164,7 +166,9 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     faults = [fault for chain in scan_result.chains if (fault := names.check(source, chain))]
     faults += [_check_free(source, name, names) for name in scan_result.free if name.name not in cel.TYPE_NAMES]
     faults += [
-        Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
+        ExpressionFault(
+            offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it"
+        )
         for name, offset in scan_result.variables
         if name in roots
     ]
@@ -186,7 +190,7 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
 @lru_cache(maxsize=4096)
 def _mismatches(
     source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]
-) -> tuple[Fault, ...]:
+) -> tuple[ExpressionFault, ...]:
     """The operators that fail whenever what may be absent is there, of its type. While an expression runs numbers of
     both kinds are compared, and nothing is known of null."""
     try:
@@ -195,7 +199,7 @@ def _mismatches(
         types = [fault for fault in faults.faults if fault.code == "expression.type"]
         operators = [(fault, _OPERATOR.match(fault.message)) for fault in types]
         return tuple(
-            Fault(fault.offset, "expression.mismatch", fault.message)
+            ExpressionFault(fault.offset, "expression.mismatch", fault.message)
             for fault, operator in operators
             if operator is not None
             and not any(word in fault.message for word in ("null", "dyn", "optional"))
@@ -207,7 +211,7 @@ def _mismatches(
 _OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%])`")
 
 
-def _check_literals(tree: Tree) -> Iterator[Fault]:
+def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
     computed, maybe after a week of approvals."""
     for node in walk(tree):
@@ -221,13 +225,13 @@ def _check_literals(tree: Tree) -> Iterator[Fault]:
         if fault is not None:
             hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
             message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
-            yield Fault(literal.offset, "expression.literal", message)
+            yield ExpressionFault(literal.offset, "expression.literal", message)
 
 
 _DIRECTIVE: Final = re.compile(r"%(?:%|(?:\.\d+)?[A-Za-z])")
 
 
-def _format_faults(tree: Tree) -> Iterator[Fault]:
+def _format_faults(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal texts of `format` whose places are not as many as the values behind them."""
     for node in walk(tree):
         if not isinstance(node, Call) or node.function != "format" or len(node.operands) != 2:
@@ -241,7 +245,7 @@ def _format_faults(tree: Tree) -> Iterator[Fault]:
                 f"`format` has {places} places and {len(values.elements)} values; add a value, or write `%%` for a "
                 "percent sign"
             )
-            yield Fault(text.offset, "expression.literal", message)
+            yield ExpressionFault(text.offset, "expression.literal", message)
 
 
 class _LiteralArgument(NamedTuple):
@@ -279,7 +283,7 @@ _LITERALS: Final = {
 }
 
 
-def _check_times(tree: Tree) -> Iterator[Fault]:
+def _check_times(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal patterns and time zones of `format_time` that are none."""
     for node in walk(tree):
         if isinstance(node, Call) and node.function == "format_time" and len(node.operands) > 1:
@@ -287,17 +291,17 @@ def _check_times(tree: Tree) -> Iterator[Fault]:
                 literal = operand.value if isinstance(operand, Const) else None
                 fault = fault_of(literal) if isinstance(literal, str) else None
                 if fault is not None:
-                    yield Fault(operand.offset, "expression.format_time", fault)
+                    yield ExpressionFault(operand.offset, "expression.format_time", fault)
             pattern = node.operands[1].value if isinstance(node.operands[1], Const) else None
             foreign = check_foreign_pattern(pattern) if isinstance(pattern, str) else None
             if foreign is not None:  # releases before took it
-                yield Fault(node.operands[1].offset, "expression.literal", foreign)
+                yield ExpressionFault(node.operands[1].offset, "expression.literal", foreign)
 
 
 _HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
 
 
-def _check_hyphen(source: str, chain: Chain, names: Names) -> Fault | None:
+def _check_hyphen(source: str, chain: Chain, names: Names) -> ExpressionFault | None:
     """A name with a hyphen in it, which CEL reads as a subtraction: `steps.check-amount`, `input.first-name`."""
     tail = _HYPHENED.match(source, chain.end)
     if tail is None or len(chain.path) < 2 or not isinstance(chain.path[-1], str):
@@ -310,10 +314,10 @@ def _check_hyphen(source: str, chain: Chain, names: Names) -> Fault | None:
     else:
         return None
     message = f"`{spell(parent)}.{word}` is read as a subtraction; {remedy}"
-    return Fault(find_segment_offset(source, chain, len(parent)), "expression.hyphen", message)
+    return ExpressionFault(find_segment_offset(source, chain, len(parent)), "expression.hyphen", message)
 
 
-def _check_free(source: str, name: Name, names: Names) -> Fault:
+def _check_free(source: str, name: Name, names: Names) -> ExpressionFault:
     hint = suggestion(name.name, names.roots)
     for root, schema in (("input", names.types.input), ("state", names.types.state)):
         if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
@@ -322,7 +326,7 @@ def _check_free(source: str, name: Name, names: Names) -> Fault:
         hint = f"; did you mean `steps.{name.name}.output`?"
     alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
     hint = hint or _suggest_name(name.name, alone=alone)
-    return Fault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
+    return ExpressionFault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
 
 
 _CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
@@ -356,7 +360,7 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
     tree = cel.parse(source)
     scan_result = scan(tree, source, roots)
     faults = [
-        Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
+        ExpressionFault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
         for message in scan_result.messages
     ]
     by_node = {id(chain.node): chain for chain in scan_result.chains}

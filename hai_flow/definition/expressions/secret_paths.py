@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 from hai_flow.definition.expressions.ast_paths import Chain
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 
 SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-def check_secret(chain: Chain) -> Fault | None:
+def check_secret(chain: Chain) -> ExpressionFault | None:
     """Secrets are named one by one, as `secrets.NAME`: what is named otherwise could not be looked for before a run,
     and a default would be sent in the place of a secret."""
     name = chain.path[1] if len(chain.path) > 1 else chain.field
@@ -26,4 +26,4 @@ def check_secret(chain: Chain) -> Fault | None:
         remedy = "one that is computed can't be looked for; write a `switch` with a step for each secret"
     else:
         remedy = "letters, digits and `_`, at most 63, no digit first"
-    return Fault(chain.start, "expression.secret", f"{at}: {remedy}")
+    return ExpressionFault(chain.start, "expression.secret", f"{at}: {remedy}")

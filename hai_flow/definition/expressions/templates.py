@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, parse_whole_path
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import format_instant
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, find_roots_and_steps
 from hai_flow.definition.expressions.value_text import as_text
 from hai_flow.definition.names.holes import WrittenHole, split_holes
@@ -146,7 +146,7 @@ class _Map:
         return {key: part.render(scope) for key, part in self.parts}
 
 
-Reporter: TypeAlias = Callable[[Path, Fault], None]  # path inside the value
+Reporter: TypeAlias = Callable[[Path, ExpressionFault], None]  # path inside the value
 
 
 def compile_template(value: Json, names: Names, report: Reporter, *, text: bool = False) -> CompiledTemplate:
@@ -186,7 +186,9 @@ class _TemplateCompiler:
         pairs: list[tuple[str, _Part]] = []
         for key, item in value.items():
             if "${{" in key:
-                self.report((*at, key), Fault(0, "expression.hole_in_key", "a key can't have holes; only values can"))
+                self.report(
+                    (*at, key), ExpressionFault(0, "expression.hole_in_key", "a key can't have holes; only values can")
+                )
             pairs.append((key, self.part(item, (*at, key))))
         if all(isinstance(part, _Literal) for _, part in pairs):
             return _Literal({key: part.render({}) for key, part in pairs})
@@ -220,7 +222,7 @@ class _TemplateCompiler:
             return self._compile_hole(hole, at)
         except Faults as faults:
             for fault in faults.faults:
-                self.report(at, Fault(fault.offset + hole.offset, fault.code, fault.message))
+                self.report(at, ExpressionFault(fault.offset + hole.offset, fault.code, fault.message))
             return _Literal(None)
 
     def _compile_hole(self, hole: WrittenHole, at: Path) -> _Part:
@@ -247,6 +249,6 @@ class _TemplateCompiler:
             self.names.types.sound[hole.source] = chain.path, optional
         return _PathHole(chain.path, optional)
 
-    def _doubt(self, doubts: Sequence[Fault], hole: WrittenHole, at: Path) -> None:
+    def _doubt(self, doubts: Sequence[ExpressionFault], hole: WrittenHole, at: Path) -> None:
         for doubt in doubts:
-            self.report(at, Fault(doubt.offset + hole.offset, doubt.code, doubt.message))
+            self.report(at, ExpressionFault(doubt.offset + hole.offset, doubt.code, doubt.message))

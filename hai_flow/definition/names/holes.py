@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.values import Json
 
 _LEXEME: Final = re.compile(
@@ -85,7 +85,7 @@ def split_holes(text: str) -> list[str | WrittenHole]:
         end = end_of_hole(text, begin)
         if end is None:
             message = "the hole that begins here has no end `}}`; a ` #` cuts unquoted text off, so quote it or use `|`"
-            raise Faults([Fault(begin, "expression.open_hole", message)])
+            raise Faults([ExpressionFault(begin, "expression.open_hole", message)])
         if "".join(literal):
             pieces.append("".join(literal))
         literal = []

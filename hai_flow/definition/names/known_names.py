@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_whole_path, spell
-from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.expression_faults import ExpressionFault
 from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_types import Look, Types, list_properties
@@ -189,7 +189,7 @@ class Names:
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
-    def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> Fault | None:
+    def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> ExpressionFault | None:
         """The doubt about a path that may be absent where only `known` (and the guards around) is there.
 
         `alone`: the path is a whole hole, where an optional property is null.
@@ -204,13 +204,13 @@ class Names:
                 and not self._is_known(path[:3], known)
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
-                return Fault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
+                return ExpressionFault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
         fault = self._header_fault(path if chain.field is None else (*path, chain.field), chain.start)
         if fault is not None:
             return fault
         look = self.types.look_to_judge(path if chain.field is None else (*path, chain.field))
         if look.barren is not None:
-            return Fault(chain.start, "expression.no_object", look.barren[1])
+            return ExpressionFault(chain.start, "expression.no_object", look.barren[1])
         look = self.types.look(path)
         for length in look.optional:
             if alone and look.last_optional and length == len(path):
@@ -218,10 +218,10 @@ class Names:
             if not self._is_known(path[:length], known):
                 text, parent = spell(path[:length]), spell(path[: length - 1])
                 remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
-                return Fault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
+                return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
         return None
 
-    def _header_fault(self, path: Sequence[Segment], start: int) -> Fault | None:
+    def _header_fault(self, path: Sequence[Segment], start: int) -> ExpressionFault | None:
         """The doubt about a header that is read by a name with capitals, which none has."""
         holder = 3 if path[0] == "steps" else 1 if path[0] in ("event", "response") else len(path)
         if len(path) < holder + 2 or path[holder] != "headers" or not isinstance(name := path[holder + 1], str):
@@ -230,15 +230,15 @@ class Names:
         if name == name.lower() or not is_http:
             return None
         message = f'names of headers are in lower case here; write `{spell(path[: holder + 1])}["{name.lower()}"]`'
-        return Fault(start, "expression.literal", message)
+        return ExpressionFault(start, "expression.literal", message)
 
     def _is_known(self, path: tuple[Segment, ...], known: Guards) -> bool:
         return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
 
-    def check(self, source: str, chain: Chain) -> Fault | None:
+    def check(self, source: str, chain: Chain) -> ExpressionFault | None:
         """The fault of one path, or None."""
         if chain.path[0] not in self.roots:
-            return Fault(chain.start, "expression.unknown_name", _explain_absence(str(chain.path[0])))
+            return ExpressionFault(chain.start, "expression.unknown_name", _explain_absence(str(chain.path[0])))
         if chain.path[0] == "steps":
             fault = self._check_step(source, chain)
             if fault is not None:
@@ -247,21 +247,23 @@ class Names:
         wrong = self.types.look_to_judge(path).wrong
         if wrong is None:
             return None
-        return Fault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
+        return ExpressionFault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
 
-    def _check_step(self, source: str, chain: Chain) -> Fault | None:
+    def _check_step(self, source: str, chain: Chain) -> ExpressionFault | None:
         if len(chain.path) < 2:
-            return Fault(chain.start, "expression.step", "expected steps.ID.output, found `steps` alone; name the step")
+            return ExpressionFault(
+                chain.start, "expression.step", "expected steps.ID.output, found `steps` alone; name the step"
+            )
         name = str(chain.path[1])
         if name not in self.visible:
             explained = self.explain(name)
-            return Fault(find_segment_offset(source, chain, 1), *explained) if explained else None
+            return ExpressionFault(find_segment_offset(source, chain, 1), *explained) if explained else None
         member = chain.path[2] if len(chain.path) > 2 else chain.field
         if member is None:
             message = (
                 f"expected steps.{name}.output (or .status, .error, .approval, .usage, .parts), found the step itself"
             )
-            return Fault(find_segment_offset(source, chain, 1), "expression.step", message)
+            return ExpressionFault(find_segment_offset(source, chain, 1), "expression.step", message)
         if member not in STEP_MEMBERS:
             hint = (
                 _MEMBER_HINTS.get(str(member))
@@ -269,13 +271,13 @@ class Names:
                 or f"; it has {', '.join(STEP_MEMBERS)}"
             )
             message = f"a step has no `{member}`{hint.replace('X', name)}"
-            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
+            return ExpressionFault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         if member == "approval" and name in self.types.ungated:
             message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
-            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
+            return ExpressionFault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         if member in ("usage", "parts") and name in self.types.mindless:
             message = f"the step `{name}` asks no model: only `llm` and `agent` have `{member}`"
-            return Fault(find_segment_offset(source, chain, 2), "expression.step_member", message)
+            return ExpressionFault(find_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
 

@@ -17,7 +17,7 @@ from hai_flow.engine.completion.consequences import (
     FailStep,
     FinishStep,
     IterationDone,
-    LoopLeft,
+    LeaveLoop,
     Settle,
 )
 from hai_flow.engine.completion.open_steps import has_begun, is_ending, is_left_to_the_stop, is_open_inside, open_leaves
@@ -64,7 +64,7 @@ def _end_step(draft: Draft, step: Step, ending: Ending) -> Consequence | None:
         case "next":
             return IterationDone(step)
         case "left":
-            return LoopLeft(step)
+            return LeaveLoop(step)
         case "failed":
             assert ending.error is not None
             return FailStep(step, ending.error)

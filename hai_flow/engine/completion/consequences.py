@@ -46,7 +46,7 @@ class IterationDone(msgspec.Struct, frozen=True, gc=False):
     output: Json = None
 
 
-class LoopLeft(msgspec.Struct, frozen=True, gc=False):
+class LeaveLoop(msgspec.Struct, frozen=True, gc=False):
     """A `break` in the iteration, in which nothing is open any more: it has finished, and so has its loop."""
 
     iteration: Step
@@ -98,5 +98,5 @@ class Settle(msgspec.Struct, frozen=True, gc=False):
 
 
 Consequence: TypeAlias = (
-    FinishStep | SkipStep | ListDone | IterationDone | LoopLeft | FailStep | Handle | Raise | UndoOver | End | Settle
+    FinishStep | SkipStep | ListDone | IterationDone | LeaveLoop | FailStep | Handle | Raise | UndoOver | End | Settle
 )

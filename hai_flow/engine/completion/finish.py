@@ -15,8 +15,8 @@ from hai_flow.engine.completion.consequences import (
     FailStep,
     FinishStep,
     IterationDone,
+    LeaveLoop,
     ListDone,
-    LoopLeft,
     Raise,
     Settle,
     SkipStep,
@@ -157,7 +157,7 @@ def iteration_done(draft: Draft, due: IterationDone) -> Consequence | None:
     return block_of(loop).iteration_done(draft, loop, due.iteration, due.output)
 
 
-def loop_left(draft: Draft, due: LoopLeft) -> Consequence | None:
-    """The rule of `LoopLeft`."""
+def loop_left(draft: Draft, due: LeaveLoop) -> Consequence | None:
+    """The rule of `LeaveLoop`."""
     loop = draft.step(due.iteration.parent)
     return block_of(loop).loop_left(draft, loop, due.iteration)

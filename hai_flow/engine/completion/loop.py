@@ -54,7 +54,7 @@ _RULES: Final[dict[type, Callable[[Draft, Any], Consequence | None]]] = {
     consequences.SkipStep: completing.skip,
     consequences.ListDone: completing.list_done,
     consequences.IterationDone: completing.iteration_done,
-    consequences.LoopLeft: completing.loop_left,
+    consequences.LeaveLoop: completing.loop_left,
     consequences.FailStep: failing.fail,
     consequences.Handle: failing.handle,
     consequences.Raise: failing.propagate,

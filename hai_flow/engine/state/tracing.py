@@ -21,7 +21,7 @@ _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16
 
 
-class Place(NamedTuple):
+class TracePosition(NamedTuple):
     """A span: its trace's id (32 hex digits), its own (16), and whether the trace is recorded."""
 
     trace_id: str
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(4096)  # it is asked several times for each event of a run
-def place_of(traceparent: str | None) -> Place | None:
+def place_of(traceparent: str | None) -> TracePosition | None:
     """The place that a `traceparent` names. None: it names none, as whatever is not of W3C's form."""
     if traceparent is None or len(traceparent) > CHARS_MAX:
         return None
@@ -43,7 +43,7 @@ def place_of(traceparent: str | None) -> Place | None:
     version, trace_id, span_id, flags, more = match.groups()
     if version == "ff" or (version == "00" and more) or trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
-    return Place(trace_id, span_id, bool(int(flags, 16) & 1))
+    return TracePosition(trace_id, span_id, bool(int(flags, 16) & 1))
 
 
 def is_traced(state: RunState) -> bool:
@@ -52,22 +52,22 @@ def is_traced(state: RunState) -> bool:
     return place is not None and place.sampled
 
 
-def derive_turn_place(state: RunState, turn: int) -> Place | None:
+def derive_turn_place(state: RunState, turn: int) -> TracePosition | None:
     """The span of a turn. None: the run was started without a trace."""
     start = place_of(state.trace)
     if start is None:
         return None
     trace_id = start.trace_id if turn <= 1 else _digits(32, "trace", state.run_id, str(turn))
-    return Place(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), start.sampled)
+    return TracePosition(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), start.sampled)
 
 
-def derive_step_place(state: RunState, path: str, turn: int) -> Place | None:
+def derive_step_place(state: RunState, path: str, turn: int) -> TracePosition | None:
     """The span of a step, as far as the turn has it."""
     of = derive_turn_place(state, turn)
     return None if of is None else of._replace(span_id=_digits(16, "step", state.run_id, path, str(turn)))
 
 
-def derive_attempt_place(state: RunState, path: str, attempt: int) -> Place | None:
+def derive_attempt_place(state: RunState, path: str, attempt: int) -> TracePosition | None:
     """The span of an attempt, in the turn that goes on."""
     of = derive_turn_place(state, find_current_turn(state))
     return None if of is None else of._replace(span_id=_digits(16, "attempt", state.run_id, path, str(attempt)))

@@ -36,11 +36,11 @@ class Exchange:
     number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
-    before: tuple[Said, ...] = ()
+    before: tuple[ModelMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelMessage:
     """A message of the thread: text, or a list of content parts."""
 
     role: str
@@ -56,10 +56,10 @@ class Talk:
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
-    said: tuple[Said, ...] = ()
+    said: tuple[ModelMessage, ...] = ()
     summary: str = ""
     closing: bool = False
-    latest: tuple[Said, ...] = ()
+    latest: tuple[ModelMessage, ...] = ()
     summarised: int = -1
 
 
@@ -182,7 +182,7 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
             first, summary, summarised = each["through"], each["summary"], number
     words = _list_messages_since(state, step_state.loop.entries)
     exchanges: list[Exchange] = []
-    unanswered: tuple[Said, ...] = ()
+    unanswered: tuple[ModelMessage, ...] = ()
     for number, path in iterations:
         before = _take_until(words, state.steps[path].turn) if words else ()
         unanswered = (*unanswered, *before) if number >= first or not summary else ()
@@ -196,7 +196,7 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     )
 
 
-def _list_messages_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
+def _list_messages_since(state: RunState, entries: int) -> list[tuple[int, ModelMessage]]:
     """The messages that people have posted behind the first `entries` of the run, in their order, each with its
     turn."""
     messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
@@ -204,7 +204,7 @@ def _list_messages_since(state: RunState, entries: int) -> list[tuple[int, Said]
     return [(each.turn, message) for each in posted if (message := build_model_message(each)) is not None]
 
 
-def _take_until(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
+def _take_until(words: list[tuple[int, ModelMessage]], turn: int) -> tuple[ModelMessage, ...]:
     """Takes from `words` those that were posted in a turn up to this one. A message stands at the beginning of its
     turn, in front of all that the run does in it."""
     count = sum(1 for posted, _ in words if posted <= turn)
@@ -213,20 +213,20 @@ def _take_until(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
     return messages
 
 
-def _iter_messages_before(state: RunState, entries: int) -> Iterator[Said]:
+def _iter_messages_before(state: RunState, entries: int) -> Iterator[ModelMessage]:
     """The messages of the run among its first `entries`, in their order."""
     messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
     yield from (message for each in messages if (message := build_model_message(each)) is not None)
 
 
-def build_model_message(message: MessageState) -> Said | None:
+def build_model_message(message: MessageState) -> ModelMessage | None:
     """A message of the thread as a model sees it; None for a thought, for data, and for a message that broke off."""
     if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
         return None
-    return Said(message.role, message.content) if message.content else None
+    return ModelMessage(message.role, message.content) if message.content else None
 
 
-def _exchange(plan: Plan, state: RunState, iteration: str, number: int, before: tuple[Said, ...]) -> Exchange:
+def _exchange(plan: Plan, state: RunState, iteration: str, number: int, before: tuple[ModelMessage, ...]) -> Exchange:
     answer = answer_in(state, iteration)
     wrong = is_wrong(answer)
     results = []

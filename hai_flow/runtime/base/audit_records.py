@@ -1,8 +1,8 @@
 """Which records of the audit a person's command makes, once it is decided. Pure.
 
-`Asked` names the person that asks, and the way. Each command of a request has one. Commands of runs to each other, of
-timers and of workers have none, for no person gave them. A refused command, and one that changes nothing because it was
-carried out before, makes no record.
+`AuditActor` names the person that asks, and the way. Each command of a request has one. Commands of runs to each
+other, of timers and of workers have none, for no person gave them. A refused command, and
+one that changes nothing because it was carried out before, makes no record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.commit.entries import AuditRow
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AuditActor(msgspec.Struct, frozen=True, kw_only=True):
     """The person that asks: the principal; `way` and `credential` (its id) that proved it; the `address` of the
     connection; and `via`, the protocol."""
 
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return new_row(act, self.who.id, {**caller, **details}, subject=subject, digest=digest)
 
 
-def rows_of(asked: Asked, command: c.Command, before: RunState, decision: Decision) -> list[AuditRow]:
+def rows_of(asked: AuditActor, command: c.Command, before: RunState, decision: Decision) -> list[AuditRow]:
     """The records of a decided command; `before` is the run before it."""
     if isinstance(command, c.Answer):
         return _answers(asked, command, before, decision)
@@ -75,7 +75,7 @@ def _words(command: c.Command) -> dict[str, Any]:
     return {"reason": getattr(command, "reason", "") or None}
 
 
-def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow:
+def _began(asked: AuditActor, command: c.Start | c.Fork, state: RunState) -> AuditRow:
     subject, digest = f"workflow:{state.workflow}@{state.version}", bytes.fromhex(state.sha256)
     if isinstance(command, c.Fork):
         edited = None if command.edits is None else _list_edits(command.edits)
@@ -90,7 +90,7 @@ def _list_edits(edits: c.Edits) -> list[str]:
     return [*(name for name, is_there in changes.items() if is_there), *(["version"] if edits.was is not None else [])]
 
 
-def _answers(asked: Asked, command: c.Answer, before: RunState, decision: Decision) -> list[AuditRow]:
+def _answers(asked: AuditActor, command: c.Answer, before: RunState, decision: Decision) -> list[AuditRow]:
     by_pending: dict[str, dict[str, Any]] = {}
     for event in decision.events:
         tell = _TOLD.get(type(event))

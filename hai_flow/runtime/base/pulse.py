@@ -22,7 +22,7 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops.due_work import DueWork, due_work
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.base.queue_selection import Served
+    from hai_flow.runtime.base.queue_selection import QueueSelection
     from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class Pulse(Service):
     """`served`: the queues whose runs the process performs; None: it performs nothing. `looks` are called in their
     order, and must not wait."""
 
-    def __init__(self, database: Database, served: Served | None, poll_seconds: float) -> None:
+    def __init__(self, database: Database, served: QueueSelection | None, poll_seconds: float) -> None:
         super().__init__()
         self._database = database
         self._served = served

@@ -20,7 +20,7 @@ _GIVEN: Final = re.compile(rf"(?P<name>{WORKFLOW}|\*)(=(?P<places>[0-9]{{1,5}}))
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class QueueSelection:
     """The queues that a process serves. `every`: also all that are not among `names`. `places`: the most attempts at
     once of a queue; those without one share the process's."""
 
@@ -37,10 +37,10 @@ class Served:
         return (EVERY,) if self.every else self.names
 
 
-NOTHING: Final = Served(())
+NOTHING: Final = QueueSelection(())
 
 
-def parse_queues(given: Iterable[str]) -> Served:
+def parse_queues(given: Iterable[str]) -> QueueSelection:
     """The queues that a setting names. Raises ValueError with a sentence for each mistake."""
     names: dict[str, None] = {}
     places: dict[str, int] = {}
@@ -61,4 +61,4 @@ def parse_queues(given: Iterable[str]) -> Served:
         faults.append(f"expected at most {QUEUES_MAX:,} queues, found {len(names):,}; serve every queue with *")
     if faults:
         raise ValueError("; ".join(faults))
-    return Served(tuple(name for name in names if name != EVERY), EVERY in names, places)
+    return QueueSelection(tuple(name for name in names if name != EVERY), EVERY in names, places)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-class Recent(Generic[T]):
+class SingleFlightCache(Generic[T]):
     """The result or error of `find`, at most `seconds` old. Callers that come while `find` runs share its result."""
 
     def __init__(self, find: Callable[[], Awaitable[T]], seconds: float) -> None:

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from hai_flow.engine.commands import Principal
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 
 AGENT_APPROVAL: Final = "agent_approval"
-_PUBLISHER: Final = Asked(who=Principal("service:hai-flow"), way="built_in")
+_PUBLISHER: Final = AuditActor(who=Principal("service:hai-flow"), way="built_in")
 
 
 async def ensure(catalog: Catalog, tenant: UUID, name: str) -> bool:

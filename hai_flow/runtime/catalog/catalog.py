@@ -35,7 +35,7 @@ from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.cycles import endless
@@ -174,7 +174,7 @@ class Catalog:
         is_retired = await self._retirements.get((self.reads, tenant, plan.sha256))
         return _refuse_retirement(plan) if is_retired else None
 
-    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
+    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: AuditActor) -> Workflow:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
         changes nothing.
 
@@ -229,7 +229,7 @@ class Catalog:
         *,
         dev: bool = False,
         from_disk: bool = False,
-        asked: Asked | None = None,
+        asked: AuditActor | None = None,
         compiled: Plan | None = None,
     ) -> tuple[Workflow, Plan]:
         """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine. `asked`: the
@@ -249,7 +249,15 @@ class Catalog:
         return stored, plan
 
     async def _publish_guarded(
-        self, tenant: UUID, plan: Plan, source: bytes, file: str, asked: Asked | None, *, dev: bool, from_disk: bool
+        self,
+        tenant: UUID,
+        plan: Plan,
+        source: bytes,
+        file: str,
+        asked: AuditActor | None,
+        *,
+        dev: bool,
+        from_disk: bool,
     ) -> tuple[Workflow, Plan]:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
@@ -259,7 +267,7 @@ class Catalog:
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
 
     async def _publish(
-        self, tenant: UUID, plan: Plan, source: bytes, asked: Asked | None, *, dev: bool, from_disk: bool
+        self, tenant: UUID, plan: Plan, source: bytes, asked: AuditActor | None, *, dev: bool, from_disk: bool
     ) -> tuple[Workflow, Plan]:
         row = None
         if asked is not None:

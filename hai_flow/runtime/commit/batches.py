@@ -15,7 +15,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.personal import touches
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.runtime.commit.submission import Birth, Outcome, Streamed, Submission
+from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _EXPECTED: Final = frozenset({"timer_early"})
 
 
-class BatchEntry(msgspec.Struct, eq=False):
+class CommitEntry(msgspec.Struct, eq=False):
     """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them.
 
     Its `row` is sent, and has `bytes` of events.
@@ -41,7 +41,7 @@ class BatchEntry(msgspec.Struct, eq=False):
     submissions: list[Submission] = []
     undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
     chunks: list[Streamed] = []
-    birth: Birth | None = None
+    birth: RunCreation | None = None
     seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
     row: Entry | None = None
@@ -85,7 +85,7 @@ class BatchEntry(msgspec.Struct, eq=False):
 class Batch:
     """Entries that are sent together, and how often they were."""
 
-    entries: list[BatchEntry]
+    entries: list[CommitEntry]
     tries: int = 0
 
     @property

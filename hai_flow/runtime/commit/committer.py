@@ -36,7 +36,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER
 from hai_flow.runtime.commit.clock import Clock
@@ -44,14 +44,14 @@ from hai_flow.runtime.commit.decider import Decider, WantsEnds
 from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
 from hai_flow.runtime.commit.hooks import Listeners
-from hai_flow.runtime.commit.lanes import Lanes
+from hai_flow.runtime.commit.lanes import CommitPipeline
 from hai_flow.runtime.commit.loader import FindPlan, Loader
-from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Queues
-from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots
-from hai_flow.runtime.commit.submission import Birth, Outcome, Streamed, Submission
+from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.postgres import clock
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.tool_transactions import Transaction
@@ -90,10 +90,10 @@ class Committer(Service):
         self.database = database
         self.clock = Clock()
         self.listeners = Listeners()
-        self.claims = Claims(self.listeners)
+        self.claims = RunOwnership(self.listeners)
         self.cache = Cache(cache_bytes_max)
         self.queues = Queues(self.cache, lanes)
-        faults = Failures(database, self.cache, self.queues, self.claims)
+        faults = BatchRecovery(database, self.cache, self.queues, self.claims)
         snapshots = Snapshots(database, self.cache, self._spawn)
         self.hints = Hints(carrier or Notify(database))
         self.freezes = freezes or Freezes(database)
@@ -110,7 +110,7 @@ class Committer(Service):
             batch_max=entries_max,
             spawn=self._spawn,
         )
-        self._lanes = Lanes(
+        self._lanes = CommitPipeline(
             database,
             self.cache,
             self.queues,
@@ -141,9 +141,9 @@ class Committer(Service):
         *,
         command_id: str | None = None,
         body_sha: bytes = b"",
-        birth: Birth | None = None,
+        birth: RunCreation | None = None,
         seat: str | None = None,
-        asked: Asked | None = None,
+        asked: AuditActor | None = None,
         active: bool = False,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.

@@ -32,10 +32,10 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import is_large, run_beside_loop
 from hai_flow.runtime.base import audit_records
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.queues import Queues
-from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import (
     ENDED_SINCE,
@@ -73,7 +73,7 @@ class Decider:
     def __init__(
         self,
         queues: Queues,
-        failures: Failures,
+        failures: BatchRecovery,
         limits: Bounds,
         now_ms: Callable[[], int],
         wants_ends: WantsEnds,
@@ -88,9 +88,9 @@ class Decider:
         self._serves = serves
         self._freezes = freezes
 
-    def entry_of(self, run: CachedRun) -> BatchEntry | None:
+    def entry_of(self, run: CachedRun) -> CommitEntry | None:
         """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
-        entry: BatchEntry | None = None
+        entry: CommitEntry | None = None
         try:
             entry = self._decide(run)
             if entry is not None:
@@ -141,9 +141,9 @@ class Decider:
         """Whether the run has reached a bound of its length, which the next decision acts on."""
         return run_size.is_due(run.state, run.run_bytes, self.limits)
 
-    def _decide(self, run: CachedRun) -> BatchEntry | None:
+    def _decide(self, run: CachedRun) -> CommitEntry | None:
         """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
-        entry = BatchEntry(run, run.state)
+        entry = CommitEntry(run, run.state)
         self._append_chunks(entry)
         while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
             submission = run.submissions[0]
@@ -177,7 +177,7 @@ class Decider:
             return None
         return entry
 
-    def _answer(self, entry: BatchEntry, submission: Submission) -> Outcome | Rejected | None:
+    def _answer(self, entry: CommitEntry, submission: Submission) -> Outcome | Rejected | None:
         """The command's outcome on top of the entry, or None: a refusal that the known state can't justify
         (docs/design/store.md#freshness). A state that may be stale can't, nor can an id that was not looked up; a win
         proves both by itself. None, too, of a command before which so much is due that this has to be committed
@@ -239,7 +239,7 @@ class Decider:
             entry.plan = submission.command.to
         return outcome
 
-    def _foreseen(self, plan: Plan, entry: BatchEntry, submission: Submission) -> Decision | None:
+    def _foreseen(self, plan: Plan, entry: CommitEntry, submission: Submission) -> Decision | None:
         """The decision that was made beside the loop; None: there is none, or it was about something else. Raises
         Rejected where that was a refusal."""
         foresight, submission.foresight = submission.foresight, None
@@ -255,7 +255,7 @@ class Decider:
             raise foresight.rejected
         return foresight.decision
 
-    def _take(self, entry: BatchEntry, decision: Decision) -> None:
+    def _take(self, entry: CommitEntry, decision: Decision) -> None:
         messages = decision.outbox
         if on_end_triggers.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
             messages = (*messages, on_end_triggers.end_message(decision.state))
@@ -266,7 +266,7 @@ class Decider:
         entry.cut = entry.cut or decision.cut
         entry.decides = True
 
-    def _append_chunks(self, entry: BatchEntry) -> None:
+    def _append_chunks(self, entry: CommitEntry) -> None:
         """Turn the holder's chunks into events, as far as its attempt is still open and still its own. A worker that
         has lost its claim may still report an attempt that it had begun (docs/design/promises.md#fencing), and then the
         text goes with the report."""
@@ -283,13 +283,13 @@ class Decider:
                 entry.state = evolve(entry.state, event)
                 entry.events.append(event)
 
-    def _load_first(self, entry: BatchEntry) -> None:
+    def _load_first(self, entry: CommitEntry) -> None:
         run = entry.run
         for submission in reversed(entry.submissions):
             run.submissions.appendleft(submission)
         self._queues.load_again(run)
 
-    def _row(self, entry: BatchEntry) -> Entry:
+    def _row(self, entry: CommitEntry) -> Entry:
         run, state, events = entry.run, entry.state, entry.events
         plan = entry.plan or run.plan
         assert plan is not None, "a run that decides has a plan"
@@ -346,7 +346,7 @@ def _encode_instigators(before: RunState, state: RunState) -> str | None:
     return " ".join(state.all_instigators)
 
 
-def complete_entry(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
+def complete_entry(row: Entry, entry: CommitEntry, rows: Mapping[str, Any]) -> Entry:
     """The row with what most entries have not, which are of a step behind a step. It is filled in apart, because a call
     with as many keywords as both have together makes a dictionary of them."""
     run, state = entry.run, entry.state
@@ -376,7 +376,7 @@ def _is_reported(run: CachedRun, chunk: Streamed) -> bool:
     return any((report.path, report.attempt) == (chunk.path, chunk.attempt) for report in reports)
 
 
-def _take_back_chunks(entry: BatchEntry) -> None:
+def _take_back_chunks(entry: CommitEntry) -> None:
     """Put the streamed chunks back. Without a decision they can't be committed, for this process does not hold the run.
     A chunk waits for the result of its attempt; where that was refused, the chunk is dropped."""
     run = entry.run
@@ -384,13 +384,13 @@ def _take_back_chunks(entry: BatchEntry) -> None:
     entry.chunks, entry.events, entry.state = [], [], run.state
 
 
-def _is_slot_needed_again(entry: BatchEntry) -> bool:
+def _is_slot_needed_again(entry: CommitEntry) -> bool:
     """Whether the run had ended and needs its thread's slot again; a child has none."""
     run, ended = entry.run, entry.state.status in TERMINAL_STATUSES
     return run.exists and run.state.ended and run.state.parent is None and (not ended or _should_take_back(entry))
 
 
-def _should_take_back(entry: BatchEntry) -> bool:
+def _should_take_back(entry: CommitEntry) -> bool:
     """Whether the run, which had ended, takes back what it had left to an heir: it needs its slot also where it ends
     at once, because the heir can begin as long as the slot is promised to it."""
     return any(isinstance(event, e.WorkTakenBack) for event in entry.events)
@@ -409,7 +409,7 @@ def _refuse_taken_back(run: CachedRun) -> Rejected:
     return Rejected(409, "fork_overtaken", detail)
 
 
-def _to_moved(entry: BatchEntry) -> Moved:
+def _to_moved(entry: CommitEntry) -> Moved:
     plan = entry.plan
     assert plan is not None, "the run moves to a version"
     return Moved(plan.sha256, plan.version, entry.state.dev, plan.queue)
@@ -500,7 +500,7 @@ def _reject_unknown_run(run: CachedRun) -> Rejected:
     return Rejected(404, "run_unknown", f"there is no run {run.id}.")
 
 
-def _find_first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
+def _find_first_use(entry: CommitEntry, submission: Submission) -> CommandRow | None:
     """The command that had the submission's id first, as far as it is known: in this entry, or before it."""
     if submission.command_id is None:
         return None
@@ -534,7 +534,7 @@ def _result(state: RunState) -> bytes:
     return msgspec.json.encode({"output": state.output})
 
 
-def _born(entry: BatchEntry) -> Born:
+def _born(entry: CommitEntry) -> Born:
     run, state, birth = entry.run, entry.state, entry.birth
     assert run.plan is not None
     assert birth is not None, "a run is born by a Start or a Fork"

@@ -22,8 +22,8 @@ from hai_flow.store.messaging.hints import HINT_CHANNEL
 from hai_flow.store.postgres.database import EVERYTHING, Database, Listener
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.commit.batches import BatchEntry
-    from hai_flow.store.commit.entries import Won
+    from hai_flow.runtime.commit.batches import CommitEntry
+    from hai_flow.store.commit.entries import CommitResult
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ LETTER_BYTES_MAX: Final = 32 * 1024  # of events in one letter
 EVENTS_BYTES_MAX: Final = 16 * 1024  # of one commit's events; followers read larger ones from the log
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RunNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A commit has brought the run the events `first_seq` to `last_seq`. `events`: as the log stores them; empty where
     they are too large, or the carrier takes none."""
 
@@ -50,7 +50,7 @@ class HintLetter(msgspec.Struct, array_like=True, gc=False):
     """One message to the other processes: news of runs, in the order of their commits, and `words`: payloads as NOTIFY
     has them (a run's id, a queue, the tenants of the news, `EVERYTHING`)."""
 
-    news: list[Told]
+    news: list[RunNotice]
     words: list[str]
 
 
@@ -116,7 +116,7 @@ class Hints:
 
     def __init__(self, carrier: Carrier) -> None:
         self.carrier = carrier
-        self._news: deque[Told] = deque()
+        self._news: deque[RunNotice] = deque()
         self._bytes = 0
         self._told: set[str] = set()
         self._words: set[str] = set()
@@ -126,7 +126,7 @@ class Hints:
         self.dropped = 0
         """For how many commits no hint was sent to other processes, since the start."""
 
-    def add(self, entries: Sequence[BatchEntry], won: Mapping[int, Won], *, due: Iterable[str]) -> None:
+    def add(self, entries: Sequence[CommitEntry], won: Mapping[int, CommitResult], *, due: Iterable[str]) -> None:
         """The entries that `won` are committed; `due` are the queues of those that have something to perform, but no
         worker."""
         if self.carrier.carries_events:
@@ -137,7 +137,7 @@ class Hints:
                 run_id = entries[number].state.run_id
                 if run_id not in self._told:
                     self._told.add(run_id)
-                    self._keep(Told(run_id, 0, 0))
+                    self._keep(RunNotice(run_id, 0, 0))
         self._tenants.update(entries[number].run.tenant for number in won)
         self._words.update(map(hints.due, due))
         self._wanted.set()
@@ -158,13 +158,13 @@ class Hints:
         self._tenants.clear()
         self._bytes = 0
 
-    def _add(self, entry: BatchEntry, seq: int) -> None:
+    def _add(self, entry: CommitEntry, seq: int) -> None:
         events = b"" if entry.row is None else entry.row.events
         if len(events) > EVENTS_BYTES_MAX or self._bytes + len(events) > WAITING_BYTES_MAX:
             events = b""
-        self._keep(Told(entry.state.run_id, seq - len(entry.events) + 1, seq, events))
+        self._keep(RunNotice(entry.state.run_id, seq - len(entry.events) + 1, seq, events))
 
-    def _keep(self, news: Told) -> None:
+    def _keep(self, news: RunNotice) -> None:
         if len(self._news) >= NEWS_MAX:
             self.dropped += 1
             self._words.add(EVERYTHING)

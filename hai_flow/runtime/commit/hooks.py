@@ -9,22 +9,22 @@ import structlog
 
 from hai_flow.engine import events as e
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.store.postgres.error_classes import Fault
+from hai_flow.store.postgres.error_classes import ErrorClass
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.commit.batches import BatchEntry
-    from hai_flow.runtime.worker.attempt import Performance, Report
+    from hai_flow.runtime.commit.batches import CommitEntry
+    from hai_flow.runtime.worker.attempt import Report, RunningAttempt
     from hai_flow.store.runs.leases import Claimed
 
 OnCommitted: TypeAlias = Callable[[CachedRun, int, Sequence[e.Event]], None]
 OnChanged: TypeAlias = Callable[[CachedRun], None]
 OnOutbox: TypeAlias = Callable[[], object]
 OnUnusable: TypeAlias = Callable[[CachedRun, int | None, Exception], None]
-OnWritten: TypeAlias = "Callable[[Sequence[BatchEntry]], None]"
-OnSent: TypeAlias = "Callable[[Sequence[BatchEntry], int, float, float], None]"
-OnUnsent: TypeAlias = Callable[[Fault], None]
+OnWritten: TypeAlias = "Callable[[Sequence[CommitEntry]], None]"
+OnSent: TypeAlias = "Callable[[Sequence[CommitEntry], int, float, float], None]"
+OnUnsent: TypeAlias = Callable[[ErrorClass], None]
 OnClaimed: TypeAlias = "Callable[[Sequence[Claimed]], None]"
-OnPerformed: TypeAlias = "Callable[[Performance, Report, float, float], None]"
+OnPerformed: TypeAlias = "Callable[[RunningAttempt, Report, float, float], None]"
 log = structlog.get_logger(__name__)
 
 

@@ -19,22 +19,22 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.primitives import instants
-from hai_flow.runtime.commit.batches import Batch, BatchEntry
+from hai_flow.runtime.commit.batches import Batch, CommitEntry
 from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Hints
 from hai_flow.runtime.commit.hooks import Listeners, tell
 from hai_flow.runtime.commit.loader import Loader
-from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Queue, Queues
-from hai_flow.runtime.commit.recovery import LOSSES_BEFORE_ALONE, Failures
+from hai_flow.runtime.commit.recovery import LOSSES_BEFORE_ALONE, BatchRecovery
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import Committed, Won
+from hai_flow.store.commit.entries import BatchResult, CommitResult
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, passing
+from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, passing
 from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Lanes:
+class CommitPipeline:
     """Commits the queued runs: at most `entries_max` runs and about `bytes_max` of events in one statement."""
 
     def __init__(
@@ -51,9 +51,9 @@ class Lanes:
         database: Database,
         cache: Cache,
         queues: Queues,
-        claims: Claims,
+        claims: RunOwnership,
         listeners: Listeners,
-        failures: Failures,
+        failures: BatchRecovery,
         snapshots: Snapshots,
         decider: Decider,
         loader: Loader,
@@ -113,8 +113,8 @@ class Lanes:
             batch = batch[count:]
         lane.hand, lane.entries = [], []
 
-    def _build_entries(self, hand: list[CachedRun]) -> list[BatchEntry]:
-        entries: list[BatchEntry] = []
+    def _build_entries(self, hand: list[CachedRun]) -> list[CommitEntry]:
+        entries: list[CommitEntry] = []
         for run in hand:
             if run.submissions and run.submissions[0].carrier is not None:
                 run.taken = False
@@ -126,7 +126,7 @@ class Lanes:
                 entries.append(entry)
         return entries
 
-    async def _commit(self, lane: Queue, connection: Connection, entries: list[BatchEntry]) -> None:
+    async def _commit(self, lane: Queue, connection: Connection, entries: list[CommitEntry]) -> None:
         """Send a batch, and the rest of it after a failure, until every entry has won, lost or been condemned."""
         batches = deque([Batch(entries)])
         while batches:
@@ -136,9 +136,9 @@ class Lanes:
                 done = await self._send(connection, batch)
             except Exception as error:
                 fault = classify(error)
-                if fault is Fault.UNKNOWN:
+                if fault is ErrorClass.UNKNOWN:
                     lane.failed.update(entry.run for entry in batch.entries)
-                elif fault is not Fault.INSTALLATION:
+                elif fault is not ErrorClass.INSTALLATION:
                     lane.got_on()
                 batches.extendleft(reversed(await self._failures.split_remainder(batch, error)))
                 continue
@@ -149,7 +149,7 @@ class Lanes:
                 self._finish(entry, done.won.get(number), began)
             self._hint(batch.entries, done.won)
 
-    async def _send(self, connection: Connection, batch: Batch) -> Committed:
+    async def _send(self, connection: Connection, batch: Batch) -> BatchResult:
         at = instants.instant(self._now_ms())
         began = time.monotonic()
         try:
@@ -162,7 +162,7 @@ class Lanes:
         tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
         return done
 
-    def _finish(self, entry: BatchEntry, won: Won | None, began: float) -> None:
+    def _finish(self, entry: CommitEntry, won: CommitResult | None, began: float) -> None:
         if won is None:
             self._handle_loss(entry)
             return
@@ -171,7 +171,7 @@ class Lanes:
         except Exception as error:
             self._failures.give_up(entry.run, error, entry.submissions)
 
-    def _apply_win(self, entry: BatchEntry, won: Won, began: float) -> None:
+    def _apply_win(self, entry: CommitEntry, won: CommitResult, began: float) -> None:
         run = entry.run
         first_seq = won.seq - len(entry.events) + 1
         self._claims.take_in(run, won.worker, won.fence)
@@ -199,7 +199,7 @@ class Lanes:
             self._listeners.notify_outbox()
         self._queues.release(run)
 
-    def _hint(self, entries: Sequence[BatchEntry], won: Mapping[int, Won]) -> None:
+    def _hint(self, entries: Sequence[CommitEntry], won: Mapping[int, CommitResult]) -> None:
         """Send hints of the entries that won to other processes, and call the listeners."""
         if won:
             if self._listeners.written:
@@ -208,7 +208,7 @@ class Lanes:
             due = {entry.run.plan.queue for entry in unheld if entry.run.plan is not None and is_busy(entry.state)}
             self._hints.add(entries, won, due=due)
 
-    def _handle_loss(self, entry: BatchEntry) -> None:
+    def _handle_loss(self, entry: CommitEntry) -> None:
         """Another process moved the run first (or took its slot): load that, and decide again."""
         run = entry.run
         run.losses += 1
@@ -237,13 +237,13 @@ class Lanes:
         self._hint([entry], done.won)
 
     async def _handle_transaction_failure(
-        self, entry: BatchEntry, carried: Submission | None, error: Exception
+        self, entry: CommitEntry, carried: Submission | None, error: Exception
     ) -> None:
         run, fault = entry.run, classify(error)
         if carried is None:
             if not await self._failures.split_remainder(Batch([entry]), error):
                 return
-        elif fault is Fault.RETRY:
+        elif fault is ErrorClass.RETRY:
             await asyncio.sleep(0.01)
         else:
             log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
@@ -261,7 +261,7 @@ class Lanes:
 
     async def _commit_alone(self, run: CachedRun) -> None:
         """Lock the row, load, decide, the same commit (docs/design/store.md#decisions-and-chunks)."""
-        entry: BatchEntry | None = None
+        entry: CommitEntry | None = None
         released = False
         began = time.monotonic()
         try:

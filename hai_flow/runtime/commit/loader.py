@@ -18,15 +18,15 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.runtime.commit.hooks import Listeners
-from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Queues
-from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import Fault, classify, passing
+from hai_flow.store.postgres.error_classes import ErrorClass, classify, passing
 from hai_flow.store.runs import leases as claims
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import Loaded, LogRow
@@ -52,9 +52,9 @@ class Loader:
         database: Database,
         cache: Cache,
         queues: Queues,
-        claims: Claims,
+        claims: RunOwnership,
         listeners: Listeners,
-        failures: Failures,
+        failures: BatchRecovery,
         snapshots: Snapshots,
         *,
         find_plan: FindPlan,
@@ -97,14 +97,14 @@ class Loader:
         """
         fault = classify(error)
         batch = [run for run in batch if run.taken]  # the others are dealt with
-        if fault is Fault.UNKNOWN:
+        if fault is ErrorClass.UNKNOWN:
             await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
             for run in batch:
                 self._queues.loads.add(run)
             return []
         self._queues.loads.since = time.monotonic()
         if len(batch) > 1:
-            step = 1 if fault is Fault.RETRY else (len(batch) + 1) // 2
+            step = 1 if fault is ErrorClass.RETRY else (len(batch) + 1) // 2
             return [batch[start : start + step] for start in range(0, len(batch), step)]
         for run in batch:
             if passing(error):

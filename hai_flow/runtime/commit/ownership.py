@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from hai_flow.runtime.base.queue_selection import Served
+from hai_flow.runtime.base.queue_selection import QueueSelection
 from hai_flow.runtime.commit.hooks import Listeners
 from hai_flow.runtime.commit.run_cache import CachedRun
 
 
-class Claims:
+class RunOwnership:
     """`worker_id` is this process's in the workers table, None while it performs nothing. `served` are the queues whose
     runs it performs: of others its commits take no claim."""
 
     def __init__(self, listeners: Listeners) -> None:
         self.worker_id: int | None = None
-        self.served = Served()
+        self.served = QueueSelection()
         self._listeners = listeners
 
     def serves(self, queue: str) -> bool:

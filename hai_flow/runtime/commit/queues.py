@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 
 
@@ -23,7 +23,7 @@ class Queue:
         self.ready = asyncio.Event()
         self.waiting: deque[CachedRun] = deque()
         self.hand: list[CachedRun] = []
-        self.entries: list[BatchEntry] = []
+        self.entries: list[CommitEntry] = []
         self.since = 0.0
         self.failed: set[CachedRun] = set()
 

@@ -16,13 +16,13 @@ import structlog
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StoreError, Unreadable
 from hai_flow.runtime.catalog.personal import describe_error
-from hai_flow.runtime.commit.batches import Batch, BatchEntry
-from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.batches import Batch, CommitEntry
+from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Queue, Queues
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import FAILURES, UNSTORABLE, Fault, classify, is_unstorable, sqlstate_of
+from hai_flow.store.postgres.error_classes import FAILURES, UNSTORABLE, ErrorClass, classify, is_unstorable, sqlstate_of
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import Loaded
 
@@ -33,10 +33,10 @@ LOCKED: Final = "55P03"  # a statement has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
 
 
-class Failures:
+class BatchRecovery:
     """Deals with failures of the lanes and of the loader."""
 
-    def __init__(self, database: Database, cache: Cache, queues: Queues, claims: Claims) -> None:
+    def __init__(self, database: Database, cache: Cache, queues: Queues, claims: RunOwnership) -> None:
         self._database = database
         self._cache = cache
         self._queues = queues
@@ -47,13 +47,13 @@ class Failures:
         fault, entries = classify(error), batch.entries
         if sqlstate_of(error) == LOCKED and (free := await self._filter_unlocked(entries)) is not None:
             return free
-        if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
+        if fault is ErrorClass.RETRY and (batch.tries < RETRIES_MAX):
             await asyncio.sleep(0.01)
             return [Batch(entries, batch.tries + 1)]
-        if away(error) or (fault is Fault.RETRY and len(entries) == 1):
+        if away(error) or (fault is ErrorClass.RETRY and len(entries) == 1):
             log.warning("commit_outcome_unknown", runs=len(entries), error=str(error))
             # The server may be restarting, or wait for somebody to mend it: do not spin on it.
-            await asyncio.sleep(0.05 if fault is not Fault.INSTALLATION else 0.5)
+            await asyncio.sleep(0.05 if fault is not ErrorClass.INSTALLATION else 0.5)
             for entry in entries:
                 entry.give_back()
                 entry.run.refence = entry.run.mine
@@ -65,7 +65,7 @@ class Failures:
         self.condemn(entries[0], error)
         return []
 
-    async def _filter_unlocked(self, entries: list[BatchEntry]) -> list[Batch] | None:
+    async def _filter_unlocked(self, entries: list[CommitEntry]) -> list[Batch] | None:
         """The part of a batch to be sent again that has waited for a row which another transaction holds. Those whose
         rows are held are taken alone, each with a connection of its own: to wait for them again would make all others
         wait as long. None: none of them is held now."""
@@ -85,7 +85,7 @@ class Failures:
                 self._queues.load_again(entry.run)
         return [Batch(free)] if free else []
 
-    def condemn(self, entry: BatchEntry, error: Exception) -> None:
+    def condemn(self, entry: CommitEntry, error: Exception) -> None:
         """One entry whose content can't be stored (docs/design/store.md#refused-batches): without its chunks, then
         command by command, until the culprit is alone."""
         run = entry.run
@@ -168,4 +168,4 @@ class Failures:
 
 def away(error: Exception) -> bool:
     """Whether the database did not answer, or can answer no statement as it is."""
-    return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)
+    return classify(error) in (ErrorClass.UNKNOWN, ErrorClass.INSTALLATION)

@@ -16,8 +16,8 @@ from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.audit_records import Asked
-from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.base.audit_records import AuditActor
+from hai_flow.runtime.base.tracing import TraceParent
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
@@ -93,7 +93,7 @@ class Foresight:
 
 
 @dataclass(slots=True)
-class Birth:
+class RunCreation:
     """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
     stopped for it, or promised, and has to be so still."""
 
@@ -112,14 +112,14 @@ class Submission(msgspec.Struct, eq=False):
     command_id: str | None = None
     body_sha: bytes = b""
     answer: asyncio.Future[Outcome] | None = None
-    birth: Birth | None = None
+    birth: RunCreation | None = None
     seat: str | None = None  # the slot of its concurrency key, or of its thread, that it was promised and begins with
     seat_lost: bool = False
     active: bool = False  # the command is for a run that has not ended
     left_lost: bool = False  # the run that has left it its thread's slot has taken that back
     tenant: UUID | None = None  # None: asked by this process itself
-    asked: Asked | None = None  # the person that asks; None: no person does
-    asker: Asker | None = None  # by which request, for its trace
+    asked: AuditActor | None = None  # the person that asks; None: no person does
+    asker: TraceParent | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     foresight: Foresight | None = None  # was decided beside the loop
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used

@@ -34,7 +34,7 @@ from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
-from hai_flow.wire.mcp import Question, Shown
+from hai_flow.wire.mcp import Question, RunView
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +138,7 @@ class Pushes(Service):
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
 
-    async def _look(self, push: Push) -> Shown | None:
+    async def _look(self, push: Push) -> RunView | None:
         """The run as the address's caller sees it now; None: there is none any more."""
         state = await state_at(self._database, push.tenant, push.run_id, NEWEST)
         if state is None:
@@ -150,4 +150,4 @@ class Pushes(Service):
             item = await self._inbox.item(push.tenant, who, run_of_pending(id) or UUID(state.run_id), id)
             if item is not None:
                 questions.append(Question(pending, push.may and item.obstacle is None, ""))
-        return Shown(state, questions, "", 0, 0)
+        return RunView(state, questions, "", 0, 0)

@@ -43,7 +43,7 @@ from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import file_ids, instants
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
@@ -313,7 +313,7 @@ class Triggers(Service):
         *,
         named: Collection[bytes] = (),
         instigators: Sequence[str] = (),
-        asked: Asked | None = None,
+        asked: AuditActor | None = None,
         scheduled_at: int | None = None,
     ) -> Outcome:
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
@@ -356,7 +356,7 @@ class Triggers(Service):
             raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
         return row
 
-    async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: Asked | None = None) -> Outcome:
+    async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: AuditActor | None = None) -> Outcome:
         """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
 
         Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
@@ -392,14 +392,14 @@ class Triggers(Service):
         message = f"the last run of this schedule of {schedule.workflow_name} {what}; wait for its end, or stop it."
         return Rejected(409, "schedule_busy", message, winner={"run_id": str(last), "status": status})
 
-    async def pause_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
+    async def pause_schedule(self, tenant: UUID, id: UUID, *, asked: AuditActor | None = None) -> ScheduleRow:
         """Let the schedule fire no more until it is resumed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
         async with audit.record_act(self.database.api, tenant, _row(asked, "schedule.paused", id)) as connection:
             await triggers.pause_schedule(connection, schedule)
         return await self.schedule(tenant, id)
 
-    async def resume_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
+    async def resume_schedule(self, tenant: UUID, id: UUID, *, asked: AuditActor | None = None) -> ScheduleRow:
         """Let the schedule go on; instants that passed meanwhile were not missed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
         following = times.next_after(schedule.timing, self.committer.now())
@@ -659,5 +659,5 @@ def _schedule_row(
     )
 
 
-def _row(asked: Asked | None, act: str, schedule: UUID) -> AuditRow | None:
+def _row(asked: AuditActor | None, act: str, schedule: UUID) -> AuditRow | None:
     return None if asked is None else asked.row(act, subject=f"schedule:{schedule}")

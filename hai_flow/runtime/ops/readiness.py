@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres import revisions
 from hai_flow.store.runs import leases
@@ -27,7 +27,7 @@ class Readiness:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._behind = Recent(lambda: revisions.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
+        self._behind = SingleFlightCache(lambda: revisions.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
 
     async def demand(self) -> None:
         """The database answers, its schema is ours, and all that must run does. Raises `Rejected` 503 otherwise."""

@@ -33,7 +33,7 @@ from hai_flow.store.commit.projection import list_selectors_asked, words_of
 from hai_flow.store.messaging import hints
 from hai_flow.store.people import delegations, inbox
 from hai_flow.store.people.delegations import Delegation
-from hai_flow.store.people.inbox import Asked, Filters, Place
+from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.postgres.error_classes import passing
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
 
 COUNTED_MAX: Final = 10_000
-Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
+Correction: TypeAlias = tuple[inbox.InboxRow, str, str, str]
 """A pending with its selectors, kind and words, as its rows in the inbox should have them."""
 
 _votes = msgspec.json.Decoder(e.VoteCast)
@@ -53,7 +53,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
     """A pending in a principal's inbox. `obstacle`: why the principal may not decide it; `for_others`: on whose behalf
     it may. `pending` has only the fields that the rules need."""
 
-    asked: Asked
+    asked: OpenQuestion
     pending: PendingState
     obstacle: Obstacle | None
     for_others: tuple[str, ...] = ()
@@ -199,7 +199,7 @@ class Inbox:
         selectors = _selectors(await self._list_voices(tenant, who))
         return await inbox.count_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
-    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> InboxEntry:
+    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: OpenQuestion) -> InboxEntry:
         opened = _unreadable(asked)
         try:
             opened = e.decode_pending(asked.body)
@@ -239,7 +239,7 @@ class Inbox:
         listed = await inbox.open_page(self.database.api, after)
         wrong: list[Correction] = []
 
-        async def judge(each: inbox.Listed) -> None:
+        async def judge(each: inbox.InboxRow) -> None:
             if (correction := await self._correction(each)) is not None:
                 wrong.append(correction)
 
@@ -260,7 +260,7 @@ class Inbox:
                 raise
             await self._rows.go_through(Sweep.INBOX, wrong, _name_of, lambda each: inbox.mend(pool, [each]))
 
-    async def _correction(self, listed: inbox.Listed) -> Correction | None:
+    async def _correction(self, listed: inbox.InboxRow) -> Correction | None:
         try:
             opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
@@ -276,7 +276,7 @@ def _name_of(wrong: Correction) -> str:
     return f"pending {wrong[0].id}"
 
 
-def _unreadable(asked: Asked) -> e.PendingOpened:
+def _unreadable(asked: OpenQuestion) -> e.PendingOpened:
     """A question of which this release can read nothing but its place."""
     return e.PendingOpened(at=0, id=asked.id, path="", kind="ask", digest="")
 

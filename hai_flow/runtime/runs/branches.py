@@ -25,7 +25,7 @@ from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finis
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import file_ids
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
@@ -181,7 +181,7 @@ class Branches:
         command_id: str,
         body_sha: bytes,
         branch: Branch | None = None,
-        asked: Asked | None = None,
+        asked: AuditActor | None = None,
     ) -> Outcome:
         """Stop the thread's active run, and begin another in its place.
 
@@ -303,7 +303,7 @@ class Branches:
         return state
 
     async def _leave(
-        self, run: RunSummary, stop: c.Stop, *, command_id: str, body_sha: bytes, asked: Asked | None = None
+        self, run: RunSummary, stop: c.Stop, *, command_id: str, body_sha: bytes, asked: AuditActor | None = None
     ) -> None:
         """Stop the thread's newest run and return when it has ended. Raises Rejected 409 `STILL_STOPPING` where that
         takes longer than `STOP_SECONDS`: it goes on stopping, and the same request finds it ended later."""

@@ -22,7 +22,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -81,7 +81,7 @@ class MessageQueue(Service):
             self._keep(self._run_sweeps, "stalled messages")
 
     async def add(
-        self, tenant: UUID, workflow: bytes, start: c.Start, asked: Asked, *, command_id: str, body_sha: bytes
+        self, tenant: UUID, workflow: bytes, start: c.Start, asked: AuditActor, *, command_id: str, body_sha: bytes
     ) -> QueuedMessage:
         """Let a message wait for its turn. The same one again finds the first. Raises Rejected 429 where too many of
         the thread wait, and 409 where another message has the same run."""
@@ -147,7 +147,7 @@ class MessageQueue(Service):
             msgspec.convert(values.loads(message.start), c.Start),
             command_id=message.command_id,
             body_sha=message.body_sha,
-            asked=msgspec.json.decode(message.asked, type=Asked),
+            asked=msgspec.json.decode(message.asked, type=AuditActor),
         )
 
     async def _handle_freed(self, message: OutboxMessage) -> None:

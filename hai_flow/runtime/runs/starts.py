@@ -28,12 +28,12 @@ from hai_flow.engine.state.shared_state import has_kept_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
-from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.tracing import ASKER, BeginTrace, forward_trace
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Birth, Outcome
+from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Outcome, RunCreation
 from hai_flow.runtime.runs.concurrency_slots import Slots
-from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.runtime.tenancy.quotas import Quotas
 from hai_flow.runtime.tenancy.tenants import Tenants
@@ -57,7 +57,7 @@ class Starts:
         self,
         committer: Committer,
         slots: Slots,
-        keeping: Keeping,
+        keeping: ThreadState,
         find_pins: FindPins,
         find_retirement: FindRetirement,
         quotas: Quotas,
@@ -97,7 +97,7 @@ class Starts:
         command_id: str | None = None,
         body_sha: bytes = b"",
         branch: Branch | None = None,
-        asked: Asked | None = None,
+        asked: AuditActor | None = None,
         owners: Collection[str] | None = None,
         resolved: bool = False,
         claimed: bool = False,
@@ -130,7 +130,7 @@ class Starts:
             if branch is None and of_its_own and self._is_plain(plan):
                 begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
                 return await self._submit(
-                    tenant, begin, Birth(plan, slot=_derive_thread_slot(begin)), command_id, body_sha, asked
+                    tenant, begin, RunCreation(plan, slot=_derive_thread_slot(begin)), command_id, body_sha, asked
                 )
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
@@ -164,13 +164,13 @@ class Starts:
         command_id: str | None,
         body_sha: bytes,
         branch: Branch | None,
-        asked: Asked | None,
+        asked: AuditActor | None,
         *,
         promised: bool = False,
     ) -> Outcome:
         slot = _derive_thread_slot(begin)
         is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
-        birth = Birth(plan, slot=slot, branch=branch, left=is_left or promised)
+        birth = RunCreation(plan, slot=slot, branch=branch, left=is_left or promised)
         while True:
             async with self._slots.reserve_slot(tenant, plan, begin) as (start, seat):
                 try:
@@ -183,10 +183,10 @@ class Starts:
         self,
         tenant: UUID,
         begin: Begin,
-        birth: Birth,
+        birth: RunCreation,
         command_id: str | None,
         body_sha: bytes,
-        asked: Asked | None,
+        asked: AuditActor | None,
         seat: str | None = None,
     ) -> Outcome:
         return await self._committer.submit(

@@ -26,7 +26,7 @@ from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunSummary
 
 
-class Keeping:
+class ThreadState:
     """Gives a Start the state that its thread has kept."""
 
     def __init__(self, database: Database) -> None:

@@ -31,10 +31,10 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.hints import Told
+from hai_flow.runtime.commit.hints import RunNotice
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
+from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import logs
@@ -64,10 +64,10 @@ class Lagging(Exception):
     """The follower is so far behind that the ring has forgotten its place: it must come back with its cursor."""
 
 
-class News(NamedTuple):
+class FollowerBatch(NamedTuple):
     """Everything new for the followers at one place, made once for all of them. `last`: the stream ends with it."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[StreamItem]
     data: bytes
     last: bool
 
@@ -81,27 +81,27 @@ class _Ring:
     profile: Profile
     encoder: Encoder
     first_seq: int
-    pieces: deque[Piece] = field(default_factory=deque)
+    pieces: deque[StreamItem] = field(default_factory=deque)
     bytes: int = 0
     places: dict[RingSubscription, None] = field(default_factory=dict)
     broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
     _notifying: Iterator[RingSubscription] | None = None
     _again: bool = False
-    _newest: tuple[int, int, News] | None = None  # the piece that was taken last: its two ends, and it
+    _newest: tuple[int, int, FollowerBatch] | None = None  # the piece that was taken last: its two ends, and it
 
     @property
     def end(self) -> int:
         """The seq that the next event will have."""
         return self.first_seq + len(self.pieces)
 
-    def append(self, piece: Piece, bytes_max: int) -> None:
+    def append(self, piece: StreamItem, bytes_max: int) -> None:
         self.pieces.append(piece)
         self.bytes += len(piece.data)
         while self.bytes > bytes_max and len(self.pieces) > 1:
             self.bytes -= len(self.pieces.popleft().data)
             self.first_seq += 1
 
-    def after(self, seq: int) -> News:
+    def after(self, seq: int) -> FollowerBatch:
         """The pieces after `seq`. Raises `Lagging` if some of them are forgotten."""
         skip = seq + 1 - self.first_seq
         if skip < 0 or self.broken:
@@ -157,7 +157,7 @@ class RingSubscription:
 
     __slots__ = ("_fanout", "_last", "_ring", "notify", "seq")
 
-    def __init__(self, fanout: Fanout, ring: _Ring, seq: int, last: Callable[[Piece], Piece] | None) -> None:
+    def __init__(self, fanout: Fanout, ring: _Ring, seq: int, last: Callable[[StreamItem], StreamItem] | None) -> None:
         self._fanout = fanout
         self._ring: _Ring | None = ring
         self._last = last
@@ -166,7 +166,7 @@ class RingSubscription:
         ring.places[self] = None
         ring.feed.followers += 1
 
-    def take(self) -> News:
+    def take(self) -> FollowerBatch:
         """Everything after the place, which moves behind it; the encoder's farewell when the server closes. Nothing
         from a place that was left. Raises `Lagging`."""
         ring = self._ring
@@ -227,12 +227,12 @@ class Following:
 
     __slots__ = ("__weakref__", "_before", "_reading", "place")
 
-    def __init__(self, reading: Callable[[Following], AsyncGenerator[Sequence[Piece]]]) -> None:
+    def __init__(self, reading: Callable[[Following], AsyncGenerator[Sequence[StreamItem]]]) -> None:
         self.place: RingSubscription | None = None
-        self._before: list[Piece] = []
-        self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
+        self._before: list[StreamItem] = []
+        self._reading: AsyncGenerator[Sequence[StreamItem]] | None = reading(self)
 
-    def put_first(self, piece: Piece) -> Following:
+    def put_first(self, piece: StreamItem) -> Following:
         """Put a piece before all others."""
         self._before.insert(0, piece)
         return self
@@ -240,7 +240,7 @@ class Following:
     def __aiter__(self) -> Following:
         return self
 
-    async def __anext__(self) -> Sequence[Piece]:
+    async def __anext__(self) -> Sequence[StreamItem]:
         pieces = await self.catch_up()
         if pieces is not None:
             return pieces
@@ -257,7 +257,7 @@ class Following:
             self._leave()
         return news.pieces
 
-    async def catch_up(self) -> Sequence[Piece] | None:
+    async def catch_up(self) -> Sequence[StreamItem] | None:
         """The next pieces that the log has already. None: that was all of it. Later ones come at the `place`; without
         one, nothing comes."""
         if self._before:
@@ -356,7 +356,7 @@ class Fanout(Service):
         if self._hinted:
             self._wake.set()
 
-    def hear(self, news: Told) -> None:
+    def hear(self, news: RunNotice) -> None:
         """A process has committed these events of a run. They are shown where they follow at once; else the log is
         read."""
         feed = self._feeds.get(UUID(news.run_id)) if self._feeds else None
@@ -489,7 +489,7 @@ class Fanout(Service):
         profile: Profile,
         start: RunState,
         *,
-        last: Callable[[Piece], Piece] | None = None,
+        last: Callable[[StreamItem], StreamItem] | None = None,
     ) -> Following:
         """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
 
@@ -505,8 +505,8 @@ class Fanout(Service):
         dialect: Dialect,
         profile: Profile,
         start: RunState,
-        last: Callable[[Piece], Piece] | None,
-    ) -> AsyncGenerator[Sequence[Piece]]:
+        last: Callable[[StreamItem], StreamItem] | None,
+    ) -> AsyncGenerator[Sequence[StreamItem]]:
         """The pieces of the log after `start`. At its end, unless that is the stream's, the follower gets a place."""
         encoder = dialect.encoder(profile, start)
         with self._attach(run_id) as feed:
@@ -516,7 +516,7 @@ class Fanout(Service):
                 unsure = False
                 moved = feed.moved
                 rows = await self._log_behind(run_id, seq)
-                read: list[Piece] = []
+                read: list[StreamItem] = []
                 for row in rows:
                     for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
                         seq += 1
@@ -594,18 +594,18 @@ class Fanout(Service):
         self._detach(ring.feed)
 
 
-def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
+def _farewell(encoder: Encoder, dialect: Dialect) -> StreamItem:
     return item_without_number(dialect, encoder.farewell("The server is closing; reconnect to go on."))
 
 
-def _news(pieces: Sequence[Piece], *, last: bool = False) -> News:
-    return News(pieces, b"".join([piece.data for piece in pieces]), last)
+def _news(pieces: Sequence[StreamItem], *, last: bool = False) -> FollowerBatch:
+    return FollowerBatch(pieces, b"".join([piece.data for piece in pieces]), last)
 
 
 _NO_NEWS: Final = _news(())
 
 
-def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:
+def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> StreamItem:
     return item_of_event(dialect, encoder.encode(event), seq, run_id)
 
 

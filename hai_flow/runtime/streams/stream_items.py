@@ -9,7 +9,7 @@ from uuid import UUID
 from hai_flow.wire.dialects.dialect import Dialect, Frame
 
 
-class Piece(NamedTuple):
+class StreamItem(NamedTuple):
     """One event on a stream: its frames, and their bytes. `seq` 0: made by no event."""
 
     seq: int
@@ -22,11 +22,11 @@ class Piece(NamedTuple):
         return bool(self.frames) and self.frames[-1].terminal
 
 
-def item_without_number(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
+def item_without_number(dialect: Dialect, frames: Sequence[Frame]) -> StreamItem:
     """Frames that no event made (a preface, a farewell): they carry no id."""
-    return Piece(0, frames, dialect.render_unnumbered(frames))
+    return StreamItem(0, frames, dialect.render_unnumbered(frames))
 
 
-def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
+def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> StreamItem:
     """The piece of the event `seq`."""
-    return Piece(seq, frames, dialect.render_frames(frames, seq, str(run_id)) if frames else b"")
+    return StreamItem(seq, frames, dialect.render_frames(frames, seq, str(run_id)) if frames else b"")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 import hai_flow
-from hai_flow.cells import Living
+from hai_flow.cells import TenantCells
 from hai_flow.errors import Rejected
 from hai_flow.runtime.tenancy.tenants import SECONDS
 from hai_flow.store.cells import replication
@@ -52,13 +52,13 @@ async def settle(
     return await tenants.set_living(home, name, living, opening, after)
 
 
-async def _list_living(connect: Connect, found: Tenant, wanted: tuple[int, ...]) -> Living:
+async def _list_living(connect: Connect, found: Tenant, wanted: tuple[int, ...]) -> TenantCells:
     was = found.living
     if not was.is_large and not await _is_living_in(connect, was.seat, found.id):
-        return Living(wanted, wanted)
+        return TenantCells(wanted, wanted)
     cells = (*was.cells, *(cell for cell in wanted if cell not in was.cells))
     closed = tuple(cell for cell in cells if cell not in wanted)
-    return Living(cells, was.anchors, closed)
+    return TenantCells(cells, was.anchors, closed)
 
 
 async def _is_living_in(connect: Connect, cell: int, tenant: UUID) -> bool:

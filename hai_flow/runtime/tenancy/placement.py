@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID, uuid4
 
-from hai_flow.cells import HOME, Living, cell_in_thread_id, cell_of, draw_cell, place_id
+from hai_flow.cells import HOME, TenantCells, cell_in_thread_id, cell_of, draw_cell, place_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.cells import thread_locations
 from hai_flow.store.postgres.database import Database
 
 
-class Places:
+class ThreadPlacement:
     """Finds the places of threads, and gives new ones theirs. `database_of` gives that of a cell, or raises Rejected
     503 where it is away; `there` those of all cells that are not; `numbers`: all cells of the process."""
 
@@ -34,7 +34,7 @@ class Places:
         self._database_of = database_of
         self._there = there
 
-    async def living(self, tenant: UUID, said: int = HOME) -> Living:
+    async def living(self, tenant: UUID, said: int = HOME) -> TenantCells:
         """Where the tenant lives. `said`: a cell that an id names; if this process does not know it to be the tenant's,
         it asks the database again."""
         living = await self._tenants().living(tenant)

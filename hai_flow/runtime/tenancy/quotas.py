@@ -17,7 +17,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.identity import quotas
 from hai_flow.store.identity.tenants import Limits
@@ -38,7 +38,7 @@ class Quotas:
         self._tenants = tenants
         self.others: Callable[[UUID], Awaitable[Sequence[Database]]] | None = None
         """The other cells of a tenant that are there; None: there are none."""
-        self._bytes: OrderedDict[UUID, Recent[int]] = OrderedDict()
+        self._bytes: OrderedDict[UUID, SingleFlightCache[int]] = OrderedDict()
         self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
 
     async def excess(self, tenant: UUID, *, leaving: int = 0) -> Rejected | None:
@@ -91,7 +91,7 @@ class Quotas:
         if lookup is None:
             while len(self._bytes) >= TENANTS_MAX:
                 self._bytes.popitem(last=False)
-            lookup = self._bytes[tenant] = Recent(look, BYTES_SECONDS)
+            lookup = self._bytes[tenant] = SingleFlightCache(look, BYTES_SECONDS)
         try:
             return await lookup.get()
         except BaseException:

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from typing import Final
 from uuid import UUID
 
-from hai_flow.cells import HOME, Living
+from hai_flow.cells import HOME, TenantCells
 from hai_flow.errors import StoreError
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.settings import Settings
 from hai_flow.store.identity import tenants
 from hai_flow.store.identity.tenants import Limits, Tenant
@@ -37,7 +37,7 @@ class Tenants:
     def __init__(self, database: Database, defaults: Limits = _NONE) -> None:
         self._database = database
         self.defaults = defaults
-        self._known: OrderedDict[UUID, Recent[Tenant | None]] = OrderedDict()
+        self._known: OrderedDict[UUID, SingleFlightCache[Tenant | None]] = OrderedDict()
         self._names: dict[UUID, str] = {}
         self._seats: dict[UUID, int] = {}
 
@@ -46,10 +46,10 @@ class Tenants:
         row = await self._find(tenant)
         return self.defaults if row is None else row.limits.over(self.defaults)
 
-    async def living(self, tenant: UUID) -> Living:
+    async def living(self, tenant: UUID) -> TenantCells:
         """Where the tenant lives. Raises asyncpg's errors."""
         row = await self._find(tenant)
-        return Living.in_one(HOME) if row is None else row.living
+        return TenantCells.in_one(HOME) if row is None else row.living
 
     async def seat(self, tenant: UUID) -> int:
         """The tenant's first cell, which stays once it has something: so the last known cell is returned while home is
@@ -85,7 +85,9 @@ class Tenants:
     async def _find(self, tenant: UUID) -> Tenant | None:
         entry = self._known.get(tenant)
         if entry is None:
-            entry = self._known[tenant] = Recent(lambda: tenants.get_tenant(self._database.api, tenant), SECONDS)
+            entry = self._known[tenant] = SingleFlightCache(
+                lambda: tenants.get_tenant(self._database.api, tenant), SECONDS
+            )
             if len(self._known) > TENANTS_MAX:
                 self._known.popitem(last=False)
         try:

@@ -31,7 +31,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.ids import derive_display_call_id, derive_model_call_id, message_id
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.state.tracing import Place, derive_attempt_place, place_of
+from hai_flow.engine.state.tracing import TracePosition, derive_attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
 from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_grown_start
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name
@@ -76,7 +76,7 @@ class Reporting(Protocol):
 
 
 @dataclass(slots=True)
-class Stage:
+class AttemptContext:
     """The part that all attempts of a process share. Times in seconds, as in `WorkerConfig`.
 
     `closing`: the process stops, so attempts that are cancelled are to be declared lost and report nothing.
@@ -132,7 +132,7 @@ class Stage:
         return pause if state.parent is None else max(pause, self.relay_seconds)
 
 
-class Performance:
+class RunningAttempt:
     """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
 
     `begun`: whether the task has its place and the effect may have happened. For its runner it is the stream.
@@ -158,7 +158,7 @@ class Performance:
         "uses",
     )
 
-    def __init__(self, stage: Stage, run: CachedRun, path: str, attempt: int) -> None:
+    def __init__(self, stage: AttemptContext, run: CachedRun, path: str, attempt: int) -> None:
         self._stage = stage
         self.run = run
         self.path = path
@@ -166,7 +166,7 @@ class Performance:
         self.step: Step | None = None  # once it is performed
         self.task: asyncio.Task[None] | None = None
         self.begun = False
-        self.place: Place | None = None  # in a trace
+        self.place: TracePosition | None = None  # in a trace
         self.known_since = time.monotonic()
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
@@ -401,7 +401,7 @@ class _StreamedText:
     into that call.
     """
 
-    def __init__(self, stage: Stage, of: Performance) -> None:
+    def __init__(self, stage: AttemptContext, of: RunningAttempt) -> None:
         self._stage = stage
         self._of = of
         self._kind: Kind = "text"
@@ -494,7 +494,7 @@ class _Message:
     written: int = 0
     joiner: TextJoiner = field(default_factory=TextJoiner)
 
-    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+    def chunks(self, of: RunningAttempt, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces."""
         for piece in _pieces(text):
             yield Chunk(self.id, of.path, of.attempt, self.written, piece, kind=self.kind)
@@ -511,7 +511,7 @@ class _Call:
     written: int = 0
     joiner: TextJoiner = field(default_factory=TextJoiner)
 
-    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+    def chunks(self, of: RunningAttempt, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
         for piece in _pieces(text) or [""]:
             visible = piece if self.by_model is not None else encode_grown_piece(piece)
@@ -523,13 +523,13 @@ def _pieces(text: str) -> list[str]:
     return [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
 
 
-def _call_of_growing(of: Performance, growing: Growing) -> _Call:
+def _call_of_growing(of: RunningAttempt, growing: Growing) -> _Call:
     """The call that shows the text of the attempt."""
     id = derive_display_call_id(of.run.state.run_id, of.path, of.attempt)
     return _Call(id, None, len(encode_grown_start(growing)))
 
 
-def _call_by_model(of: Performance, name: str, number: int) -> _Call | None:
+def _call_by_model(of: RunningAttempt, name: str, number: int) -> _Call | None:
     """The call of an agent that its model begins to write; None if no frontend shows it. A thread shows the calls of a
     child run when they begin, as its other steps."""
     plan, state = of.run.plan, of.run.state
@@ -553,7 +553,7 @@ def _call_by_model(of: Performance, name: str, number: int) -> _Call | None:
 class _Progress:
     """How far an attempt is. Of several values that come shortly one after the other only the last is recorded."""
 
-    def __init__(self, stage: Stage, of: Performance) -> None:
+    def __init__(self, stage: AttemptContext, of: RunningAttempt) -> None:
         self._stage = stage
         self._of = of
         self._value: Json = None
@@ -580,7 +580,7 @@ class _Progress:
             self._timer = None
 
 
-def _find_growing(of: Performance) -> Growing | None:
+def _find_growing(of: RunningAttempt) -> Growing | None:
     """The call whose argument the attempt's text is, if it is one."""
     assert of.run.plan is not None
     verb = resolve_step(of.run.plan, of.path).verb

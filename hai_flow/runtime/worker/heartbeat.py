@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 HEART_SETTINGS: Final = {**SETTINGS, "application_name": "hai-flow heartbeat"}
 
 
-class Heart:
+class HeartbeatLoop:
     """Renews the lease from a thread and a connection of its own, as long as the process that it beats for works.
 
     A loop that is stuck performs nothing useful, nor does one whose commits or loads get no answer: so the lease should
@@ -39,7 +39,7 @@ class Heart:
         worker: int,
         registered: float,
         worked_at: Callable[[], float],
-        notify: Callable[[Heart, Heartbeat | None], None],
+        notify: Callable[[HeartbeatLoop, Heartbeat | None], None],
         load: Callable[[], Load],
         *,
         lease_seconds: float,

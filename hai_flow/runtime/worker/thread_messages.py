@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.engine.state.state import MessageState, RunState
-from hai_flow.engine.steps.agents import Said, build_model_message
+from hai_flow.engine.steps.agents import ModelMessage, build_model_message
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.postgres.database import Database
@@ -32,7 +32,7 @@ class _KeptMessages:
     """The messages before a run that had been retried so many times when they were read."""
 
     retried: int
-    said: Sequence[Said]
+    said: Sequence[ModelMessage]
     bytes: int
 
 
@@ -45,7 +45,7 @@ class ThreadMessages:
         self._bytes = 0
         self._kept: OrderedDict[UUID, _KeptMessages] = OrderedDict()
 
-    async def before(self, run: CachedRun) -> Sequence[Said]:
+    async def before(self, run: CachedRun) -> Sequence[ModelMessage]:
         """The newest messages of the thread's line before the run, the oldest first; none of a run beside it."""
         state = run.state
         if state.parent is None and state.thread_id == state.run_id:
@@ -61,7 +61,7 @@ class ThreadMessages:
             self._kept.move_to_end(run.id)
         return entry.said
 
-    async def _read(self, run: CachedRun) -> tuple[Sequence[Said], int]:
+    async def _read(self, run: CachedRun) -> tuple[Sequence[ModelMessage], int]:
         window = threads.Window(RUNS_MAX, MESSAGES_MAX)
         async with self._database.api.acquire() as connection:
             rows = await threads.transcript(connection, run.tenant, run.state.thread_id, before=run.id, window=window)

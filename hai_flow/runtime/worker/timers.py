@@ -19,7 +19,7 @@ class _Wake:
     at: int
 
 
-class Wakes:
+class TimerHeap:
     """When held runs must be looked at: one time for each run, however often it is set, and the earliest first.
 
     A run whose time has come is given out again every `AGAIN_MS` until it has another time or none: the command that

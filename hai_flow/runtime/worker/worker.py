@@ -30,7 +30,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.primitives import instants
-from hai_flow.runtime.base.queue_selection import NOTHING, Served
+from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
@@ -38,12 +38,12 @@ from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.runtime.worker.attempt import CANCELLED, Performance, Stage, failure
+from hai_flow.runtime.worker.attempt import CANCELLED, AttemptContext, RunningAttempt, failure
 from hai_flow.runtime.worker.concurrency import ConcurrencyPlaces
-from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, Heart
+from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, HeartbeatLoop
 from hai_flow.runtime.worker.takeover import build_worker_name
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
-from hai_flow.runtime.worker.timers import Wakes
+from hai_flow.runtime.worker.timers import TimerHeap
 from hai_flow.steps.runner import Registry
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.database import Database
@@ -77,7 +77,7 @@ class WorkerConfig:
     relay_seconds: float = 1.0
     shutdown_seconds: float = 20.0
     public_url: str | None = None
-    served: Served = field(default_factory=Served)
+    served: QueueSelection = field(default_factory=QueueSelection)
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds * 2 < self.lease_seconds:
@@ -92,7 +92,7 @@ class HeldRun:
     """A run that this process holds, and the attempts at its steps that it deals with, by their paths."""
 
     run: CachedRun
-    attempts: dict[str, Performance] = field(default_factory=dict)
+    attempts: dict[str, RunningAttempt] = field(default_factory=dict)
 
     def cancel(self) -> None:
         """Cancel all attempts."""
@@ -119,7 +119,7 @@ class Worker(Service):
         self.database = database
         self.committer = committer
         self.config = config or WorkerConfig()
-        self._stage = Stage(
+        self._stage = AttemptContext(
             committer,
             database,
             registry,
@@ -133,7 +133,7 @@ class Worker(Service):
         )
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, Claimed] = {}  # by an answered statement, and not here yet
-        self._wakes = Wakes()
+        self._wakes = TimerHeap()
         self._woken = asyncio.Event()
         self._places = ConcurrencyPlaces(self.config.attempts_max, self.config.served.places)
         self.short_of_places = False  # something was not claimed for want of a place
@@ -144,7 +144,7 @@ class Worker(Service):
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
         self._claiming = False
         self._undecided: set[UUID] = set()
-        self._heart: Heart | None = None
+        self._heart: HeartbeatLoop | None = None
         self._restart: asyncio.Task[None] | None = None
         self.allowed: Callable[[], Awaitable[None]] | None = None  # asked before it registers; raises where it must not
 
@@ -334,7 +334,7 @@ class Worker(Service):
             )
         self.committer.worker_id = worker
         connect = partial(self.database.connect, HEART_SETTINGS)
-        self._heart = Heart(
+        self._heart = HeartbeatLoop(
             connect,
             worker,
             began,
@@ -364,7 +364,7 @@ class Worker(Service):
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
-    def _beat(self, heart: Heart, beat: Heartbeat | None) -> None:
+    def _beat(self, heart: HeartbeatLoop, beat: Heartbeat | None) -> None:
         """Take in the database's answer to a heartbeat. None: the lease could not be renewed in time."""
         if heart is not self._heart:
             return
@@ -513,7 +513,7 @@ class Worker(Service):
         open_ = open_attempts(held.run.state)
         lost = [(path, attempt) for path, attempt in open_.items() if path not in held.attempts]
         for path, attempt in lost:
-            held.attempts[path] = Performance(self._stage, held.run, path, attempt)
+            held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
             self.committer.report(held.run, c.StepLost(path=path, attempt=attempt))
         return bool(lost)
 
@@ -529,7 +529,7 @@ class Worker(Service):
                 self._drop_unbegun(held, path, performance.attempt)
 
     def _drop_unbegun(self, held: HeldRun, path: str, attempt: int) -> None:
-        held.attempts[path] = Performance(self._stage, held.run, path, attempt)
+        held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
         error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
         self.committer.report(held.run, failure(path, attempt, error))
 
@@ -567,7 +567,7 @@ class Worker(Service):
         if not self._may_begin or self.committer.freezes.holds(run, path):
             self._waiting.add(run.id)
             return
-        performance = held.attempts[path] = Performance(self._stage, run, path, attempt)
+        performance = held.attempts[path] = RunningAttempt(self._stage, run, path, attempt)
         task = performance.task = asyncio.get_running_loop().create_task(self._attempt(performance))
         self._attempts.add(task)
         task.add_done_callback(self._over)
@@ -581,7 +581,7 @@ class Worker(Service):
             self.short_of_places = False
             self.on_place()
 
-    async def _attempt(self, performance: Performance) -> None:
+    async def _attempt(self, performance: RunningAttempt) -> None:
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = performance.run
         queue = DEFAULT_QUEUE if run.plan is None else run.plan.queue
@@ -603,7 +603,7 @@ class Worker(Service):
             tell(watching, performance, report, began, time.monotonic())
         self.committer.report(run, report, performance.transaction)
 
-    def _forget(self, performance: Performance) -> None:
+    def _forget(self, performance: RunningAttempt) -> None:
         """Forget an attempt that has not begun: it may be begun again."""
         held = self._held.get(performance.run.id)
         if held is not None and held.attempts.get(performance.path) is performance:

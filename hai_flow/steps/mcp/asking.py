@@ -51,7 +51,7 @@ class _Sitting(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RepeatedAnswers:
     """The answers that a repeated call brings along. `settled`: those for a server that asks within a session."""
 
     responses: dict[str, types.ElicitResult] | None = None
@@ -106,9 +106,9 @@ class Sitting:
         return types.ElicitResult(action="cancel")
 
 
-async def complete(call: Call, progress: Given | None) -> types.CallToolResult | AsksPerson:
+async def complete(call: Call, progress: RepeatedAnswers | None) -> types.CallToolResult | AsksPerson:
     """The result of a call, or the question that stands before it. Raises StepError."""
-    progress, seconds = progress or Given(), _POLL_SECONDS
+    progress, seconds = progress or RepeatedAnswers(), _POLL_SECONDS
     while True:
         responses, sitting = cast("dict[str, Any] | None", progress.responses), Sitting(progress.settled)
         result = await call(responses=responses, state=progress.state, sitting=sitting)
@@ -117,22 +117,22 @@ async def complete(call: Call, progress: Given | None) -> types.CallToolResult |
         if result.input_requests:
             # A form is compiled, which may take long: others are served meanwhile.
             return await asyncio.to_thread(_question, result.input_requests, _state(result))
-        progress = Given(state=_state(result), settled=progress.settled)
+        progress = RepeatedAnswers(state=_state(result), settled=progress.settled)
         await asyncio.sleep(seconds)
         seconds = min(2 * seconds, _POLL_SECONDS_MAX)
 
 
-def answer_to(answer: Answer) -> Given:
+def answer_to(answer: Answer) -> RepeatedAnswers:
     """A person's answer, as the server reads it: one for each of its questions."""
     if answer.keys == (IN_SESSION,) and answer.state is not None:
         before = msgspec.json.decode(answer.state, type=_Sitting)
         content = answer.values if answer.action == "accept" else None
-        return Given(settled=(*before.settled, Settled(before.question, answer.action, content)))
+        return RepeatedAnswers(settled=(*before.settled, Settled(before.question, answer.action, content)))
     single = len(answer.keys) == 1
     responses = {
         key: types.ElicitResult(action=answer.action, content=_content(answer, key, single)) for key in answer.keys
     }
-    return Given(responses, answer.state)
+    return RepeatedAnswers(responses, answer.state)
 
 
 def _content(answer: Answer, key: str, single: bool) -> Any:

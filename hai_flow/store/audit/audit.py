@@ -224,7 +224,7 @@ class AuditFilter(NamedTuple):
     before: UUID | None = None
 
 
-class Found(NamedTuple):
+class ListedRecord(NamedTuple):
     """A record of a list; `n` is its place in the chain, None while it has none."""
 
     record: ChainRecord
@@ -236,7 +236,7 @@ class Found(NamedTuple):
 _SKEW: Final = timedelta(hours=1)
 
 
-async def list_records(pool: Pool, tenant: UUID, wanted: AuditFilter, *, limit: int) -> list[Found]:
+async def list_records(pool: Pool, tenant: UUID, wanted: AuditFilter, *, limit: int) -> list[ListedRecord]:
     """A tenant's records, newest first."""
     conditions, arguments = ["a.tenant = $1"], [tenant]
 
@@ -265,7 +265,9 @@ async def list_records(pool: Pool, tenant: UUID, wanted: AuditFilter, *, limit: 
     WHERE {" AND ".join(conditions)} ORDER BY a.id DESC LIMIT {int(limit)}
     """
     rows = await pool.fetch(query, *arguments)
-    return [Found(record, _details(row[10:14]), row[14]) for row in rows if (record := _record(row[:10])) is not None]
+    return [
+        ListedRecord(record, _details(row[10:14]), row[14]) for row in rows if (record := _record(row[:10])) is not None
+    ]
 
 
 async def list_seals(pool: Connection | Pool, tenant: UUID, run_id: UUID, subject: str) -> list[dict[str, Any] | None]:

@@ -27,7 +27,7 @@ from hai_flow.store.commit.commit_sql import (
     render_birth,
     render_children,
 )
-from hai_flow.store.commit.entries import Entry, Won
+from hai_flow.store.commit.entries import CommitResult, Entry
 from hai_flow.store.postgres.clock import read_clock
 from hai_flow.store.postgres.database import ON_THE_NODE, transaction
 
@@ -89,7 +89,7 @@ async def commit_in_pieces(
     parts: frozenset[str],
     worker_id: int | None,
     at: datetime,
-) -> tuple[Mapping[int, Won], datetime]:
+) -> tuple[Mapping[int, CommitResult], datetime]:
     """Commit entries of runs that exist and of runs that begin, both sorted by the ids of their runs. Returns the
     winners by their number from 1, the born ones behind the others, and the database's clock."""
     inside = connection.is_in_transaction()
@@ -122,7 +122,7 @@ class _Pieces:
         self._worker_id = worker_id
         self._at = at
         self.db_now = at
-        self.won: dict[int, Won] = {}
+        self.won: dict[int, CommitResult] = {}
         self._ended: set[int] = set()
 
     async def commit(self, moved: list[_Row], born: list[_Row]) -> None:
@@ -210,7 +210,7 @@ class _Pieces:
         if places is None:
             return
         numbers = [moved[place - 1][0] for place in places]
-        self.won.update(zip(numbers, map(Won, seq, version, fence, worker), strict=True))
+        self.won.update(zip(numbers, map(CommitResult, seq, version, fence, worker), strict=True))
         self._ended.update(number for number, over in zip(numbers, ended, strict=True) if over)
 
     async def _bear(self, born: list[_Row]) -> None:
@@ -226,7 +226,7 @@ class _Pieces:
         numbers = {entry.run_id: i for i, entry in born}
         for row in rows:
             number = numbers[row["id"]]
-            self.won[number] = Won(row["seq"], row["version"], row["fence"], row["worker"])
+            self.won[number] = CommitResult(row["seq"], row["version"], row["fence"], row["worker"])
             if row["status"] in ENDED:
                 self._ended.add(number)
 

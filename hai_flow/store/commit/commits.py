@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hai_flow.store.commit.commit_arrays import arguments
 from hai_flow.store.commit.commit_citus import commit_in_pieces
 from hai_flow.store.commit.commit_sql import CHILDREN, commit_statement
-from hai_flow.store.commit.entries import Committed, Entry, Won
+from hai_flow.store.commit.entries import BatchResult, CommitResult, Entry
 from hai_flow.store.postgres.database import PIN, transaction
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
@@ -31,7 +31,7 @@ _LONE_ENTRIES_MAX: Final = 8
 _ALL: Final = frozenset(CHILDREN)
 
 
-async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> Committed:
+async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> BatchResult:
     """Commit a batch: log, run rows, commands, pendings, votes, outbox, turns, messages, slots
     (docs/design/store.md#the-commit).
 
@@ -58,10 +58,12 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
         else:
             columns = arguments(those_moved, those_born, parts)
             won, db_now, freezes = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
-    return Committed({numbers[place - 1]: each for place, each in won.items()}, db_now, freezes)
+    return BatchResult({numbers[place - 1]: each for place, each in won.items()}, db_now, freezes)
 
 
-async def _execute_commit(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime, int]:
+async def _execute_commit(
+    connection: Connection, query: str, *given: Any
+) -> tuple[Mapping[int, CommitResult], datetime, int]:
     """The winners by their number from 1, the database's clock, and the version of the freezes."""
     if connection.is_in_transaction() or getattr(connection, "pinned", True):
         row = await connection.fetchrow(query, *given)
@@ -70,7 +72,7 @@ async def _execute_commit(connection: Connection, query: str, *given: Any) -> tu
             row = await connection.fetchrow(query, *given)
     assert row is not None, "aggregates return one row"
     places, seq, version, fence, worker, db_now, freezes = row
-    won = {} if places is None else dict(zip(places, map(Won, seq, version, fence, worker), strict=True))
+    won = {} if places is None else dict(zip(places, map(CommitResult, seq, version, fence, worker), strict=True))
     return won, db_now, freezes
 
 

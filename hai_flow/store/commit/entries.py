@@ -195,7 +195,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     audit: Sequence[AuditRow] = ()
 
 
-class Won(msgspec.Struct, frozen=True, gc=False):
+class CommitResult(msgspec.Struct, frozen=True, gc=False):
     """The run's row after the commit. `seq - n` is the seq before it: where it is not the one that was known, others'
     chunks lie between, and must be read before folding. `worker` holds the claim now (None: no worker does).
 
@@ -210,10 +210,10 @@ class Won(msgspec.Struct, frozen=True, gc=False):
     worker: int | None
 
 
-class Committed(msgspec.Struct, frozen=True, gc=False):
+class BatchResult(msgspec.Struct, frozen=True, gc=False):
     """`won` by the entry's number in the batch (from 0); an entry that is not in it lost: nothing of it happened.
     `db_now` is the database's clock. `freezes` is the version of its freezes; None: it was not asked."""
 
-    won: dict[int, Won]
+    won: dict[int, CommitResult]
     db_now: datetime
     freezes: int | None = None

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
-from hai_flow.cells import HOME, Living
+from hai_flow.cells import HOME, TenantCells
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 DEFAULT: Final = "default"
 AT_HOME: Final = (HOME,)
-_HOME_ALONE: Final = Living.in_one(HOME)
+_HOME_ALONE: Final = TenantCells.in_one(HOME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Tenant:
     name: str
     created_at: datetime
     limits: Limits = Limits()
-    living: Living = _HOME_ALONE
+    living: TenantCells = _HOME_ALONE
 
     @property
     def cells(self) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ def _tenant(row: Any) -> Tenant:
     shut = (*(closed or ()), *waiting)
     if not set(lives_in) - set(shut):  # those that are to be closed stay open until the others are
         shut = waiting
-    living = Living(lives_in, lives_in[:1] if anchors is None else tuple(anchors), shut)
+    living = TenantCells(lives_in, lives_in[:1] if anchors is None else tuple(anchors), shut)
     return Tenant(row[0], row[1], row[2], Limits(*limits), living)
 
 
@@ -118,7 +118,7 @@ async def set_limits(connection: Connection | Pool, name: str, changed: dict[str
 async def set_living(
     connection: Connection | Pool,
     name: str,
-    living: Living,
+    living: TenantCells,
     opening: Sequence[int] = (),
     after: timedelta = timedelta(0),
 ) -> Tenant | None:

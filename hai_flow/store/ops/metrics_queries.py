@@ -74,7 +74,7 @@ class InQueue(msgspec.Struct, frozen=True):
     workers: int
 
 
-class Found(msgspec.Struct, kw_only=True):
+class MetricsRound(msgspec.Struct, kw_only=True):
     """The result of the looks so far. `queues`: the `QUEUES_MAX` queues whose first run has been due for longest.
     `runs`: how many a workflow has in a status, as (workflow, status, number), of the last round that was finished;
     None: none has been. `counting` are those of the round that goes on, behind `place`."""
@@ -87,10 +87,10 @@ class Found(msgspec.Struct, kw_only=True):
     place: RoundPosition | None = None
 
 
-async def read_last_counts(connection: Connection) -> Found | None:
+async def read_last_counts(connection: Connection) -> MetricsRound | None:
     """The result of the last look of any process."""
     text = await connection.fetchval("SELECT position FROM sweeps WHERE name = $1", NAME)
-    return None if text is None else msgspec.json.decode(text, type=Found)
+    return None if text is None else msgspec.json.decode(text, type=MetricsRound)
 
 
 async def look(connection: Connection, every: timedelta) -> bool:
@@ -98,7 +98,7 @@ async def look(connection: Connection, every: timedelta) -> bool:
     stored = await orphan_cleanup.take(connection, NAME, every)
     if stored is None:
         return False
-    counts = msgspec.json.decode(stored, type=Found | None) or Found()
+    counts = msgspec.json.decode(stored, type=MetricsRound | None) or MetricsRound()
     counts.at, counts.waiting = await _waiting(connection)
     counts.queues = [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
     await _count(connection, counts)
@@ -106,7 +106,7 @@ async def look(connection: Connection, every: timedelta) -> bool:
     return True
 
 
-async def _count(connection: Connection, found: Found) -> None:
+async def _count(connection: Connection, found: MetricsRound) -> None:
     """A page of the round."""
     place = found.place
     start = (UUID(int=0), "") if place is None else (place.tenant, place.status)

@@ -48,7 +48,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenQuestion:
     """An open pending that asks somebody, with the columns of its run that the rules need, and those that are shown.
     `votes` are the JSON texts of those cast so far. `workflow` is the sha256 of its run's."""
 
@@ -117,7 +117,7 @@ async def page_of_inbox(
     *,
     limit: int,
     after: Place | None = None,
-) -> tuple[list[Asked], Place | None]:
+) -> tuple[list[OpenQuestion], Place | None]:
     """The open pendings that ask one of `selectors`, the next deadline first; and where to go on. With `words` also
     those in whose body they stand somewhere: the caller looks whether it is in what the reader may search.
 
@@ -127,7 +127,7 @@ async def page_of_inbox(
     scanned = SCANNED_MAX if filters.skip else limit
     arguments = _range(tenant, selectors, filters, after, scanned)
     rows = await connection.fetch(_PAGE, *arguments, *_conditions(filters), limit)
-    items = [Asked((row[3], row[5]), *row[4:]) for row in rows if row[3] is not None]
+    items = [OpenQuestion((row[3], row[5]), *row[4:]) for row in rows if row[3] is not None]
     if len(items) == limit:
         return items, items[-1].place
     n, last_due, last_id = rows[0][:3]
@@ -164,7 +164,7 @@ async def selectors_of(connection: Connection | Pool, tenant: UUID, run_id: UUID
     return [row[0] for row in await connection.fetch(query, run_id, pending_id, tenant)]
 
 
-async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Asked | None:
+async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> OpenQuestion | None:
     """One open pending, also one that asks other people."""
     query = f"""
     SELECT due, {_ASKED} FROM (
@@ -173,7 +173,7 @@ async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, p
     ) asked
     """
     row = await connection.fetchrow(query, run_id, pending_id, tenant)
-    return None if row is None else Asked((row[0], row[2]), *row[1:])
+    return None if row is None else OpenQuestion((row[0], row[2]), *row[1:])
 
 
 _COUNTS: Final = f"""
@@ -270,7 +270,7 @@ async def list_decided_by(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class InboxRow:
     """An open pending as it stands in the inbox: `asks` are the selectors of its rows, `current` says that they, and
     the columns by which it is found, are of its deadline."""
 
@@ -297,11 +297,11 @@ ORDER BY p.tenant, p.opened_at, p.id LIMIT $4
 """
 
 
-async def open_page(connection: Connection | Pool, after: Sequence[Any] | None) -> list[Listed]:
+async def open_page(connection: Connection | Pool, after: Sequence[Any] | None) -> list[InboxRow]:
     """A page of the open pendings of all tenants, behind the one with the key `after`: tenant, time, id."""
     tenant, opened_at, id = after or (str(UUID(int=0)), _ALWAYS.isoformat(), "")
     arguments = (UUID(tenant), datetime.fromisoformat(opened_at), id, PAGE_ROWS)
-    return [Listed(*row) for row in await connection.fetch(_OPEN, *arguments)]
+    return [InboxRow(*row) for row in await connection.fetch(_OPEN, *arguments)]
 
 
 _LOCK: Final = "SELECT id FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"
@@ -325,7 +325,7 @@ ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due WHER
 """
 
 
-async def mend(pool: Pool, found: Sequence[tuple[Listed, str, str, str]]) -> None:
+async def mend(pool: Pool, found: Sequence[tuple[InboxRow, str, str, str]]) -> None:
     """Write the rows of pendings that are as they were read; each with its selectors, kind and words.
 
     Their runs are locked first, as a commit does; those that a commit has just now are left to it, or to the next time.

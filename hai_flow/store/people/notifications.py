@@ -103,7 +103,7 @@ async def put_off(connection: Connection | Pool, id: str, wait: timedelta, error
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class NotificationSummary:
     """A notification as it is shown. `status`: queued, divided, due, sent, dropped or dead."""
 
     id: str
@@ -132,7 +132,7 @@ async def list_notifications(
     status: str | None = None,
     run_id: UUID | None = None,
     before: tuple[datetime, str] | None = None,
-) -> list[Listed]:
+) -> list[NotificationSummary]:
     """The tenant's notifications, the newest first."""
     query = """
     SELECT id, run_id, pending_id, what, channel, person, status, tries, error, created_at, due_at FROM notifications
@@ -141,7 +141,7 @@ async def list_notifications(
     ORDER BY created_at DESC, translate(id, '/', '_') DESC LIMIT $6
     """
     at, id = before or (None, "")
-    return [Listed(*row) for row in await connection.fetch(query, tenant, status, run_id, at, id, limit)]
+    return [NotificationSummary(*row) for row in await connection.fetch(query, tenant, status, run_id, at, id, limit)]
 
 
 async def forget(connection: Connection | Pool) -> None:

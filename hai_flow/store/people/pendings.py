@@ -31,7 +31,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Pending):
+class PendingSummary(Pending):
     """An open one, with the columns of its run that a list shows."""
 
     workflow: str
@@ -86,7 +86,7 @@ Place: TypeAlias = tuple[datetime, str]  # opened_at, id
 class Page:
     """Pendings of a list. `following`: the place behind which the next page begins, if there may be more."""
 
-    rows: list[Listed]
+    rows: list[PendingSummary]
     following: Place | None
 
 
@@ -129,7 +129,7 @@ async def open_pendings(
     """
     query, arguments = listing(tenant, limit, before, viewer, selectors, workflow, run_id)
     records = await connection.fetch(query, *arguments)
-    rows = [Listed(*list(row)[3:]) for row in records if row["run_id"] is not None]
+    rows = [PendingSummary(*list(row)[3:]) for row in records if row["run_id"] is not None]
     if len(rows) > limit:
         return Page(rows[:limit], (rows[limit - 1].opened_at, rows[limit - 1].id))
     count, last_at, last_id = list(records[0])[:3]

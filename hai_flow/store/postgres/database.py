@@ -24,7 +24,7 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, row_security
-from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, Fault, classify
+from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -149,8 +149,8 @@ class Session(_Connection):
     """A connection whose every statement ends: answered, or with the connection cut.
 
     It is also cut when the task that waits for an answer is cancelled, and when an answer says that the session is no
-    good any more (`Fault.UNKNOWN`): a pool must never give that connection out again. A statement that was cut by its
-    deadline raises `CommitUnknown`.
+    good any more (`ErrorClass.UNKNOWN`): a pool must never give that connection out again. A statement that was cut
+    by its deadline raises `CommitUnknown`.
     """
 
     __slots__ = ("_line", "overdue", "pinned", "sharded", "statement_seconds")
@@ -181,7 +181,7 @@ class Session(_Connection):
         except Exception as error:
             if self.overdue:
                 raise CommitUnknown(f"the database did not answer within {seconds:g} s, so the line was cut") from error
-            if classify(error) is Fault.UNKNOWN:
+            if classify(error) is ErrorClass.UNKNOWN:
                 self.terminate()
             raise
         finally:

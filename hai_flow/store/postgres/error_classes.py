@@ -26,7 +26,7 @@ class CommitUnknown(StoreError):
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, CommitUnknown)
 
 
-class Fault(Enum):
+class ErrorClass(Enum):
     """How the sender of a failed statement should go on."""
 
     # Some row of it can never be stored: halve the batch until the culprit is alone
@@ -44,31 +44,31 @@ class Fault(Enum):
 # say that we may not, 3D, 3F and the rest of 42 that something is not there, 53 and 58 that there is no room or that a
 # disk fails, 0A, 55 and XX statements that no other run could make either, and an unknown state of some product is no
 # reason to condemn a run.
-_FAULT_OF_STATE: Final[Mapping[str, Fault]] = {
-    "40003": Fault.UNKNOWN,  # statement completion unknown: the only one of its class that may have happened
-    "55P03": Fault.RETRY,  # lock_timeout
-    "57014": Fault.RETRY,  # cancelled by statement_timeout, which is never after the commit
-    "42P03": Fault.UNKNOWN,  # a cursor or a prepared statement of that name exists: somebody shares the session
-    "42P05": Fault.UNKNOWN,
+_FAULT_OF_STATE: Final[Mapping[str, ErrorClass]] = {
+    "40003": ErrorClass.UNKNOWN,  # statement completion unknown: the only one of its class that may have happened
+    "55P03": ErrorClass.RETRY,  # lock_timeout
+    "57014": ErrorClass.RETRY,  # cancelled by statement_timeout, which is never after the commit
+    "42P03": ErrorClass.UNKNOWN,  # a cursor or a prepared statement of that name exists: somebody shares the session
+    "42P05": ErrorClass.UNKNOWN,
 }
 
-_FAULT_OF_CLASS: Final[Mapping[str, Fault]] = {
+_FAULT_OF_CLASS: Final[Mapping[str, ErrorClass]] = {
     # some row
-    "21": Fault.DATA,
-    "22": Fault.DATA,
-    "23": Fault.DATA,
-    "44": Fault.DATA,  # the condition of a view or a policy
-    "54": Fault.DATA,
-    "P0": Fault.DATA,  # a trigger of the installation's own refuses it
+    "21": ErrorClass.DATA,
+    "22": ErrorClass.DATA,
+    "23": ErrorClass.DATA,
+    "44": ErrorClass.DATA,  # the condition of a view or a policy
+    "54": ErrorClass.DATA,
+    "P0": ErrorClass.DATA,  # a trigger of the installation's own refuses it
     # rolled back for others' sake
-    "40": Fault.RETRY,
+    "40": ErrorClass.RETRY,
     # this connection: it broke (08, 57P..), or every statement on it will end like this one
-    "08": Fault.UNKNOWN,
-    "24": Fault.UNKNOWN,
-    "25": Fault.UNKNOWN,  # 25006: read-only since a switchover; 25P02: in a failed transaction; 25P03: cut for idling
-    "26": Fault.UNKNOWN,  # our prepared statements are gone: a pooler gave us another session
-    "34": Fault.UNKNOWN,
-    "57": Fault.UNKNOWN,  # shutdown, crash, starting up, database dropped, idle for too long
+    "08": ErrorClass.UNKNOWN,
+    "24": ErrorClass.UNKNOWN,
+    "25": ErrorClass.UNKNOWN,  # 25006: read-only since a switchover; 25P02: a failed transaction; 25P03: cut for idling
+    "26": ErrorClass.UNKNOWN,  # our prepared statements are gone: a pooler gave us another session
+    "34": ErrorClass.UNKNOWN,
+    "57": ErrorClass.UNKNOWN,  # shutdown, crash, starting up, database dropped, idle for too long
 }
 
 # Citus lost the node while that committed: it may have, and the error says no more than that it is internal.
@@ -87,26 +87,26 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     return None
 
 
-def classify(error: BaseException) -> Fault:
+def classify(error: BaseException) -> ErrorClass:
     """How to go on after a failed statement. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line:
     text that has no UTF-8 form (a lone surrogate) is refused by the driver before anything is sent."""
     if isinstance(error, CommitUnknown):
-        return Fault.UNKNOWN
+        return ErrorClass.UNKNOWN
     state = sqlstate_of(error)
     if state == _INTERNAL and any(_CITUS_COMMIT in str(argument) for argument in error.args):
-        return Fault.UNKNOWN
+        return ErrorClass.UNKNOWN
     if state is not None:
-        return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], Fault.INSTALLATION)
+        return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], ErrorClass.INSTALLATION)
     if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
-        return Fault.DATA
+        return ErrorClass.DATA
     if isinstance(error, (OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
-        return Fault.UNKNOWN
-    return Fault.OTHER
+        return ErrorClass.UNKNOWN
+    return ErrorClass.OTHER
 
 
 def passing(error: BaseException) -> bool:
     """Whether the database is away or overburdened, so that the statement itself is not at fault."""
-    return classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION)
+    return classify(error) in (ErrorClass.RETRY, ErrorClass.UNKNOWN, ErrorClass.INSTALLATION)
 
 
 UNSTORABLE: Final = "a text holds a character that can't be stored, as NUL; remove it, for a repetition fails as well."
@@ -126,6 +126,6 @@ def raise_outcome_unknown() -> Generator[None]:
     except CommitUnknown:
         raise
     except Exception as error:
-        if classify(error) is Fault.UNKNOWN:
+        if classify(error) is ErrorClass.UNKNOWN:
             raise CommitUnknown(f"the connection broke while a statement ran: {error}") from error
         raise

@@ -23,10 +23,10 @@ import structlog
 
 from hai_flow.errors import StepError
 from hai_flow.store.postgres.database import LEAVE_LOCKS_AND_STATEMENTS, LEAVE_NOTHING, PIN
-from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, raise_outcome_unknown, sqlstate_of
+from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, raise_outcome_unknown, sqlstate_of
 
 if TYPE_CHECKING:
-    from hai_flow.store.commit.entries import Committed
+    from hai_flow.store.commit.entries import BatchResult
     from hai_flow.store.postgres.database import Connection, Database
 
 log = structlog.get_logger(__name__)
@@ -97,7 +97,7 @@ class Transaction:
             await self._roll_back()
             raise StepError(_explain_failure(error)) from error
 
-    async def commit(self, send: Callable[[Connection], Awaitable[Committed]]) -> Committed:
+    async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
         """Commit it, with the entry that `send` sends over its connection. If the entry does not win nothing is
         committed, and it may be tried again.
 
@@ -115,11 +115,11 @@ class Transaction:
                     else:
                         await connection.execute(_TAKE_BACK)
                 except Exception as error:
-                    if classify(error) is Fault.RETRY:
+                    if classify(error) is ErrorClass.RETRY:
                         await connection.execute(_TAKE_BACK)
                     raise
         except Exception as error:
-            if classify(error) is not Fault.RETRY:
+            if classify(error) is not ErrorClass.RETRY:
                 self.abandon()
             raise
         if done.won:

@@ -198,7 +198,7 @@ async def delete_dead_workers(connection: Connection | Pool, dead_for: timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeasedRun:
     run_id: UUID
     version: int
     fence: int
@@ -211,7 +211,7 @@ class Heartbeat:
     (docs/design/store.md#held-runs)."""
 
     alive: bool
-    held: list[Held]
+    held: list[LeasedRun]
     db_now: datetime
 
 
@@ -240,7 +240,7 @@ async def heartbeat(
     row = await connection.fetchrow(_HEARTBEAT, worker_id, lease, *load)
     assert row is not None, "aggregates return one row"
     alive, ids, versions, fences, db_now = row
-    return Heartbeat(alive, list(map(Held, ids or (), versions or (), fences or ())), db_now)
+    return Heartbeat(alive, list(map(LeasedRun, ids or (), versions or (), fences or ())), db_now)
 
 
 # Locked in the order of their ids, as by commits, whatever plan is made of it: on Citus, or by a session that is not
@@ -255,7 +255,7 @@ UPDATE runs r SET fence = r.fence + 1 FROM mine WHERE r.id = mine.id RETURNING r
 """
 
 
-async def refence_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID]) -> list[Held]:
+async def refence_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID]) -> list[LeasedRun]:
     """Raise the fence of those of `run_ids` that the worker holds; the others are not in the result.
 
     For a holder after `CommitUnknown`: its commit may still be running in the server, and chunks that land after the
@@ -267,7 +267,7 @@ async def refence_runs(connection: Connection, worker_id: int, run_ids: Collecti
     """
     with raise_outcome_unknown():
         rows = await connection.fetch(_REFENCE, worker_id, sorted(run_ids))
-    return [Held(*row) for row in rows]
+    return [LeasedRun(*row) for row in rows]
 
 
 _RELEASE: Final = f"""{_MINE}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PostContext:
     """`last`: the thread's newest run, `turn`: the one that a POST with this runId opened, `seen`: those of the posted
     messages that the thread has; `workflow`: the one that a new run would be of, None where there is none."""
 
@@ -63,7 +63,7 @@ async def load_context(
     *,
     wanted: NamedVersion | None,
     default: NamedVersion | None,
-) -> Known:
+) -> PostContext:
     """The rows of a thread to which `message_ids` are posted under a client's own run id.
 
     `wanted`: the workflow that the client names; without it that of the thread's last run counts, then `default`.
@@ -80,7 +80,7 @@ async def load_context(
     )
     assert row is not None, "it joins to one row"
     message_row, turn, workflow, last = row[0], row[1:7], row[7:15], row[15:]
-    return Known(
+    return PostContext(
         last=None if last[0] is None else RunSummary(*last),
         turn=None if turn[0] is None else Turn(*turn),
         seen=frozenset(message_row),

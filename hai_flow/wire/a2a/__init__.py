@@ -21,7 +21,7 @@ from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.errors import error_message
-from hai_flow.wire.mcp import Question, Shown, build_question_value, describe_run
+from hai_flow.wire.mcp import Question, RunView, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump
 
 VERSION: Final = "1.0"
@@ -257,7 +257,7 @@ def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dic
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def state_of(shown: Shown) -> str:
+def state_of(shown: RunView) -> str:
     """The state of the task for the caller."""
     state = _STATES.get(shown.state.status)
     if state is not None:
@@ -267,7 +267,7 @@ def state_of(shown: Shown) -> str:
     return AUTH_REQUIRED if shown.questions else WORKING
 
 
-def status_of(shown: Shown) -> dict[str, Any]:
+def status_of(shown: RunView) -> dict[str, Any]:
     """How the task stands: with the questions where it waits for people, and the reason where it has failed."""
     state = state_of(shown)
     status: dict[str, Any] = {"state": state, "timestamp": instants.rfc3339(shown.state.at)}
@@ -283,7 +283,7 @@ def status_of(shown: Shown) -> dict[str, Any]:
     return status
 
 
-def _message(shown: Shown, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(shown: RunView, parts: list[dict[str, Any]]) -> dict[str, Any]:
     state = shown.state
     return {
         "messageId": f"{state.run_id}-{state.seq}",
@@ -294,7 +294,7 @@ def _message(shown: Shown, parts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def task_of(shown: Shown, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
+def task_of(shown: RunView, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
     """The run as a task. `history`: at most so many messages of the user, the newest; None: all."""
     state = shown.state
     task: dict[str, Any] = {

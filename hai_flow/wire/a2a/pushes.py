@@ -17,7 +17,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.primitives import instants
 from hai_flow.values import Json
-from hai_flow.wire.a2a import Fault, Shown, invalid, older, state_of
+from hai_flow.wire.a2a import Fault, RunView, invalid, older, state_of
 
 URL_CHARS_MAX: Final = 2000
 TOKEN_CHARS_MAX: Final = 1000
@@ -112,7 +112,7 @@ def write_push_config(config: PushConfig, task_id: str, *, old: bool) -> dict[st
     return {"taskId": task_id, "pushNotificationConfig": document} if old else {"taskId": task_id, **document}
 
 
-def write_push(shown: Shown, *, old: bool) -> tuple[str, bytes]:
+def write_push(shown: RunView, *, old: bool) -> tuple[str, bytes]:
     """The state of the task, and the notification of it."""
     run, state = shown.state, state_of(shown)
     status = {"state": state, "timestamp": instants.rfc3339(run.at)}

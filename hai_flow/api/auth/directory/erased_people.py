@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.api.permissions.principals import reject_credential
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import credential_checks
 
@@ -21,7 +21,7 @@ class ErasedPeople:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._recently: Recent[Mapping[bytes, datetime]] = Recent(self._find, SECONDS)
+        self._recently: SingleFlightCache[Mapping[bytes, datetime]] = SingleFlightCache(self._find, SECONDS)
 
     async def refuse(self, tenant: UUID, person: str, made_at: float) -> None:
         """Raises Rejected 401 if the person was forgotten since `made_at` (ms since 1970)."""

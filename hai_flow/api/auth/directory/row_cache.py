@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.base.single_flight import SingleFlightCache
 
 T = TypeVar("T")
 
@@ -20,13 +20,13 @@ class Book(Generic[T]):
     def __init__(self, find: Callable[[str], Awaitable[T]], seconds: float) -> None:
         self._find = find
         self._seconds = seconds
-        self._entries: OrderedDict[str, Recent[T]] = OrderedDict()
+        self._entries: OrderedDict[str, SingleFlightCache[T]] = OrderedDict()
 
     async def get(self, name: str) -> T:
         """Raises the errors of `find`."""
         entry = self._entries.get(name)
         if entry is None:
-            entry = self._entries[name] = Recent(lambda: self._find(name), self._seconds)
+            entry = self._entries[name] = SingleFlightCache(lambda: self._find(name), self._seconds)
             if len(self._entries) > ENTRIES_MAX:
                 self._entries.popitem(last=False)
         self._entries.move_to_end(name)

@@ -71,7 +71,7 @@ async def list_audit(
     )
     await _note(access, filters=_format_filters(filters), limit=limit)
 
-    async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
+    async def ask(cell: Access) -> tuple[Sequence[audit.ListedRecord], UUID | None]:
         records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
         return cross_cell.whole(records, limit, _id)
 
@@ -84,7 +84,7 @@ async def list_audit(
     }
 
 
-def _id(row: audit.Found) -> UUID:
+def _id(row: audit.ListedRecord) -> UUID:
     return row.record.id
 
 

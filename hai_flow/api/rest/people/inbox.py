@@ -14,12 +14,12 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, build_problem, list_refusal_responses, reject_unreadable
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.follow import farewell
 from hai_flow.api.requests import cross_cell, schemas
-from hai_flow.api.requests.access import Access, Found
+from hai_flow.api.requests.access import Access, RunFacts
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
 from hai_flow.api.requests.views import render_decision, render_inbox_item
@@ -32,7 +32,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.people.inbox import InboxEntry
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit.projection import words_of
 from hai_flow.store.people import inbox
 from hai_flow.store.people.inbox import Filters, Place
@@ -82,9 +82,9 @@ async def _filter_question(access: Access, item: InboxEntry) -> PendingState:
     return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
 
 
-def _run_of(item: InboxEntry) -> Found:
+def _run_of(item: InboxEntry) -> RunFacts:
     row = item.asked
-    return Found(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
+    return RunFacts(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
 async def _view(access: Access, item: InboxEntry) -> dict[str, Any]:
@@ -188,10 +188,10 @@ async def follow_inbox(
     return await access.stream(lambda: _begin(access, filters, limit, last_event_id), LOG, farewell(access, LOG))
 
 
-async def _begin(access: Access, filters: Filters, limit: int, last: str | None) -> Pieces:
+async def _begin(access: Access, filters: Filters, limit: int, last: str | None) -> Frames:
     before: live_lists.Items | None = None
 
-    async def news(reader: live_lists.ListReader) -> AsyncGenerator[Piece, None]:
+    async def news(reader: live_lists.ListReader) -> AsyncGenerator[StreamItem, None]:
         nonlocal before, last
         listed = await reader.read("inbox")
         now, id = listed.items, listed.print

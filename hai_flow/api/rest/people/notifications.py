@@ -45,7 +45,7 @@ async def list_notifications(
         raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
     before = decode_cursor(cursor)
 
-    async def ask(cell: Access) -> tuple[Sequence[notifications.Listed], Any]:
+    async def ask(cell: Access) -> tuple[Sequence[notifications.NotificationSummary], Any]:
         rows_found = await notifications.list_notifications(
             cell.reads,
             cell.tenant,
@@ -65,5 +65,5 @@ async def list_notifications(
     }
 
 
-def _place(row: notifications.Listed) -> tuple[datetime, str]:
+def _place(row: notifications.NotificationSummary) -> tuple[datetime, str]:
     return row.created_at, row.cursor_id

@@ -14,7 +14,7 @@ from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
-from hai_flow.api.requests.access import Access, Found
+from hai_flow.api.requests.access import Access, RunFacts
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import (
     PageCursor,
@@ -46,14 +46,14 @@ _OF_PENDINGS: Final = frozenset((
 ))  # fmt: skip
 
 
-async def _view(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
+async def _view(access: Access, row: pendings.PendingSummary) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
     it is not for the caller, or of a release that this one can't read."""
     try:
         opened = decode_pending(row.body)
     except Unreadable:
         return None
-    run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
+    run = RunFacts(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
         return render_pending_in_list(row, await access.redact_question(run, opened))
     try:
@@ -88,7 +88,7 @@ async def list_pendings(
     if run_id is not None and not is_run_id(run_id):
         return {"items": [], "next_cursor": None, "missing": []}
 
-    async def ask(cell: Access) -> tuple[Sequence[pendings.Listed], Any]:
+    async def ask(cell: Access) -> tuple[Sequence[pendings.PendingSummary], Any]:
         page = await pendings.open_pendings(
             cell.reads,
             cell.tenant,

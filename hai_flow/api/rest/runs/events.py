@@ -10,7 +10,7 @@ from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -24,7 +24,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import Piece, item_of_event, item_without_number
+from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
@@ -185,7 +185,7 @@ async def _read_backwards(
     return items, place if place > after + 1 else None
 
 
-async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
+async def _log(access: Access, row: RunRow, seq: int) -> Frames:
     if seq > row.seq:
         state = await access.state(row.id)
         reset = [Frame(RESET, dump({"seq": state.seq}))]
@@ -193,7 +193,7 @@ async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
     return _until_end(access, row, await access.state(row.id, seq), row.seq)
 
 
-def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Pieces:
+def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Frames:
     if start.ended and start.seq >= head:
         return make_empty_stream()
     return access.follow(start, LOG, reader_of(access, row, LOG, start))
@@ -210,7 +210,7 @@ class _ShownRun:
     row: RunRow
     dialect: Dialect
 
-    async def after(self, cursor: str | None) -> Pieces:
+    async def after(self, cursor: str | None) -> Frames:
         """The newest turn, or all frames after `cursor`. Raises Rejected 400."""
         if cursor is None:
             return await self._newest_turn()
@@ -229,12 +229,12 @@ class _ShownRun:
             raise Rejected(400, "cursor.invalid", "expected a cursor of this run's own stream.")
         return place
 
-    async def _newest_turn(self) -> Pieces:
+    async def _newest_turn(self) -> Frames:
         head = await self.access.state(self.row.id)
         start = await self.access.state(self.row.id, head.turn.first_seq - 1 if head.turn else 0)
         return self._follow(start, self._profile(head), head)
 
-    async def _rest(self, place: Cursor) -> Pieces:
+    async def _rest(self, place: Cursor) -> Frames:
         """The other frames of the cursor's event, then those of later events: in this turn, else in later ones."""
         before = await self.access.state(self.row.id, place.seq - 1)
         here = await self.access.state(self.row.id, place.seq)
@@ -245,13 +245,13 @@ class _ShownRun:
         frames = self.dialect.encoder(profile, before).encode(event)
         all_frames = item_of_event(self.dialect, frames, place.seq, self.row.id)
         sent_before = item_of_event(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
-        rest = Piece(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
+        rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
         return put_first(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
         return reader_of(self.access, self.row, self.dialect, state)
 
-    async def _reset(self) -> Pieces:
+    async def _reset(self) -> Frames:
         """The run as it is now, for a follower whose place in it is unknown."""
         state = await self.access.state(self.row.id)
         profile = self._profile(state)
@@ -262,7 +262,7 @@ class _ShownRun:
         preface = item_without_number(self.dialect, [started, *note, *frames])
         return put_first(preface, self._follow(state, profile, state))
 
-    def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
+    def _follow(self, start: RunState, profile: Profile, head: RunState) -> Frames:
         if start.seq >= head.seq and not head.turn_open:
             return make_empty_stream()
         return up_to(head, self.access.follow(start, self.dialect, profile))

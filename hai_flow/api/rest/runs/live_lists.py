@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from hai_flow.api.requests.access import Access
-from hai_flow.api.shared_lists import Items, SharedList, Shown
-from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.api.shared_lists import Items, ListSnapshot, SharedList
+from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.wire import sse
 from hai_flow.wire.dialects.dialect import Frame
 from hai_flow.wire.dialects.log import LOG
@@ -54,7 +54,7 @@ class ListReader:
     since: float = 0.0
     changes: dict[str, float | None] = field(default_factory=dict)  # when each changes by itself next, since 1970
 
-    async def read(self, topic: str) -> Shown:
+    async def read(self, topic: str) -> ListSnapshot:
         """The list of the topic, no older than what the stream was hinted of."""
         source = self.sources[topic]
         listed = await self.shared[topic].get(self.since, source.read)
@@ -76,8 +76,8 @@ def _next_change(items: Items, member: str | None) -> float | None:
 
 
 async def watch_news(
-    access: Access, sources: Mapping[str, ListSource], news: Callable[[ListReader], AsyncIterator[Piece]]
-) -> AsyncGenerator[list[Piece], None]:
+    access: Access, sources: Mapping[str, ListSource], news: Callable[[ListReader], AsyncIterator[StreamItem]]
+) -> AsyncGenerator[list[StreamItem], None]:
     """The pieces that `news` makes of the lists, now and after each change that may concern them, until the server
     closes."""
     hinted = asyncio.Event()
@@ -136,7 +136,7 @@ def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]
     return [each for id, each in now.items() if before.get(id) != each], [id for id in before if id not in now]
 
 
-def piece(name: str, id: str, data: dict[str, Any]) -> Piece:
+def piece(name: str, id: str, data: dict[str, Any]) -> StreamItem:
     """An event of a live list."""
     text = dump(data)
-    return Piece(0, (Frame(name, text),), LOG.framing.render(text, name, id))
+    return StreamItem(0, (Frame(name, text),), LOG.framing.render(text, name, id))

@@ -16,7 +16,7 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.http.stream import Pieces
+from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -156,7 +156,7 @@ async def replay_run(
     start = await access.state_of(row, first)
     profile = reader_of(access, row, chosen, start)
 
-    async def begin() -> Pieces:
+    async def begin() -> Frames:
         return _replay(access, chosen, profile, start, last, speed, gap)
 
     return await access.stream(begin, chosen, farewell(access, chosen))
@@ -164,7 +164,7 @@ async def replay_run(
 
 async def _replay(
     access: Access, dialect: Dialect, profile: Profile, start: RunState, last: int, speed: float, gap: float
-) -> Pieces:
+) -> Frames:
     run_id, seq, at = UUID(start.run_id), start.seq, start.at
     encoder = dialect.encoder(profile, start)
     async for first, events in access.runtime.moments.commits(run_id, reads=access.reads, after=seq, bounded=False):
