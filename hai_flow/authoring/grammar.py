@@ -73,8 +73,8 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - **Who may decide**: those whom `from` matches, but not the requester of the run, unless `from` names `requester` or
   `anyone` (or `exclude: []` says so). `quorum: 2` are two different people. The first rejection ends it.
 - **A decision** has a `reason` that may be null: guard it, `if: steps.x.approval.reason != null`.
-- **An agent** asks the requester before each call of a tool with `effect: write` that has no entry in its `approvals`;
-  `approvals: {mail.send: none}` asks nobody, `{mail.send: {from: role:lead}}` others. `read` tools are called at once.
+- **An agent** asks the requester before a call, but not if the tool's `effect` is `read` or `reversible`, or its
+  `approvals` say otherwise: `{mail.send: none}` asks nobody, `{mail.send: {from: role:lead}}` others.
 - **Forms** (`ask.form`, `approve.form`) are JSON Schema with `properties`; holes only in `default enum const title
   description minimum maximum`. The answer is `steps.ID.output` of an `ask`, `steps.ID.approval.values` else.
 - **Wait until** something is so: `repeat` with `max`, `until` and a `wait` in its steps; for an event `wait_for`.

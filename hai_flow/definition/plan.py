@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow.definition.paths import UNDO, function_of_key, with_keys
+from hai_flow.definition.tools.effects import Effect, effect_of_method
 from hai_flow.foreign import BigIntegers
 from hai_flow.values import Json
 
@@ -116,7 +117,7 @@ class CatchClause:
 class PythonTool:
     name: str  # as declared under `tools`
     target: str  # "pkg.mod", "pkg.mod:fn", or "" for one registered by decorator under its own name
-    effect: Literal["read", "write"] = "write"
+    effect: Effect = "write"
     declared_effect: bool = False  # whether the document says `effect`
     timeout: Duration | None = None
     big_integers: BigIntegers = "text"
@@ -145,7 +146,7 @@ class McpTool:
     name: str
     server: McpServer
     allow: tuple[str, ...] | None = None
-    effect: Literal["read", "write"] | None = None  # None: as a trusted server's readOnlyHint says, else write
+    effect: Effect | None = None  # None: as the hints of a trusted server say, else write
     timeout: Duration | None = None
     big_integers: BigIntegers = "text"
 
@@ -158,7 +159,7 @@ class A2ATool:
     name: str
     url: str
     description: str = ""
-    effect: Literal["read", "write"] = "write"
+    effect: Effect = "write"
     auth: Template | None = None
     headers: Template | None = None
     timeout: Duration | None = None
@@ -203,8 +204,8 @@ class Operation:
     callback: DescribedCallback | None = None
 
     @property
-    def effect(self) -> Literal["read", "write"]:
-        return "read" if self.method in ("GET", "HEAD") else "write"
+    def effect(self) -> Effect:
+        return effect_of_method(self.method)
 
 
 class Service(Protocol):
@@ -228,7 +229,7 @@ class HttpTool:
 
     name: str
     settings: Json
-    effect: Literal["read", "write"] | None = None  # None: as the method of the operation says
+    effect: Effect | None = None  # None: as the method of the operation says
     allow: tuple[str, ...] | None = None
     service: Service | None = field(default=None, compare=False)
     base_url: str | None = None
@@ -424,8 +425,21 @@ class CallArguments:
         return args[self.named] if self.named else args
 
 
+@dataclass(frozen=True, slots=True)
+class _CallEffect(CallArguments):
+    """The template of the class of effect of an agent's call, as the answer of its model has recorded it."""
+
+    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "effect"),), whole=True),)
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return scope[THE_CALL]["effect"]
+
+
+CALL_EFFECT: Template = _CallEffect()
+
+
 class CallWrites:
-    """The expression that asks whether an agent's call may change something."""
+    """The expression that asks whether an agent's call is of a class that asks people (definition/tools/effects)."""
 
     source = "the tool writes"
     roots = frozenset({THE_CALL})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from hai_flow.definition.plan import Tool
+from hai_flow.definition.tools.effects import Effect
 from hai_flow.values import Json
 
 
@@ -23,7 +24,7 @@ class OfferedFunction:
     description: str
     parameters: Mapping[str, Json]
     result: Mapping[str, Json] | None = None
-    effect: Literal["read", "write"] = "write"
+    effect: Effect = "write"
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from hai_flow import values
 from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Run
+from hai_flow.definition.tools.effects import Effect, gravest
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.primitives import instants
@@ -95,7 +96,7 @@ def tool_name(workflow: str, taken: Iterable[str]) -> str:
 
 def tool_of(plan: Plan, name: str) -> dict[str, Any]:
     """A workflow as a tool. Its texts are those of the published version, with hidden signs shown as codes."""
-    writes = _writes(plan)
+    effect = _gravest_effect(plan)
     description = plan.description or plan.title or f"Runs the workflow {plan.name}."
     return {
         "name": name,
@@ -104,10 +105,10 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
         "inputSchema": {"type": "object", **_strip_own_keywords(plan.input.raw)},
         "outputSchema": RESULT_SCHEMA,
         "annotations": {
-            "readOnlyHint": not writes,
-            "destructiveHint": writes,
+            "readOnlyHint": effect == "read",
+            "destructiveHint": effect in ("write", "irreversible"),
             "idempotentHint": False,
-            "openWorldHint": writes,
+            "openWorldHint": effect not in ("read", "reversible"),
         },
         "_meta": {WORKFLOW: reference_of(plan)},
         **({"execution": {"taskSupport": "required"}} if needs_tasks(plan) else {}),
@@ -163,11 +164,13 @@ def needs_tasks(plan: Plan) -> bool:
     return any(isinstance(each, ApiTrigger) and each.needs_tasks for each in plan.triggers)
 
 
-def _writes(plan: Plan) -> bool:
-    """Whether the workflow may change anything outside: a tool of unknown effect, or a run below, counts."""
-    if any(getattr(tool, "effect", None) != "read" for tool in plan.tools.values()):
-        return True
-    return any(isinstance(step.verb, Emit | Http | Run) for step in plan.steps.values())
+def _gravest_effect(plan: Plan) -> Effect:
+    """The class of the gravest effect that a run of the workflow may have. A tool that does not say its class, an event
+    or a run below is a `write`."""
+    effects: list[Effect] = [getattr(tool, "effect", None) or "write" for tool in plan.tools.values()]
+    if any(isinstance(step.verb, Emit | Http | Run) for step in plan.steps.values()):
+        effects.append("write")
+    return gravest(effects)
 
 
 def _strip_own_keywords(schema: Json) -> dict[str, Any]:
@@ -298,6 +301,7 @@ def build_question_value(question: Question) -> dict[str, Any]:
         view |= {
             "form": opened.schema,
             "tool": opened.tool,
+            "effect": opened.effect,
             "arguments": None if opened.args is None else values.loads(opened.args),
             "evidence": None if opened.evidence is None else values.loads(opened.evidence),
             "digest": opened.digest,

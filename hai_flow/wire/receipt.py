@@ -130,6 +130,7 @@ class ReceiptRecorder:
             "at": _time(event.at),
             "workflow": {"name": state.workflow, "version": state.version, "sha256": state.sha256},
             "tool": event.tool,
+            "effect": event.effect,
             "title": self._disclose(event.title, visible.title),
             "message": self._disclose(event.message, visible.message),
             "arguments": self._disclose(canonical(event.args), canonical(visible.args)),

@@ -43,7 +43,7 @@ input:
     order: {type: string, default: A-1}
     amount: {type: number, default: 180}
     iban: {type: string, default: DE-4711, pii: true}
-tools: {shop: {python: hai_flow.examples, effect: write}}
+tools: {shop: {python: hai_flow.examples, effect: external}}
 steps:
   - id: pay
     call: shop.refund
@@ -146,6 +146,7 @@ def test_a_receipt_says_what_was_asked_decided_and_done(house: House, edited: st
     assert (done["outcome"], done["arguments"]) == ("finished", content["decision"]["arguments"])
     assert content["votes"][0]["by"] == content["decision"]["by"] != content["requester"]
     assert content["audit"]["n"] > 0
+    assert content["question"]["effect"] == "external"
     assert {"user:ann", "half is enough", '{"amount":90,"order":"A-1 to DE-4711"}'} <= texts(edited)
 
 

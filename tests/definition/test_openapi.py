@@ -22,6 +22,23 @@ def operation(schema: Any, schemas: Any = None, version: str = "3.0.3", **more: 
     return read(values.dumps(document)).find("g")
 
 
+@pytest.mark.parametrize(
+    ("method", "effect"),
+    [
+        ("get", "read"),
+        ("head", "read"),
+        ("post", "write"),
+        ("put", "write"),
+        ("patch", "write"),
+        ("delete", "irreversible"),
+    ],
+)
+def test_the_method_of_an_operation_says_its_class_of_effect(method: str, effect: str) -> None:
+    answered = {"200": {"description": "Good."}}
+    path = {"/x": {method: {"operationId": "g", "responses": answered}}}
+    assert read(values.dumps({"openapi": "3.1.0", "paths": path})).find("g").effect == effect
+
+
 def to(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 

@@ -37,6 +37,7 @@ tools:
   mail: {python: acme.mail, effect: write}
   one: {python: "acme.one:run", effect: read}
   vague: {python: acme.vague}
+  wipe: {python: acme.wipe, effect: irreversible}
   web: {mcp: "https://mcp.example.com/web", effect: read, allow: [search, fetch]}
   pick:
     frontend:
@@ -257,6 +258,7 @@ EFFECTS: Final[list[Case]] = [
     ("steps: [{agent: {model: smart, prompt: hi, tools: [«wbe.search]}}]\n", "tool.unknown", "did you mean `web`?"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [web.*, «vague.*]}}]\n", "?agent.effect", "`effect: read`"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [«vague.*], approvals: {vague.send: none}}}]\n", "?agent.effect", "each call that `approvals` doesn't name"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [wipe.*], approvals: {wipe.all: «none}}}]\n", "?agent.ungated", "can't be taken back"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {«mial.*: none}}}]\n", "agent.approval", "did you mean `mail.*`?"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {mail.*: «never}}}]\n", "shape.type", "`none`"),
     ("steps: [{run: «Child Flow}]\n", "run.name", "name@version"),

@@ -116,11 +116,36 @@ def test_a_denied_call_goes_back_with_the_reason_an_edited_one_with_the_change_a
     play.replayed()
 
 
-@pytest.mark.parametrize(("effect", "asks"), [("read", False), ("write", True)])
+_CLASSES = [("read", False), ("reversible", False), ("external", True), ("irreversible", True), ("write", True)]
+
+
+@pytest.mark.parametrize(("effect", "asks"), _CLASSES)
 def test_a_call_that_writes_asks_by_default_where_only_the_server_says_what_it_does(effect: str, asks: bool) -> None:
     play = Play(flow())
     play.succeed("chat[0]/model", answer(call("srv.do", effect=effect)))
-    assert bool(play.state.open_pendings) is asks
+    assert_asked(play, effect, asks=asks)
+
+
+@pytest.mark.parametrize(
+    "tool", ["{python: acme.mail, effect: CLASS}", "{mcp: https://mcp.example.com, effect: CLASS}"]
+)
+@pytest.mark.parametrize(("effect", "asks"), _CLASSES)
+def test_the_declared_class_decides_whether_a_call_asks_its_requester(effect: str, asks: bool, tool: str) -> None:
+    declared = tool.replace("CLASS", effect)
+    play = Play(flow(tools="[mail.send]").replace("{python: acme.mail, effect: write}", declared))
+    play.succeed("chat[0]/model", answer(call("mail.send", effect=effect)))
+    assert_asked(play, effect, asks=asks)
+
+
+def assert_asked(play: Play, effect: str, *, asks: bool) -> None:
+    """The call has asked its requester, or nobody. The question names the class; what can't be taken back is asked
+    about twice."""
+    questions = [pending.opened for pending in play.state.pendings.values()]
+    assert [each.effect for each in questions] == ([effect] if asks else [])
+    for each in questions:
+        assert each.policy["from"] == ["requester"]
+        assert each.policy.get("confirm", False) is (effect == "irreversible")
+    play.replayed()
 
 
 def test_a_response_reaches_the_model_as_neither_yes_nor_no_and_the_call_is_not_performed() -> None:

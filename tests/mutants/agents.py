@@ -117,8 +117,6 @@ bridge.bug(
     by="tests/cli/test_mcp_stdio.py::test_a_call_outlives_the_server_and_its_run_is_one",
 )
 
-ROOMS: Final = (tasks, operations, configs, stored, calls, results, server, audiences, bridge)
-
 _PEER: Final = "tests/steps/test_a2a_peer.py"
 _ASKED: Final = "tests/engine/test_inquiries.py"
 peers = Room("hai_flow/steps/a2a/peer.py", _PEER)
@@ -137,4 +135,39 @@ resumed.bug(
     "an agent that can't say what it has begun is simply called again",
     ('(step.delivery == "resumed" and command.reason is None)', '(step.delivery == "resumed")'),
     by=f"{_ASKED}::test_people_are_asked_where_the_agent_cannot_say_what_it_has_begun_and_again_counts_as_not_lost",
+)
+_AGENTS: Final = "tests/engine/test_agents.py"
+
+effects = Room("hai_flow/definition/tools/effects.py", _AGENTS)
+effects.bug(
+    "what reaches others asks nobody",
+    ('frozenset({"read", "reversible"})', 'frozenset({"read", "reversible", "external"})'),
+    by=f"{_AGENTS}::test_the_declared_class_decides_whether_a_call_asks_its_requester",
+)
+effects.bug(
+    "what only adds counts as what can be taken back",
+    ('if destructive else "external"', 'if destructive else "reversible"'),
+    by="tests/steps/test_mcp.py::test_hints_of_a_trusted_server_alone_say_the_class_and_none_says_that_nobody_is_to_be_asked_about_a_change",
+)
+gates = Room("hai_flow/engine/pendings/gates.py", _AGENTS)
+gates.bug(
+    "what can't be taken back is asked about once",
+    ('if effect == "irreversible":', "if False:"),
+    by=f"{_AGENTS}::test_the_declared_class_decides_whether_a_call_asks_its_requester",
+)
+
+ROOMS: Final = (
+    tasks,
+    operations,
+    configs,
+    stored,
+    calls,
+    results,
+    server,
+    audiences,
+    bridge,
+    peers,
+    resumed,
+    effects,
+    gates,
 )

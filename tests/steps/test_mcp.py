@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import msgspec
 import pytest
 
@@ -23,7 +24,7 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.files import RunFiles, kind_of
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp import connections as mcp_connections
-from hai_flow.steps.mcp.runner import McpRunner
+from hai_flow.steps.mcp.runner import McpRunner, classify
 from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source
@@ -224,6 +225,27 @@ async def test_what_is_offered_has_names_schemas_and_an_effect_that_only_a_trust
         assert own.effect == "write"
         (own,) = await runner.offered("t", tool_of(f"{STDIO}, allow: [add], effect: read"), from_disk=True)
         assert own.effect == "read"
+
+
+@pytest.mark.parametrize(
+    ("hints", "effect"),
+    [
+        (types.ToolAnnotations(read_only_hint=True, destructive_hint=True), "read"),
+        (types.ToolAnnotations(destructive_hint=True), "irreversible"),
+        (types.ToolAnnotations(destructive_hint=False, open_world_hint=False), "external"),
+        (types.ToolAnnotations(read_only_hint=False), "write"),
+        (types.ToolAnnotations(), "write"),
+        (None, "write"),
+    ],
+)
+def test_hints_of_a_trusted_server_alone_say_the_class_and_none_says_that_nobody_is_to_be_asked_about_a_change(
+    hints: types.ToolAnnotations | None, effect: str
+) -> None:
+    offered = types.Tool(name="do", input_schema={"type": "object"}, annotations=hints)
+    said_nothing = tool_of("mcp: {use: ours}")
+    assert classify(said_nothing, offered, trusted=True) == effect
+    assert classify(said_nothing, offered, trusted=False) == "write"
+    assert classify(tool_of("mcp: {use: ours}, effect: reversible"), offered, trusted=True) == "reversible"
 
 
 def tool_of(declared: str) -> Any:

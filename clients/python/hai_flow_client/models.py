@@ -131,7 +131,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     with this record is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the
     deciders, their votes, the missing ones), `edits`, and the decision. `workflow` and `started_by` are the run's.
 
-    `kind`: tool, ask, approve, gate or doubt.
+    `kind`: tool, ask, approve, gate or doubt. `effect`: read, reversible, external, irreversible or write.
     """
 
     id: str
@@ -146,6 +146,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     message: str | None
     tool: str | None
+    effect: str | None
     args: Json
     evidence: Json
     schema: Json
@@ -176,7 +177,7 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     that you may decide it for. `claimed_by` is the person that works on it, as they have announced, until
     `claimed_until`. `needed`: for approvals, the others that may decide, the votes so far, and those that are missing.
 
-    `kind`: tool, ask, approve, gate or doubt.
+    `kind`: tool, ask, approve, gate or doubt. `effect`: read, reversible, external, irreversible or write.
     """
 
     id: str
@@ -191,6 +192,7 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     message: str | None
     tool: str | None
+    effect: str | None
     args: Json
     evidence: Json
     schema: Json

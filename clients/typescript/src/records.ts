@@ -18,7 +18,7 @@ export interface WhyNot {
  * A question that asks you. `whyNot` says why you may not decide it yourself, `onBehalfOf` names the people that you
  * may decide it for. `claimedBy` is the person that works on it, as they have announced, until `claimedUntil`.
  * `needed`: for approvals, the others that may decide, the votes so far, and those that are missing. `kind`: tool,
- * ask, approve, gate or doubt.
+ * ask, approve, gate or doubt. `effect`: read, reversible, external, irreversible or write.
  */
 export interface InboxItem {
   id: string;
@@ -33,6 +33,7 @@ export interface InboxItem {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect: string | null;
   args: unknown;
   evidence: unknown;
   schema: unknown;
@@ -110,6 +111,7 @@ export interface Decision {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect: string | null;
   args: unknown;
   evidence: unknown;
   schema: unknown;
@@ -398,6 +400,7 @@ export interface StepState {
  * `options` are the decisions there are. An answer that is given with this record is bound to its `digest`: to the
  * content that it shows. `get` tells more than `list`: `needed` (the deciders, their votes, the missing ones),
  * `edits`, and the decision. `workflow` and `startedBy` are the run's. `kind`: tool, ask, approve, gate or doubt.
+ * `effect`: read, reversible, external, irreversible or write.
  */
 export interface Question {
   id: string;
@@ -412,6 +415,7 @@ export interface Question {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect: string | null;
   args: unknown;
   evidence: unknown;
   schema: unknown;

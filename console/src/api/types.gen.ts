@@ -287,6 +287,7 @@ export interface DecidedPending {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect?: "read" | "reversible" | "external" | "irreversible" | "write" | null;
   args: Json;
   evidence: Json;
   schema: Json;
@@ -561,6 +562,7 @@ export interface InboxItem {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect?: "read" | "reversible" | "external" | "irreversible" | "write" | null;
   args: Json;
   evidence: Json;
   schema: Json;
@@ -770,6 +772,7 @@ export interface OpenedPending {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect?: "read" | "reversible" | "external" | "irreversible" | "write" | null;
   args: Json;
   evidence: Json;
   schema: Json;
@@ -808,6 +811,7 @@ export interface Pending {
   title: string | null;
   message: string | null;
   tool: string | null;
+  effect?: "read" | "reversible" | "external" | "irreversible" | "write" | null;
   args: Json;
   evidence: Json;
   schema: Json;

@@ -182,6 +182,7 @@ export const serverZh: Record<string, string> = {
   "agent.hand_over": "智能体的移交设置不对",
   "agent.memory": "智能体的记忆设置不对",
   "agent.options": "智能体的选项不对",
+  "agent.ungated": "不可撤销的调用无人审批",
   "agent.too_many": "智能体的工具过多",
   "approval.by_deadline": "到期时的处理设置不对",
   "approval.edit": "不能修改这个参数",

@@ -170,7 +170,8 @@ class EventsPage(Shape):
 
 
 class OpenedPending(Shape):
-    """A question to people. `workflow`, its title and `started_by` are of its run; the title is null where the workflow
+    """A question to people. `effect`: the class of the call behind a gate; null where there is none, or it is not
+    recorded. `workflow`, its title and `started_by` are of its run; the title is null where the workflow
     has none, and in the snapshot of a run."""
 
     id: str
@@ -185,6 +186,7 @@ class OpenedPending(Shape):
     title: str | None
     message: str | None
     tool: str | None
+    effect: Literal["read", "reversible", "external", "irreversible", "write"] | None = None
     args: Any
     evidence: Any
     schema_: Any = Field(alias="schema")

@@ -300,6 +300,7 @@ def _render_question(opened: PendingOpened) -> dict[str, Json]:
         "title": opened.title,
         "message": opened.message,
         "tool": opened.tool,
+        "effect": opened.effect,
         "args": None if opened.args is None else values.loads(opened.args),
         "evidence": None if opened.evidence is None else values.loads(opened.evidence),
         "schema": opened.schema,

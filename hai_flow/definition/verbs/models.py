@@ -19,6 +19,7 @@ from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.tools.effects import ASKS_NOBODY
 from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
 from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
@@ -66,7 +67,8 @@ AGENT: Final = Shape("agent", "`agent`", (
     Key("tools", list_of(LITERAL), "`tool`, `tool.fn` or `tool.*`", required=True, example="[web.search, mail.*]"),
     Key("max_turns", integer(1, 1000), "answers of the model", default="25", example="10"),
     Key("approvals", map_of(either(shape_of("approval"), enum("none")), "any"),
-        "who decides before a tool is used; a tool that writes and is not named here asks the requester",
+        "who decides before a tool is used; a tool that is not named here asks the requester, unless its `effect` is "
+        "`read` or `reversible`",
         example="{mail.send: {from: requester}, web.*: none}"),
     Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done, with `output` after "
         "one more answer without calls; sees `answer`: `{number, text, calls}`, of each call "
@@ -303,11 +305,12 @@ def _use(
 def _compile_gate(
     context: StepContext, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
 ) -> plan.Approval | None:
-    """The approval that a call needs: the one that the author has given it, else that of the requester if it writes."""
+    """The approval that a call needs: the one that the author has given it, else that of the requester unless its class
+    of effect asks nobody."""
     for each in (name, f"{tool.name}.*", tool.name):
         if each in approvals:
             return approvals[each]
-    if isinstance(tool, plan.FrontendTool) or (isinstance(tool, plan.PythonTool) and tool.effect == "read"):
+    if isinstance(tool, plan.FrontendTool) or (isinstance(tool, plan.PythonTool) and tool.effect in ASKS_NOBODY):
         return None
     requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
     when = None if isinstance(tool, plan.PythonTool) else plan.CallWrites()
@@ -425,7 +428,7 @@ def _check_agent_tool(context: StepContext, text: str, at: Path, approvals: Coll
         calls = "each call that `approvals` doesn't name" if named else "each call"
         message = (
             f"the tool `{name}` doesn't say its `effect`, so the agent asks a person before {calls}; write "
-            f"`effect: read` or `effect: write` in `tools.{name}`"
+            f"`effect: read`, `reversible`, `external` or `irreversible` in `tools.{name}`"
         )
         context.reader.warning(at, "agent.effect", message)
 
@@ -448,6 +451,12 @@ def _compile_agent_approvals(
             context.reader.error(place, "agent.approval", message, key=True)
         if raw == "none":
             approvals[name] = None
+            if getattr(tool, "effect", None) == "irreversible":
+                message = (
+                    f"nobody is asked before the agent calls `{name}`, which can't be taken back; write who decides, "
+                    "such as `{from: requester}`"
+                )
+                context.reader.warning(place, "agent.ungated", message)
         elif not isinstance(raw, Mapping):
             message = f"expected `none` or an approval such as `{{from: requester}}`, found {kind_of(raw)}"
             context.reader.error(place, "shape.type", message)

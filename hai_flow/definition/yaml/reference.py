@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.names.names import PATH_CHARS_MAX
+from hai_flow.definition.tools.effects import EFFECTS
 from hai_flow.definition.yaml.include_keys import USES_MAX
 from hai_flow.definition.yaml.keys import (
     ANY,
@@ -183,7 +184,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="{description: Choose an account, parameters: {type: object, properties: {}}}"),
         Key("agent", shape_of("agent_tool"), "an agent that another one may give a task to",
             example="{description: Looks things up, model: small, tools: [web.search]}"),
-        Key("effect", enum("read", "write"), "whether it changes anything; agents ask before they write",
+        Key("effect", enum(*EFFECTS), "the class of what it does (see Tools); agents ask before all but `read` and "
+            "`reversible`",
             default="write",
             example="read", beside=("python", "mcp", "http", "a2a", "frontend")),
         Key("allow", list_of(LITERAL, 1), "only these functions of the server", example="[search, fetch]",

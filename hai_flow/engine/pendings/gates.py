@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition.plan import Approval, Step
 from hai_flow.engine.draft import Draft, Raised
@@ -9,11 +11,11 @@ from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import compute_digest_with
 from hai_flow.engine.pendings.open import form_of, open_pending
 from hai_flow.engine.pendings.policies import fill_rules
-from hai_flow.engine.pendings.votes import derive_rules
+from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.steps.effect_texts import describe_effect
+from hai_flow.engine.steps.effect_texts import classify_effect, describe_effect
 
 
 def is_gate_needed(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
@@ -26,7 +28,9 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
     demand_wait(draft, step)
     roots = {"args": values.loads(args)}
     rules = fill_rules(draft, step, gate.policy, roots)
-    name = describe_effect(step, roots["args"])
+    name, effect = describe_effect(step, roots["args"]), classify_effect(draft, step, roots["args"])
+    if effect == "irreversible":
+        rules = _with_confirmation(rules)
     step_state = draft.state.steps[step.path]
     title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
     open_pending(
@@ -41,7 +45,14 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
         args=step_state.args,
         schema=form_of(draft, step, gate.policy.form, roots),
         options=gate.policy.options,
+        effect=effect,
     )
+
+
+def _with_confirmation(rules: Rules) -> Rules:
+    """The rules under which a page asks once more before it sends an answer, at every stage."""
+    stages = tuple(msgspec.structs.replace(stage, confirm=True) for stage in rules.escalations)
+    return msgspec.structs.replace(rules, confirm=True, escalations=stages)
 
 
 def check_gate(draft: Draft, step: Step) -> str:

@@ -3,7 +3,7 @@
 The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
 grown too long: the next request has the summary instead of the iterations before `through`. Else it is `{text, calls:
 [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?, read?}`: `name` as in `agent.tools`,
-`args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` that of the function, `parts`
+`args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` its class, `parts`
 the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a last answer is,
 `read` the tokens of the question as the provider has counted them. Nothing else is kept: the results of its calls are
 those of their steps, and the conversation is put together of both whenever the model is asked.
@@ -18,6 +18,7 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
+from hai_flow.definition.tools.effects import ASKS_NOBODY
 from hai_flow.engine.state.ids import derive_model_call_id
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
@@ -138,7 +139,11 @@ def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
     """The call with this key among those of the step `calls`, as the expressions of its step see it."""
     answer = answer_in(state, paths.list_of(calls))
     call = calls_of(answer)[keys_of(answer).index(key)]
-    return {"args": values.loads(call["args"]), "writes": call.get("effect") != "read"}
+    return {
+        "args": values.loads(call["args"]),
+        "writes": call.get("effect") not in ASKS_NOBODY,
+        "effect": call.get("effect"),
+    }
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

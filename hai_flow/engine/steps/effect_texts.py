@@ -1,11 +1,12 @@
-"""The words of an effect: its name, and the title and the message of the gate in front of it."""
+"""What people are told of an effect: its name, its class, and the title and the message of the gate in front of it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, Http, Run, Step
+from hai_flow.definition.plan import CALL_EFFECT, Call, FrontendTool, Http, HttpTool, Run, Step
+from hai_flow.definition.tools.effects import Effect, effect_of_method
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import PendingOpened
 from hai_flow.values import Json
@@ -22,6 +23,24 @@ def describe_effect(step: Step, args: Json) -> str:
             return f"run {workflow}"
         case _:
             return step.verb_name
+
+
+def classify_effect(draft: Draft, step: Step, args: Json) -> Effect | None:
+    """The class of the effect; None for a child run, whose own steps have classes. Of an agent's call it is the one
+    that the model's answer has recorded, which knows what a server says."""
+    match step.verb:
+        case Http():
+            return effect_of_method(str(args.get("method", "")).upper())
+        case Call() if step.of_agent:
+            return draft.render(CALL_EFFECT, step) or "write"
+        case Call(HttpTool(effect=None, service=service), function) if service is not None:
+            with suppress(KeyError, ValueError):
+                return service.find(function).effect
+            return "write"
+        case Call(tool) if not isinstance(tool, FrontendTool):
+            return tool.effect or "write"
+        case _:
+            return None
 
 
 def texts_with(draft: Draft, step: Step, opened: PendingOpened, args: str) -> dict[str, str | None]:

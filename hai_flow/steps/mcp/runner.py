@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from hai_flow import values
 from hai_flow.definition.names.secret_names import fill_secrets, resolve_template
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
+from hai_flow.definition.tools.effects import Effect, effect_of_hints
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
@@ -112,7 +113,7 @@ class McpRunner:
         for fault in faults[:1]:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
-        effect = _effect(tool, offered, trusted=reached.trusted)
+        effect = classify(tool, offered, trusted=reached.trusted)
         progress = _progress(stream, streams=call.stream)
         answer = None if attempt.answer is None else answer_to(attempt.answer)
         again = partial(connection.call, session, function, arguments, progress, repeatable=effect == "read")
@@ -390,12 +391,14 @@ def _demand_allowed(
     return listed
 
 
-def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:
-    """Whether a call changes anything. The server's own claim counts only if the deployment trusts it."""
+def classify(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Effect:
+    """The class of a call. The server's own claim counts only if the deployment trusts it."""
     if tool.effect is not None:
         return tool.effect
     hints = offered.annotations
-    return "read" if trusted and hints is not None and hints.read_only_hint is True else "write"
+    if not trusted or hints is None:
+        return "write"
+    return effect_of_hints(hints.read_only_hint, hints.destructive_hint)
 
 
 def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> OfferedFunction:
@@ -408,7 +411,7 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
         storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX],
         read_schema(offered.input_schema),
         None if result is None else result.raw,
-        _effect(tool, offered, trusted=trusted),
+        classify(tool, offered, trusted=trusted),
     )
 
 
