@@ -40,6 +40,7 @@ from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.cycles import endless
 from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
@@ -145,7 +146,7 @@ class Catalog:
         else:
             stored, plan = summary, await self.plan(tenant, summary.sha256)
         if stored.retired_at is not None:
-            raise _refuse_retirement(plan)
+            raise refuse_retirement(plan)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
@@ -172,7 +173,7 @@ class Catalog:
     async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
         """The refusal of a run that would begin with the plan; None: its version is in use."""
         is_retired = await self._retirements.get((self.reads, tenant, plan.sha256))
-        return _refuse_retirement(plan) if is_retired else None
+        return refuse_retirement(plan) if is_retired else None
 
     async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: AuditActor) -> Workflow:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
@@ -378,7 +379,7 @@ class Catalog:
         pins = {}
         async for reference, stored, child in self._below(tenant, plan):
             if of_new_run and stored.retired_at is not None:
-                raise _refuse_retirement(child, f", and {plan.name}@{plan.version} runs it")
+                raise refuse_retirement(child, f", and {plan.name}@{plan.version} runs it")
             pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
         return pins
 
@@ -546,16 +547,6 @@ class Catalog:
 
 def _get_child(known: Mapping[tuple[str, int | None], Child], name: str, version: int | None) -> Child | None:
     return known.get((name, version))
-
-
-def _refuse_retirement(plan: Plan, whose: str = "") -> Rejected:
-    version = f"{plan.name}@{plan.version}"
-    return Rejected(
-        409,
-        "workflow_retired",
-        f"{version} was retired{whose}: no run, child or fork begins with it. A publisher can take that back: "
-        f"`hai-flow unretire {version}`.",
-    )
 
 
 def _place_findings(findings: Iterable[Finding], source: bytes) -> list[Finding]:

@@ -32,6 +32,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import is_large, run_beside_loop
 from hai_flow.runtime.base import audit_records
+from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.queues import Queues
@@ -202,6 +203,8 @@ class Decider:
             return Rejected(409, ENDED_SINCE, f"run {run.id} has ended since.")
         if submission.left_lost and unborn:
             return _refuse_taken_back(run)
+        if submission.retired and unborn and submission.birth is not None:
+            return refuse_retirement(submission.birth.plan)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
@@ -552,4 +555,5 @@ def _born(entry: CommitEntry) -> Born:
         input=values.dumps(state.input),
         branch=birth.branch,
         left=birth.left,
+        in_use=birth.in_use,
     )

@@ -23,6 +23,7 @@ from hai_flow.runtime.commit.queues import Queues
 from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
+from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.postgres.database import Database
@@ -172,7 +173,8 @@ class Loader:
                 self._failures.give_up(run, fault, loaded=loaded.get(run.id))
 
     async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
-        """Look up the rest that the waiting commands need: ids that were used before, and the holders of slots."""
+        """Look up the rest that the waiting commands need: ids that were used before, the holders of slots, and whether
+        the versions of runs that begin were retired."""
         named = [(run, each) for run in batch for each in run.submissions if each.command_id is not None]
         ids = [(run.id, submission.command_id or "") for run, submission in named if run.id in found]
         used = await logs.commands_of(connection, ids) if ids else {}
@@ -194,6 +196,11 @@ class Loader:
         ]
         slots = {*slots_by_run.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in promises)}
         holders = await concurrency_slots.slot_holders(connection, slots) if slots else {}
+        for run in batch:
+            for submission in run.submissions:
+                birth = submission.birth
+                if birth is not None and birth.in_use and run.id not in found:
+                    submission.retired = await workflows.is_retired(connection, run.tenant, birth.plan.sha256)
         for run in batch:
             run.slot_taken = run.id in slots_by_run and holders.get(slots_by_run[run.id]) not in (None, run.id)
         for run, submission, slot in promised:

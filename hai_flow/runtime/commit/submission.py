@@ -95,12 +95,14 @@ class Foresight:
 @dataclass(slots=True)
 class RunCreation:
     """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
-    stopped for it, or promised, and has to be so still."""
+    stopped for it, or promised, and has to be so still. `in_use`: the version of its plan must not have been retired
+    when the run is born; else whoever starts it has looked."""
 
     plan: Plan
     slot: str | None = None
     branch: Branch | None = None
     left: bool = False
+    in_use: bool = False
 
 
 class Submission(msgspec.Struct, eq=False):
@@ -117,6 +119,7 @@ class Submission(msgspec.Struct, eq=False):
     seat_lost: bool = False
     active: bool = False  # the command is for a run that has not ended
     left_lost: bool = False  # the run that has left it its thread's slot has taken that back
+    retired: bool = False  # the version that a run would be born with was retired
     tenant: UUID | None = None  # None: asked by this process itself
     asked: AuditActor | None = None  # the person that asks; None: no person does
     asker: TraceParent | None = None  # by which request, for its trace

@@ -121,17 +121,23 @@ class Starts:
             excess = None if claimed else await self._quotas.excess(tenant)
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise excess
-        if not resolved:
+        is_plain = (
+            isinstance(begin, c.Start)
+            and begin.parent is None
+            and branch is None
+            and (owners is None or begin.thread_id == str(begin.run_id))  # a thread that begins with this run
+            and self._is_plain(plan)
+        )
+        if not resolved and (not is_plain or self._committer.database.sharded):
             retired = await self._find_retirement(tenant, plan)
             if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise retired
+            resolved = True
         if isinstance(begin, c.Start) and begin.parent is None:
-            of_its_own = owners is None or begin.thread_id == str(begin.run_id)  # a thread that begins with this run
-            if branch is None and of_its_own and self._is_plain(plan):
+            if is_plain:  # its commit asks for the rest
                 begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
-                return await self._submit(
-                    tenant, begin, RunCreation(plan, slot=_derive_thread_slot(begin)), command_id, body_sha, asked
-                )
+                birth = RunCreation(plan, slot=_derive_thread_slot(begin), in_use=not resolved)
+                return await self._submit(tenant, begin, birth, command_id, body_sha, asked)
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
             if branch is None:

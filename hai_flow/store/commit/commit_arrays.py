@@ -18,6 +18,19 @@ Arrays: TypeAlias = Iterable[Sequence[Any] | None]
 def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
     """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
     nothing."""
+    if "moved" in parts:
+        yield from _build_moved_arrays(moved, parts)
+    rows = list(enumerate((*moved, *born), 1))
+    for part in CHILDREN:
+        if part in parts:
+            yield from _CHILD_ARRAYS[part](rows)
+    if "audit" in parts:
+        yield from _build_audit_arrays(rows)
+    if "births" in parts:
+        yield from build_born_arrays(born, len(moved) + 1, parts)
+
+
+def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays:
     yield [entry.run_id for entry in moved]
     yield _merge_column([entry.tenant for entry in moved])
     yield _encode_array([entry.n for entry in moved])
@@ -52,14 +65,6 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         yield [None if heir is None else heir.slot for heir in heirs]
         yield [None if heir is None else heir.key for heir in heirs]
         yield [None if heir is None else heir.leaves for heir in heirs]
-    rows = list(enumerate((*moved, *born), 1))
-    for part in CHILDREN:
-        if part in parts:
-            yield from _CHILD_ARRAYS[part](rows)
-    if "audit" in parts:
-        yield from _build_audit_arrays(rows)
-    if "births" in parts:
-        yield from build_born_arrays(born, len(moved) + 1, parts)
 
 
 def _build_command_arrays(rows: Rows) -> Arrays:
@@ -89,11 +94,6 @@ def _build_outbox_arrays(rows: Rows) -> Arrays:
     return _columns(records, 5)
 
 
-def _build_turn_arrays(rows: Rows) -> Arrays:
-    yield from _build_turn_start_arrays(rows)
-    yield from _build_turn_end_arrays(rows)
-
-
 def _build_turn_start_arrays(rows: Rows) -> Arrays:
     turns = [(i, t) for i, e in rows if e.turns for t in e.turns if t.first is not None]
     return _columns([(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns], 6)
@@ -120,7 +120,8 @@ _CHILD_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
     "pendings": _build_pending_arrays,
     "votes": _build_vote_arrays,
     "outbox": _build_outbox_arrays,
-    "turns": _build_turn_arrays,
+    "opened_turns": _build_turn_start_arrays,
+    "ended_turns": _build_turn_end_arrays,
     "messages": _build_message_arrays,
 }
 
@@ -131,13 +132,7 @@ def _log_arrays(rows: Rows) -> Arrays:
 
 PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
     "log": _log_arrays,
-    "commands": _build_command_arrays,
-    "pendings": _build_pending_arrays,
-    "votes": _build_vote_arrays,
-    "outbox": _build_outbox_arrays,
-    "opened_turns": _build_turn_start_arrays,
-    "ended_turns": _build_turn_end_arrays,
-    "messages": _build_message_arrays,
+    **_CHILD_ARRAYS,
     "audit": _build_audit_arrays,
 }
 """The arrays of a commit in pieces, by the part that writes them (`commit_statement.PIECES`)."""
@@ -182,6 +177,8 @@ def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) 
         yield [None if branch is None else branch.of for branch in branches]
         yield [None if branch is None else branch.follows for branch in branches]
         yield [0 if branch is None else branch.copied for branch in branches]
+    if "in_use" in parts:
+        yield [entry.born is not None and entry.born.in_use for entry in born]
     if "seats" in parts:
         yield [entry.seat for entry in born]
         yield [entry.born is not None and entry.born.left for entry in born]

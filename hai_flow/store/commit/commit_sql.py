@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from hai_flow.engine.events import ABI
 
-# The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
+# The parts that the entries of a commit may have beside their events; `moved`: some are of runs that exist; `ended`:
+# some end their run; `asks`: some pendings are to stand in inboxes; `unasks`: some may leave inboxes; `births`: some
+# start a run; `in_use`: some of those of a version that must not be retired; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
 # of a queue that this process does not serve; `instigators`: other people than the requester are behind some;
 # `summaries`: the line by which lists show some of them is another one; `holds`: freezes hold other steps; `heirs`:
-# some end and leave their slots to others; `audit`: people asked for something. All so seldom that no other commit
-# carries the columns.
-CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
+# some end and leave their slots to others; `audit`: people asked for something. From `again` on all so seldom that no
+# other commit carries the columns.
+CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "opened_turns", "ended_turns", "messages")
+COMMON: Final = frozenset({*CHILDREN, "asks", "unasks", "moved", "ended"})  # big batches have them all
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
 ENDED: Final = ("finished", "failed", "stopped")
 FREEZE_VERSION: Final = "coalesce((SELECT version FROM freeze_switch), 0)"  # none was ever made: there is no row
@@ -92,7 +95,8 @@ class Children(NamedTuple):
 
 class _Moving(NamedTuple):
     """Parts of the statement that updates runs: the parameters of the worker (`me`) and the time, its arrays, the
-    subqueries before the update, the condition that no command is repeated, and further columns to set."""
+    subqueries before the update, the condition that no command is repeated, and further columns to set. Where only runs
+    begin there is nothing to update: then it has the subqueries before the births, and nothing else."""
 
     me: str
     at: str
@@ -104,6 +108,12 @@ class _Moving(NamedTuple):
 
 def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
+    # a worker whose lease is over takes no claim: it may count as dead already
+    claimant = f"""claimant AS MATERIALIZED (
+  SELECT id FROM workers WHERE id = {me} AND alive_until > now()
+)"""
+    if "moved" not in parts:
+        return _Moving(me, at, {}, f"\nWITH {claimant}", "true", "")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
@@ -133,9 +143,7 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
   SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
     cut, slot, result, i::int{read} FROM {entries}
-), claimant AS MATERIALIZED (      -- a worker whose lease is over takes no claim: it may count as dead already
-  SELECT id FROM workers WHERE id = {me} AND alive_until > now()
-){repeated}"""
+), {claimant}{repeated}"""
     return _Moving(me, at, arrays, before, unrepeated, set_)
 
 
@@ -181,11 +189,11 @@ def commit_statement(parts: frozenset[str]) -> str:
     parameters = _Parameters()
     moving = _build_moving(parameters, parts)
     children = "".join(
-        _as_subqueries(make(parameters, moving.at)) for part in CHILDREN if part in parts for make in _CHILDREN[part]
+        _as_subqueries(_CHILDREN[part](parameters, moving.at, parts)) for part in CHILDREN if part in parts
     )
     head = head_of_winners = ""
     if "audit" in parts:
-        children += _as_subqueries(_insert_audit(parameters, "clock_timestamp()"))
+        children += _as_subqueries(_insert_audit(parameters, "clock_timestamp()", parts))
         head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
     born, seated, born_won = "", "entries.slot IS NULL", ""
     if "births" in parts:
@@ -195,11 +203,14 @@ def commit_statement(parts: frozenset[str]) -> str:
     if "seats" in parts:
         seated = f"({seated}) AND ({_render_holds('entries')})"
         children += _KEEP_SEATS
-    spared = ""
     if "heirs" in parts:
-        spared, children = _SPARED, children + _LEAVE_SLOTS
-    return f"""{moving.before}{born}, moved AS ({_update(moving, parts, seated)}), won AS MATERIALIZED (
-  SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved{born_won}
+        children += _LEAVE_SLOTS
+    freed = _render_freed_slots(parts) if "ended" in parts else ""
+    moved = f", moved AS ({_update(moving, parts, seated)})" if "moved" in parts else ""
+    moved_won = f"SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved"
+    won = "\n  UNION ALL\n".join(each for each in (f"  {moved_won}" if moved else "", born_won) if each)
+    return f"""{moving.before}{born}{moved}, won AS MATERIALIZED (
+{won}
 ), winners AS MATERIALIZED (       -- the same as arrays in one order
   SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
     array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
@@ -208,9 +219,7 @@ def commit_statement(parts: frozenset[str]) -> str:
 ), logged AS (
   INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
   SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
-), freed_slots AS (
-  DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id{spared}
-){children}
+){freed}{children}
 SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes FROM winners
 """
 
@@ -260,6 +269,13 @@ _LEAVE_SLOTS: Final = f""", left_slots AS (  -- promised to the heirs in the com
 )"""
 
 
+def _render_freed_slots(parts: frozenset[str]) -> str:
+    spared = _SPARED if "heirs" in parts else ""
+    return f""", freed_slots AS (
+  DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id{spared}
+)"""
+
+
 def _as_subqueries(children: Children) -> str:
     return children.given + "".join(f", {each.name} AS (\n  {each.into}{each.rest})" for each in children.writes)
 
@@ -274,7 +290,7 @@ def _insert_commands(rows: str) -> Children:
     return Children("", (Write("new_commands", into, rest),))
 
 
-def _render_upsert_pendings(parameters: _Parameters, at: str) -> Children:
+def _render_upsert_pendings(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea",
         asks="text", kind="text", words="text",
@@ -306,15 +322,15 @@ def _render_upsert_pendings(parameters: _Parameters, at: str) -> Children:
   DELETE FROM inbox USING given_pendings given
   WHERE inbox.run_id = given.run_id AND inbox.pending_id = given.id AND inbox.selector <> ALL (given.asks)
 """
-    writes = (
-        Write("new_pendings", into_pendings, pendings),
-        Write("new_inbox", into_inbox, inbox),
-        Write("old_inbox", "", old),
-    )
-    return Children(source, writes)
+    writes = [Write("new_pendings", into_pendings, pendings)]
+    if "asks" in parts:
+        writes.append(Write("new_inbox", into_inbox, inbox))
+    if "unasks" in parts:
+        writes.append(Write("old_inbox", "", old))
+    return Children(source, tuple(writes))
 
 
-def _insert_votes(parameters: _Parameters, at: str) -> Children:
+def _insert_votes(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", pending_id="text", principal="text", body="bytea", decision="text", on_behalf_of="text"
     )
@@ -327,7 +343,7 @@ def _insert_votes(parameters: _Parameters, at: str) -> Children:
     return Children("", (Write("new_votes", into, rest),))
 
 
-def _insert_outbox(parameters: _Parameters, at: str, *, due: bool = False) -> Children:
+def _insert_outbox(parameters: _Parameters, at: str, parts: frozenset[str], *, due: bool = False) -> Children:
     rows, _ = parameters.arrays("child", i="int", n="int", kind="text", target="text", body="bytea")
     into = f"INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body{', due_at' if due else ''})"
     rest = f"""
@@ -341,7 +357,7 @@ def _insert_outbox(parameters: _Parameters, at: str, *, due: bool = False) -> Ch
 _BEFORE: Final = "winners.seq[child.place] - winners.n[child.place]"
 
 
-def _open_turns(parameters: _Parameters, at: str) -> Children:
+def _open_turns(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     opened, _ = parameters.arrays(
         "child", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int"
     )
@@ -355,7 +371,7 @@ def _open_turns(parameters: _Parameters, at: str) -> Children:
     return Children("", (Write("opened_turns", into, rest),))
 
 
-def _end_turns(parameters: _Parameters, at: str) -> Children:
+def _end_turns(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     ended, _ = parameters.arrays("child", i="int", n="int", last="int")
     rest = f"""
   UPDATE turns SET last_seq = ended.last_seq
@@ -366,7 +382,7 @@ def _end_turns(parameters: _Parameters, at: str) -> Children:
     return Children("", (Write("ended_turns", "", rest),))
 
 
-def _render_upsert_messages(parameters: _Parameters, at: str) -> Children:
+def _render_upsert_messages(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays("child", i="int", n="int", id="text", role="text", body="bytea", position="int")
     into = "INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)"
     rest = f"""
@@ -378,7 +394,7 @@ def _render_upsert_messages(parameters: _Parameters, at: str) -> Children:
     return Children("", (Write("new_messages", into, rest),))
 
 
-def _insert_audit(parameters: _Parameters, clock: str) -> Children:
+def _insert_audit(parameters: _Parameters, clock: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", id="uuid", act="text", subject="text", digest="bytea", commitment="bytea", principal="text",
         salt="bytea", body="bytea",
@@ -402,13 +418,21 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
     )
 
 
-_CHILDREN: Final[Mapping[str, Sequence[Callable[[_Parameters, str], Children]]]] = {
-    "commands": [lambda parameters, at: _insert_commands("given_commands child")],
-    "pendings": [_render_upsert_pendings],
-    "votes": [_insert_votes],
-    "outbox": [_insert_outbox],
-    "turns": [_open_turns, _end_turns],
-    "messages": [_render_upsert_messages],
+def _insert_given_commands(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
+    """Of the commands that the statement has read, or reads here where only runs begin: nothing was repeated then."""
+    if "moved" in parts:
+        return _insert_commands("given_commands child")
+    return _commands(parameters, at, parts)
+
+
+_CHILDREN: Final[Mapping[str, Callable[[_Parameters, str, frozenset[str]], Children]]] = {
+    "commands": _insert_given_commands,
+    "pendings": _render_upsert_pendings,
+    "votes": _insert_votes,
+    "outbox": _insert_outbox,
+    "opened_turns": _open_turns,
+    "ended_turns": _end_turns,
+    "messages": _render_upsert_messages,
 }
 
 
@@ -423,12 +447,13 @@ _BORN: Final = {
 def _list_born_columns(parts: frozenset[str]) -> dict[str, str]:
     """The columns of entries that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
+    in_use = {"in_use": "bool"} if "in_use" in parts else {}
     seats = {"seat": "text", "was_left": "bool"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
     summaries = {"summary": "text"} if "summaries" in parts else {}
     holds = {"held": "text"} if "holds" in parts else {}
-    return {**_BORN, **branch, **seats, **elsewhere, **instigators, **summaries, **holds}
+    return {**_BORN, **branch, **in_use, **seats, **elsewhere, **instigators, **summaries, **holds}
 
 
 def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
@@ -466,6 +491,12 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     return into, select, once
 
 
+_IN_USE: Final = """
+  WHERE birth.in_use IS NOT TRUE OR (  -- no slot is taken for a run that does not begin
+    SELECT retired_at FROM workflows w WHERE w.tenant = birth.tenant AND w.sha256 = birth.workflow
+  ) IS NULL"""
+
+
 def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
@@ -486,7 +517,7 @@ def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[st
     born, arrays = parameters.arrays("birth", **_list_born_columns(parts))
     into, select, once = _insert_runs(parts, moving.at)
     before = f""", births AS MATERIALIZED (  -- entries that are the first of their run, by id; i goes on counting
-  SELECT * FROM {born}
+  SELECT * FROM {born}{_IN_USE if "in_use" in parts else ""}
 ){held}{again}, wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
   SELECT births.id, births.tenant, births.slot, births.status IN {_ENDED} AS ended FROM births
   WHERE births.slot IS NOT NULL
@@ -508,9 +539,8 @@ def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[st
     seated = "entries.slot IS NULL"
     if again:
         seated += " OR entries.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
-    after = f"""
-  UNION ALL
-  SELECT ({arrays["i"]})[place] AS i, ({arrays["n"]})[place] AS n, ({arrays["events"]})[place] AS events,
+    after = f"""  SELECT
+    ({arrays["i"]})[place] AS i, ({arrays["n"]})[place] AS n, ({arrays["events"]})[place] AS events,
     id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended{head}
   FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS place FROM born OFFSET 0) placed"""
     return before, seated, after
@@ -573,11 +603,11 @@ def render_children(part: str) -> tuple[str, ...]:
       array_agg(r.version) AS version, array_agg(r.head) AS head, {at} AS at
     FROM {won} JOIN runs r ON r.id = won.id
   )"""
-    children = PIECES[part](parameters, at)
+    children = PIECES[part](parameters, at, COMMON)
     return tuple(f"{each.into}\n  {winners}{children.given}{each.rest}" for each in children.writes)
 
 
-def _log(parameters: _Parameters, at: str) -> Children:
+def _log(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays("child", i="int", events="bytea")
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], winners.seq[child.place] - winners.n[child.place] + 1,
@@ -588,12 +618,12 @@ def _log(parameters: _Parameters, at: str) -> Children:
     return Children("", (Write("logged", into, rest),))
 
 
-def _commands(parameters: _Parameters, at: str) -> Children:
+def _commands(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.arrays("child", **_COMMAND)
     return _insert_commands(rows)
 
 
-PIECES: Final[Mapping[str, Callable[[_Parameters, str], Children]]] = {
+PIECES: Final[Mapping[str, Callable[[_Parameters, str, frozenset[str]], Children]]] = {
     "log": _log,
     "commands": _commands,
     "pendings": _render_upsert_pendings,

@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.store.commit.commit_arrays import arguments
 from hai_flow.store.commit.commit_citus import commit_in_pieces
-from hai_flow.store.commit.commit_sql import CHILDREN, commit_statement
+from hai_flow.store.commit.commit_sql import COMMON, ENDED, commit_statement
 from hai_flow.store.commit.entries import BatchResult, CommitResult, Entry
 from hai_flow.store.postgres.database import PIN, transaction
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ENTRIES_MAX: Final = 256
 _LONE_ENTRIES_MAX: Final = 8
-_ALL: Final = frozenset(CHILDREN)
 
 
 async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> BatchResult:
@@ -81,18 +80,24 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     parts: set[str] = set()
     for entry in entries:
         born = entry.born
-        if born is not None:
+        if born is None:
+            parts.add("moved")
+        else:
             parts.add("births")
             if born.left:
-                parts.add("seats")
+                parts.update(("moved", "seats"))
+            if born.in_use:
+                parts.add("in_use")
             if born.branch is not None:
                 parts.add("branches")
+        if entry.status in ENDED:
+            parts.add("ended")
         if entry.take_slot is not None:
             parts.update(("births", "again"))
         if entry.moved is not None:
             parts.add("moves")
         if entry.seat is not None:
-            parts.add("seats")
+            parts.update(("moved", "seats"))
         if entry.heir is not None:
             parts.add("heirs")
         if entry.elsewhere:
@@ -106,10 +111,27 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         if entry.audit:
             parts.add("audit")
     if len(entries) > _LONE_ENTRIES_MAX:
-        return _ALL if not parts else _ALL | parts
-    for part in CHILDREN:
-        for entry in entries:
-            if getattr(entry, part):
-                parts.add(part)
-                break
+        return COMMON if not parts - COMMON else COMMON | parts
+    for entry in entries:
+        parts.update(_children_of(entry))
     return frozenset(parts)
+
+
+def _children_of(entry: Entry) -> Iterator[str]:
+    """The parts of the statement that the child rows of an entry need."""
+    if entry.commands:
+        yield "commands"
+    if entry.pendings:
+        yield "pendings"
+        if entry.born is None:  # who asked before is asked no more, or by others
+            yield "unasks"
+        if any(each.asks for each in entry.pendings):
+            yield "asks"
+    if entry.votes:
+        yield "votes"
+    if entry.outbox:
+        yield "outbox"
+    for turn in entry.turns:
+        yield "ended_turns" if turn.first is None else "opened_turns"
+    if entry.messages:
+        yield "messages"

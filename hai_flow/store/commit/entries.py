@@ -111,7 +111,8 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
 
 class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The columns that only the first entry of a run has. `slot`: taken with it, or the entry loses; `left`: a run that
-    was stopped for it has left it the slot, and the entry loses unless it is so still. `input`: JSON text."""
+    was stopped for it has left it the slot, and the entry loses unless it is so still. `in_use`: the entry loses if the
+    version of its workflow was retired. `input`: JSON text."""
 
     workflow: bytes
     workflow_name: str
@@ -126,6 +127,7 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input: bytes | None = None
     branch: Branch | None = None
     left: bool = False
+    in_use: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
