@@ -36,7 +36,7 @@ transactions.bug(
 )
 transactions.bug(
     "the settings of a tool reach the commit",
-    ("    LEAVE_NOTHING,\n", ""),
+    ("    LEAVE_NOTHING_BUT_STATEMENTS,\n", ""),
     by=f"{_OF_TRANSACTIONS}::test_a_tool_may_change_the_settings_of_its_transaction",
 )
 

@@ -77,20 +77,27 @@ PIN: Final = "; ".join(
     for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "plan_cache_mode")
 )
 """The same settings for one transaction, where the session may have others."""
-LEAVE_LOCKS_AND_STATEMENTS: Final = """
-SELECT pg_catalog.pg_advisory_unlock_all();
+_LEAVE_LOCKS: Final = "SELECT pg_catalog.pg_advisory_unlock_all();"
+_FOREIGN_STATEMENT: Final = "from_sql OR name !~ '^(__asyncpg_|PGBOUNCER_)'"
+LEAVE_STATEMENTS: Final = f"""
 DO $$ DECLARE known text; BEGIN
   FOR known IN SELECT name FROM pg_catalog.pg_prepared_statements
-    WHERE from_sql OR name !~ '^(__asyncpg_|PGBOUNCER_)' LOOP
+    WHERE {_FOREIGN_STATEMENT} LOOP
     EXECUTE 'DEALLOCATE ' || pg_catalog.quote_ident(known);
   END LOOP;
 END $$
 """
-"""Takes back what even a transaction that is rolled back leaves in its session."""
-LEAVE_NOTHING: Final = f"""
-SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
-{LEAVE_LOCKS_AND_STATEMENTS}
+DEMAND_NO_STATEMENTS: Final = f"""
+SELECT 1 / (NOT EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE {_FOREIGN_STATEMENT}))::int
 """
+"""A division by zero where `LEAVE_STATEMENTS`, which costs twice as much, would take anything back."""
+LEAVE_LOCKS_AND_STATEMENTS: Final = f"{_LEAVE_LOCKS}{LEAVE_STATEMENTS}"
+"""Takes back what even a transaction that is rolled back leaves in its session."""
+LEAVE_NOTHING_BUT_STATEMENTS: Final = f"""
+SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
+{_LEAVE_LOCKS}
+"""
+LEAVE_NOTHING: Final = f"{LEAVE_NOTHING_BUT_STATEMENTS}{LEAVE_STATEMENTS}"
 """Makes a session as it was when it was opened: also in the middle of a transaction, where DISCARD ALL can't. The
 driver and a pooler keep the statements that they have prepared."""
 FAREWELL_SECONDS: Final = 1.0
@@ -153,7 +160,7 @@ class Session(_Connection):
     by its deadline raises `CommitUnknown`.
     """
 
-    __slots__ = ("_line", "overdue", "pinned", "sharded", "statement_seconds")
+    __slots__ = ("_line", "begins_with", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *given: Any) -> None:
         super().__init__(protocol, transport, *given)
@@ -162,8 +169,14 @@ class Session(_Connection):
         self.overdue = False
         self.pinned = True  # the session has the settings that were asked for: no pooler stands between
         self.sharded = False  # Citus keeps the schema
+        self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
+        self.spotless = False  # nothing was left behind since it was last taken back
 
-    execute = _ends(asyncpg.Connection.execute)
+    async def execute(self, query: str, *given: Any, **options: Any) -> str:
+        if self.begins_with and query == "BEGIN;":
+            query, self.begins_with = f"{query} {self.begins_with}", ""
+        return str(await self._answer(super().execute(query, *given, **options)))
+
     executemany = _ends(asyncpg.Connection.executemany)
     fetch = _ends(asyncpg.Connection.fetch)
     fetchmany = _ends(asyncpg.Connection.fetchmany)
@@ -589,8 +602,10 @@ async def _keep_as_it_is(connection: Connection) -> None:
         await connection.execute("ROLLBACK")
 
 
-async def _leave_nothing(connection: Connection) -> None:
-    await connection.execute(LEAVE_NOTHING)
+async def _leave_nothing(connection: Session) -> None:
+    if not connection.spotless:
+        await connection.execute(LEAVE_NOTHING)
+    connection.spotless = False
 
 
 async def _close(connection: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -22,12 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from hai_flow.errors import StepError
-from hai_flow.store.postgres.database import LEAVE_LOCKS_AND_STATEMENTS, LEAVE_NOTHING, PIN
+from hai_flow.store.postgres.database import (
+    DEMAND_NO_STATEMENTS,
+    LEAVE_LOCKS_AND_STATEMENTS,
+    LEAVE_NOTHING_BUT_STATEMENTS,
+    LEAVE_STATEMENTS,
+    PIN,
+)
 from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, raise_outcome_unknown, sqlstate_of
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
-    from hai_flow.store.postgres.database import Connection, Database
+    from hai_flow.store.postgres.database import Connection, Database, Session
 
 log = structlog.get_logger(__name__)
 
@@ -41,13 +47,15 @@ _BEGUN: Final = "SAVEPOINT hai_flow_tool"  # it is gone if the tool ends the tra
 _SEAL: Final = "; ".join((
     "RELEASE SAVEPOINT hai_flow_tool",
     "SET CONSTRAINTS ALL IMMEDIATE",
-    LEAVE_NOTHING,
+    LEAVE_NOTHING_BUT_STATEMENTS,
     *(f"SET LOCAL {name} = '{value}'" for name, value in _SEALED.items()),
     PIN,
     "SAVEPOINT hai_flow_result",
+    DEMAND_NO_STATEMENTS,
 ))  # fmt: skip
 _TAKE_BACK: Final = "ROLLBACK TO SAVEPOINT hai_flow_result"
 _LEAVE: Final = f"ROLLBACK TO SAVEPOINT hai_flow_tool; {LEAVE_LOCKS_AND_STATEMENTS}"
+_DIVISION: Final = "22012"
 _ENDED_BY_TOOL: Final = ("3B001", "25P01")
 _FAILED: Final = "25P02"
 _leaving: Final[set[asyncio.Task[None]]] = set()  # a task that nothing refers to may be collected
@@ -94,8 +102,20 @@ class Transaction:
         try:
             await self._connection.execute(_SEAL)
         except FAILURES as error:
-            await self._roll_back()
-            raise StepError(_explain_failure(error)) from error
+            if not await self._drops_statements(error):
+                await self._roll_back()
+                raise StepError(_explain_failure(error)) from error
+
+    async def _drops_statements(self, error: Exception) -> bool:
+        """Whether it can be committed after an error of its seal: it was one of the last statement of that, which
+        demands that the tool has prepared nothing. A deferred constraint that fails comes before the savepoint."""
+        if sqlstate_of(error) != _DIVISION or self._connection is None:
+            return False
+        try:
+            await self._connection.execute(f"{_TAKE_BACK}; {LEAVE_STATEMENTS}")
+        except FAILURES:
+            return False
+        return True
 
     async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
         """Commit it, with the entry that `send` sends over its connection. If the entry does not win nothing is
@@ -123,6 +143,7 @@ class Transaction:
                 self.abandon()
             raise
         if done.won:
+            _session_of(connection).spotless = True  # since it was sealed
             self.abandon()
         return done
 
@@ -144,13 +165,14 @@ class Transaction:
         except (*FAILURES, TimeoutError) as error:
             message = f"no connection for the tool's transaction: {error or type(error).__name__}"
             raise StepError(message, code="tool.unavailable", retriable=True) from error
-        self._connection, self._outer = connection, connection.transaction()
+        self._connection, self._outer, session = connection, connection.transaction(), _session_of(connection)
         try:
             if self._over:
                 raise _is_over()
+            session.begins_with = _BEGUN
             await self._outer.start()
-            await connection.execute(_BEGUN)
         except BaseException:
+            session.begins_with = ""
             await self._roll_back()
             raise
         return connection
@@ -175,6 +197,12 @@ class Transaction:
             await (await self._database.tools()).release(connection)
         except FAILURES as error:
             log.info("tool_connection_cut", error=str(error) or repr(error))
+
+
+def _session_of(connection: Any) -> Session:
+    """The session that the pool has lent."""
+    session: Session = connection._con
+    return session
 
 
 def _explain_failure(error: Exception) -> str:
