@@ -112,7 +112,8 @@ seats.bug(
 statement = Room("hai_flow/store/commit/commit_sql.py", _HEIRS)
 statement.bug(
     "a run that ends frees the slots that it leaves to its heir",
-    ("        spared, children = _SPARED, children + _LEAVE_SLOTS\n", "        spared, children = '', children\n"),
+    ('    spared = _SPARED if "heirs" in parts else ""\n', '    spared = ""\n'),
+    ("        children += _LEAVE_SLOTS\n", "        pass\n"),
     by=f"{_HEIRS}::test_the_run_that_ends_leaves_its_slots_to_the_fork_in_the_same_commit",
 )
 promised = Room("hai_flow/store/messaging/concurrency_slots.py", _HEIRS)

@@ -125,9 +125,14 @@ sessions.bug("the next tool works with the role of the one before", (" RESET ROL
 sessions.bug("the next tool finds the temporary tables of the one before", (" DISCARD TEMP;", ""))
 sessions.bug(
     "a tool's lock stays in its session",
-    ("SELECT pg_catalog.pg_advisory_unlock_all();\n", ""),
+    ("SELECT pg_catalog.pg_advisory_unlock_all();", ""),
 )
 sealing = Room("hai_flow/store/postgres/tool_transactions.py", _SESSIONS)
+sealing.bug("a statement that a tool has prepared stays in its session", ("    DEMAND_NO_STATEMENTS,\n))", "))"))
+sealing.bug(
+    "a session that was never sealed counts as spotless",
+    ("        if done.won:\n            _session", "        if True:\n            _session"),
+)
 sealing.bug(
     "behind a pooler the locks of a tool that failed are left to anybody",
     ("if self._database.behind_pooler and not", "if False and not"),

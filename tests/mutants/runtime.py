@@ -778,8 +778,13 @@ starts.bug(
 
 starts.bug(
     "a plain start comes by everything that others need",
-    ("if branch is None and of_its_own and self._is_plain(plan):", "if False:"),
+    ("and self._is_plain(plan)\n", "and False\n"),
     by="tests/runtime/test_starts.py::test_a_plain_start_passes_by_the_extras_as_a_group",
+)
+starts.bug(
+    "a plain run of a retired version begins",
+    ("in_use=not resolved)", "in_use=False)"),
+    by="tests/runtime/test_starts.py::test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot",
 )
 starts.bug(
     "a run that counts with others of a key starts as if it did not",

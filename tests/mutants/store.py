@@ -36,7 +36,7 @@ transactions.bug(
 )
 transactions.bug(
     "the settings of a tool reach the commit",
-    ("    LEAVE_NOTHING_BUT_STATEMENTS,\n", ""),
+    ('IMMEDIATE",\n    LEAVE_NOTHING_BUT_STATEMENTS,\n', 'IMMEDIATE",\n'),
     by=f"{_OF_TRANSACTIONS}::test_a_tool_may_change_the_settings_of_its_transaction",
 )
 
@@ -309,7 +309,7 @@ statement.bug(
 )
 commits.bug(
     "big batches leave their births out",
-    ("return _ALL if not parts else _ALL | parts", 'return _ALL if not parts else _ALL | parts - {"births"}'),
+    ("return COMMON | parts", 'return COMMON | parts - {"births"}'),
     by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
 )
 arrays.bug(

@@ -14,7 +14,10 @@ catalog.bug("a retired version begins by request", ("if stored.retired_at is not
 catalog.bug("a retired child is pinned", ("if of_new_run and stored.retired_at is not None:", "if False:"))
 
 starts = Room("hai_flow/runtime/runs/starts.py", _VERSIONS)
-starts.bug("a child or fork of a retired version begins", ("if not resolved:", "if False:"))
+starts.bug(
+    "a child or fork of a retired version begins",
+    ("if not resolved and (not is_plain or", "if not resolved and (False or"),
+)
 starts.bug(
     "a retired version refuses the run that it has",
     ("if retired is not None and not await", "if retired is not None or not await"),

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID, uuid4
 
 import pytest
 
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
 from hai_flow.runtime.runs import starts
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.store.catalog import workflows
 from tests.runtime.conftest import ASKING, Make, start
 
 KEEPS = "state: {n: {type: integer, default: 0, keep: thread}}\n" + ASKING
@@ -58,6 +65,47 @@ async def test_a_start_that_needs_one_of_them_comes_by_all(counted: tuple[Runtim
     await runtime.catalog.publish(LOCAL_TENANT, CHILD)
     await start(runtime, flow)
     assert counts == {"pins": 1, "seated": 1, "kept": 1}
+
+
+async def set_retired(runtime: Runtime, plan: Plan, *, retired: bool) -> None:
+    async with runtime.database.api.acquire() as connection:
+        assert await workflows.set_retired(connection, LOCAL_TENANT, plan.name, plan.version, retired=retired)
+
+
+async def start_of(runtime: Runtime, plan: Plan, run_id: UUID, thread: str) -> Any:
+    begin = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input={})
+    return await runtime.starts.start(LOCAL_TENANT, plan, begin)
+
+
+async def test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot(make: Make) -> None:
+    runtime, thread, first = await make(), str(uuid4()), uuid4()
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, CHILD)
+    await start_of(runtime, plan, first, str(first))
+    await set_retired(runtime, plan, retired=True)
+    with pytest.raises(Rejected, match="child@1 was retired") as refusal:
+        await start_of(runtime, plan, uuid4(), thread)
+    assert (refusal.value.status, refusal.value.code) == (409, "workflow_retired")
+    assert (await start_of(runtime, plan, first, str(first))).already  # the start that was made before is the same one
+    await set_retired(runtime, plan, retired=False)
+    assert (await start_of(runtime, plan, uuid4(), thread)).status == "waiting"
+
+
+async def test_of_many_starts_at_once_those_of_a_retired_version_are_refused_and_no_other(make: Make) -> None:
+    runtime = await make()
+    _, gone = await runtime.catalog.publish(LOCAL_TENANT, CHILD)
+    _, kept = await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"name: child", b"name: another"))
+    await set_retired(runtime, gone, retired=True)
+    ids = [uuid4() for _ in range(24)]
+    plans = [gone if number % 2 else kept for number in range(24)]
+    starting = (start_of(runtime, plan, run_id, str(run_id)) for plan, run_id in zip(plans, ids, strict=True))
+    answers = await asyncio.gather(*starting, return_exceptions=True)
+    assert [isinstance(each, Rejected) for each in answers] == [plan is gone for plan in plans]
+
+
+async def test_a_plain_start_asks_for_its_version_in_its_commit_alone(make: Make) -> None:
+    runtime = await make()
+    with patch.object(workflows, "is_retired", side_effect=AssertionError("a trip of its own")):
+        assert (await start(runtime, ASKING)).status == "waiting"
 
 
 async def test_how_many_documents_are_remembered_as_plain_is_bounded(

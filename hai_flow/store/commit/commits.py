@@ -111,7 +111,7 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         if entry.audit:
             parts.add("audit")
     if len(entries) > _LONE_ENTRIES_MAX:
-        return COMMON if not parts - COMMON else COMMON | parts
+        return COMMON | parts
     for entry in entries:
         parts.update(_children_of(entry))
     return frozenset(parts)
