@@ -124,6 +124,11 @@ class Rejected(HaiFlowError):
         self.findings = tuple(findings)
 
 
+def reject_unknown_run(run_id: object) -> Rejected:
+    """The refusal of a run that does not exist, is kept from the caller, or was removed since they found it."""
+    return Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
+
+
 class StepError(HaiFlowError):
     """An effect that failed out in the world. Tools raise it to choose their own code and whether to try again.
 

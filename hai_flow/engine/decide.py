@@ -37,7 +37,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import slots
 from hai_flow.engine.steps.freezes import Freeze
-from hai_flow.errors import Rejected
+from hai_flow.errors import reject_unknown_run
 from hai_flow.values import Json
 
 
@@ -53,7 +53,7 @@ def decide(
     """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
     Raises `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
-        raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
+        raise reject_unknown_run(state.run_id)
     draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time

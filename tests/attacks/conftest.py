@@ -8,10 +8,10 @@ import pytest
 
 from tests.api.conftest import http, server, sockets
 from tests.attacks.house import House, broken_into
-from tests.runtime.conftest import make
+from tests.runtime.conftest import eye, make
 from tests.support.postgres import Server
 
-__all__ = ["house", "http", "make", "server", "sockets"]
+__all__ = ["eye", "house", "http", "make", "server", "sockets"]
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,11 @@ moments.bug(
     ("for last in row.ends:", "for last in [row.last_seq]:"),
     by="tests/runtime/test_retention.py::test_behind_a_merge_a_run_is_forked_where_it_could_be_before",
 )
+moments.bug(
+    "a run that is removed meanwhile has begun no step",
+    ("if not page and not seq:", "if False:"),
+    by="tests/attacks/test_acts_in_every_order.py::test_a_thread_is_archived_and_removed_between_two_steps_of_who_acts_on_it",
+)
 files = Room("hai_flow/runtime/files/files.py", _FILES)
 files.bug(
     "the files of a fork's edits are not asked for",

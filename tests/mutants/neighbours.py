@@ -220,6 +220,22 @@ retiring.bug(
     ('(row["head"], row["opinions"])', '(row["head"], each.opinions)'),
     by=f"{_RETENTION}::test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_back",
 )
+_ORDERS: Final = "tests/attacks/test_acts_in_every_order.py"
+opinions = Room("hai_flow/store/people/feedback.py", _ORDERS)
+opinions.bug("an opinion is given to a run that is being removed", (" WHERE id = $1 FOR KEY SHARE", " WHERE id = $1"))
+retiring.bug(
+    "an archive is noted for the run as it is by now, which it does not have",
+    (
+        "  SELECT * FROM unnest($1::uuid[]",
+        "  SELECT k.id, k.tenant, k.thread_id, k.workflow_name, k.seq, r.head, k.ended_at, k.opinions\n"
+        "  FROM unnest($1::uuid[]",
+    ),
+    (
+        "AS k (id, tenant, thread_id, workflow_name, seq, head, ended_at, opinions)",
+        "AS k (id, tenant, thread_id, workflow_name, seq, head, ended_at, opinions) JOIN runs r ON r.id = k.id",
+    ),
+    by=f"{_ORDERS}::test_what_is_answered_between_two_steps_of_an_archive_is_in_the_last_one",
+)
 archives.bug(
     "what was forgotten comes back with a restore",
     ("            await erasure.forget_again(connection, ids)\n", ""),

@@ -528,8 +528,8 @@ decider.bug(
 decider.bug(
     "a run that was not looked for is unknown",
     (
-        "return _reject_unknown_run(run) if run.loaded_at >= submission.arrived else None",
-        "return _reject_unknown_run(run)",
+        "return reject_unknown_run(run.id) if run.loaded_at >= submission.arrived else None",
+        "return reject_unknown_run(run.id)",
     ),
     by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
 )

@@ -23,7 +23,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
@@ -50,7 +50,7 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, R
     try:
         access = await access.find_at_run(UUID(str(run_id)))
     except ValueError:
-        raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
+        raise reject_unknown_run(run_id) from None
     row = await access.run(run_id, Sight.QUESTIONS)
     return access, await show(access, base, row)
 
@@ -165,7 +165,7 @@ async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:
     try:
         access = await access.find_at_run(UUID(str(run_id)))
     except ValueError:
-        raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
+        raise reject_unknown_run(run_id) from None
     row = await access.run(run_id)
     if not access.can_speak_in(row):
         access.require(Right.CONTROL_RUNS)

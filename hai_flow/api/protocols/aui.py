@@ -27,7 +27,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.aui_session import AuiSession, Object, invalid, read_id, text_in
 from hai_flow.api.protocols.follow import list_earlier_entries
-from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.access import Access, thread_unknown
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.routes import Routes
@@ -213,7 +213,8 @@ class _AuiConnection:
         while True:
             await self.access.runtime.threads.news(self.access.tenant, session.id, place)
             newest = await threads.last_run(self.access.reads, self.access.tenant, session.id)
-            assert newest is not None, "a thread with news has a run"
+            if newest is None:  # the thread was removed meanwhile
+                raise thread_unknown(session.id)
             if await self.access.sight(newest) is Sight.NOTHING and place is None:
                 await asyncio.Event().wait()  # somebody else has begun it
             if place is not None and newest.id == place.run_id:

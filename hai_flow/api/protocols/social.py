@@ -23,7 +23,7 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import farewell, list_earlier_entries
-from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.access import Access, thread_unknown
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.routes import Routes
@@ -205,7 +205,8 @@ class _FollowedThread:
     async def _reset(self) -> Frames:
         """The thread as it is now, as a MESSAGES_SNAPSHOT, for a follower whose place in it is unknown."""
         last = await self._last()
-        assert last is not None, "a cursor that was found belongs to a run of the thread"
+        if last is None:  # the thread was removed meanwhile
+            raise thread_unknown(self.thread_id)
         return self._from(*await self._current(last))
 
     async def _current(self, run_id: UUID) -> tuple[RunState, StreamItem]:

@@ -32,7 +32,7 @@ from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected, Unreadable
+from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
@@ -262,7 +262,7 @@ class Access:
             if row is None:
                 await self._look_for_nothing(UUID(str(run_id)))
         if row is None or await self.sight(row) < least:
-            raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
+            raise reject_unknown_run(run_id)
         return row
 
     async def sight(self, run: RunSummary) -> Sight:
@@ -300,9 +300,11 @@ class Access:
         return await self.state(row.id, HEAD if seq is None else seq, self.history(row, seq))
 
     async def state(self, run_id: UUID, seq: int = HEAD, history: History | None = None) -> RunState:
-        """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it."""
+        """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it. Raises
+        Rejected 404 where the run was removed since."""
         state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads, history)
-        assert state is not None
+        if state is None:
+            raise reject_unknown_run(run_id)
         if run_id not in self._seen and state.sha256:
             self._seen[run_id] = await self._look(RunFacts.of(state), state)
         return state

@@ -28,7 +28,7 @@ from hai_flow.engine.state import run_size
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import is_large, run_beside_loop
 from hai_flow.runtime.base import audit_records
@@ -189,9 +189,9 @@ class Decider:
             assert submission.tenant is not None, "a Start names its tenant"
             run.plan, run.tenant, run.exists, run.missing = submission.birth.plan, submission.tenant, False, False
         elif submission.tenant not in (None, run.tenant):
-            return _reject_unknown_run(run)  # another tenant's: as if it were not there
+            return reject_unknown_run(run.id)  # another tenant's: as if it were not there
         elif unborn:
-            return _reject_unknown_run(run) if run.loaded_at >= submission.arrived else None
+            return reject_unknown_run(run.id) if run.loaded_at >= submission.arrived else None
         use = _find_first_use(entry, submission)
         if use is not None:
             return _find_repeat_outcome(submission, use)
@@ -497,10 +497,6 @@ def _find_broken_message(chunk: Chunk, state: RunState) -> str | None:
 
 def _build_outbox_row(message: Message) -> OutboxRow:
     return OutboxRow(message.kind, message.target, values.dumps(message.body))
-
-
-def _reject_unknown_run(run: CachedRun) -> Rejected:
-    return Rejected(404, "run_unknown", f"there is no run {run.id}.")
 
 
 def _find_first_use(entry: CommitEntry, submission: Submission) -> CommandRow | None:

@@ -34,7 +34,7 @@ from hai_flow.engine.handlers.control import FINISHED
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.state import ToolCallState
 from hai_flow.engine.steps.wait_for_event import LEFT_MAX, SUBSCRIBE
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import file_ids, instants
 from hai_flow.runtime.base.keyed_queue import KeyedQueue
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -262,7 +262,7 @@ class Delivery(Service):
         if state is None:
             state = await state_at(self.database, message.tenant, message.run_id, message.last_seq)
         if state is None:
-            raise Rejected(404, "run_unknown", f"there is no run {message.run_id}.")
+            raise reject_unknown_run(message.run_id)
         streamed, growing = (
             tuple(replace(each, content=state.messages[each.message_id].content) for each in messages)
             for messages in (command.streamed, command.growing)
@@ -300,7 +300,7 @@ class Delivery(Service):
         child = UUID(message.target)
         state = await state_at(self.database, message.tenant, child, ALL_OF_IT)
         if state is None:
-            raise Rejected(404, "run_unknown", f"there is no run {child}.")
+            raise reject_unknown_run(child)
         parent = msgspec.json.decode(message.body)["parent"]
         body = {**children.outcome_of(state), "path": parent["path"], "attempt": parent["attempt"]}
         ended = msgspec.convert(body, c.ChildEnded)

@@ -92,12 +92,15 @@ def place_of(unit: Sequence[Member]) -> str:
     return f"{unit[0].tenant}/{ended:%Y-%m}/{unit[0].id}-{heads[:16]}.jsonl.gz"
 
 
-async def write(connection: Connection, archive: Archive, unit: Sequence[Member]) -> Archived:
-    """Write the unit into the archive, read it again, and note it. Nothing is removed."""
+async def write(connection: Connection, archive: Archive, unit: Sequence[Member]) -> Archived | None:
+    """Write the unit into the archive, read it again, and note it. Nothing is removed. None, and nothing is written:
+    one of its runs went on since the unit was read."""
     place = place_of(unit)
     with tempfile.TemporaryDirectory(prefix="hai-flow-archive-") as directory:
         file, back = Path(directory) / "out", Path(directory) / "back"
         async with run_bundle.snapshot(connection):
+            if await retention.members(connection, [each.id for each in unit]) != list(unit):
+                return None
             digest = await _write(connection, file, unit)
         await asyncio.to_thread(archive.put, file, place)
         await asyncio.to_thread(archive.get, place, back)

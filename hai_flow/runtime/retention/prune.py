@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 BATCH_ROWS: Final = 1000
+_WENT_ON: Final = "it went on meanwhile"
 VACUUM_ROWS: Final = 1_000_000  # removed; PostgreSQL's own comes by its own rule meanwhile
 
 
@@ -145,13 +146,16 @@ class Pruning:
             done.keep("people decided in it, the audit refers to that, and there is no archive")
             return
         if archived is None and self.archive is not None:
-            done.archived += 1
             if self.do:
                 archived = await archives.write(connection, self.archive, unit)
+                if archived is None:
+                    done.keep(_WENT_ON)
+                    return
+            done.archived += 1
         if self.archives_only:
             return
         if self.do and not await retiring.remove(connection, unit, archived, self.by):
-            done.keep("it went on meanwhile")
+            done.keep(_WENT_ON)
             return
         done.removed += 1
         done.runs += len(unit)

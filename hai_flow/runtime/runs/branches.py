@@ -23,7 +23,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finished_by, list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -269,7 +269,8 @@ class Branches:
         """The fork, with what the run that it is forked from, and their relatives, have done by now."""
         now = await self._state(tenant, fork.of)
         past = await state_at(self._database, tenant, fork.of, len(fork.events))
-        assert past is not None, "the caller has found the run"
+        if past is None:
+            raise reject_unknown_run(fork.of)
         return msgspec.structs.replace(
             fork,
             undone=await self._undone(tenant, fork, now),
@@ -299,7 +300,8 @@ class Branches:
 
     async def _state(self, tenant: UUID, run_id: UUID) -> RunState:
         state = await state_at(self._database, tenant, run_id, _HEAD)
-        assert state is not None, "the caller has found the run"
+        if state is None:  # the caller has found it, and it was removed since
+            raise reject_unknown_run(run_id)
         return state
 
     async def _leave(

@@ -15,7 +15,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs.fork import begins, find_first_effects, obstacle
 from hai_flow.engine.state.state import RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
@@ -68,10 +68,12 @@ class Moments:
     ) -> AsyncIterator[tuple[int, list[e.AnyEvent]]]:
         """The run's events after `after`, commit by commit, each with the seq of its first one; `bounded`: up to
         `BYTES_MAX`. Merged commits come apart, for a run is at rest where one ended. (They may be merged meanwhile:
-        none of their events comes twice.)"""
+        none of their events comes twice.) Raises Rejected 404 where the run was removed since it was found."""
         seq, size = after, 0
         while True:
             page = await logs.read_log(reads or self._database.api, run_id, seq, _PAGE)
+            if not page and not seq:
+                raise reject_unknown_run(run_id)
             for row in page:
                 size += len(row.events)
                 if bounded and size > BYTES_MAX:
@@ -106,7 +108,10 @@ class Moments:
         low, high = 0, head
         while low < high:
             middle = (low + high + 1) // 2
-            (row,) = await logs.read_log(self._database.api, run_id, middle - 1, 1)
+            rows = await logs.read_log(self._database.api, run_id, middle - 1, 1)
+            if not rows:
+                raise reject_unknown_run(run_id)
+            (row,) = rows
             event = e.decode_events(row.events)[middle - row.first_seq]
             low, high = (middle, high) if event.at <= ms else (low, middle - 1)
         return low

@@ -156,11 +156,12 @@ async def archive_of(connection: Connection, unit: Sequence[Member]) -> Archived
 
 # --- archived and removed ---------------------------------------------------------------------------------------------
 
-# Read first, then written: Citus, which may keep a cell, takes no INSERT ... ON CONFLICT from a table.
+# The runs as the unit has them, which is what the archive has: they may have gone on since, and ended again. (Citus,
+# which may keep a cell, takes no INSERT ... ON CONFLICT from a table.)
 _RETIRE: Final = """
 WITH r AS MATERIALIZED (
-  SELECT r.id, r.tenant, r.thread_id, r.workflow_name, r.seq, r.head, r.ended_at, k.opinions
-  FROM unnest($1::uuid[], $5::bytea[]) AS k (id, opinions) JOIN runs r ON r.id = k.id
+  SELECT * FROM unnest($1::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bigint[], $9::bytea[], $10::timestamptz[],
+    $11::bytea[]) AS k (id, tenant, thread_id, workflow_name, seq, head, ended_at, opinions)
 )
 INSERT INTO retired_runs AS x (run_id, tenant, thread_id, workflow_name, seq, head, ended_at, place, sha256,
   archived_at, removed_at, opinions)
@@ -174,9 +175,19 @@ ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, head = excluded.head, end
 
 
 async def record_archive(connection: Connection, unit: Sequence[Member], archived: Archived) -> None:
-    """The unit, as it is now, is in the archive."""
-    ids, opinions = [each.id for each in unit], [each.opinions for each in unit]
-    await connection.execute(_RETIRE, ids, archived.place, archived.sha256, False, opinions)
+    """The unit is in the archive."""
+    await _retire(connection, unit, archived, is_removed=False)
+
+
+async def _retire(
+    connection: Connection, unit: Sequence[Member], archived: Archived | None, *, is_removed: bool
+) -> None:
+    place, digest = archived or (None, None)
+    await connection.execute(
+        _RETIRE, [each.id for each in unit], place, digest, is_removed, [each.tenant for each in unit],
+        [each.thread_id for each in unit], [each.workflow_name for each in unit], [each.seq for each in unit],
+        [each.head for each in unit], [each.ended_at for each in unit], [each.opinions for each in unit],
+    )  # fmt: skip
 
 
 async def remove(connection: Connection, unit: Sequence[Member], archived: Archived | None, by: str) -> bool:
@@ -197,8 +208,8 @@ async def remove(connection: Connection, unit: Sequence[Member], archived: Archi
         await connection.execute("DELETE FROM slots WHERE run_id = $1", _FIRST)
         if len(held) < len(threads) or now != list(unit) or await is_wanted(connection, unit):
             return False
-        place, digest = archived or (None, None)
-        await connection.execute(_RETIRE, ids, place, digest, True, [each.opinions for each in unit])
+        await _retire(connection, unit, archived, is_removed=True)
+        place = None if archived is None else archived.place
         for each in unit:
             body = {"workflow": each.workflow_name, "events": each.seq, "archive": place}
             row = new_row(REMOVED, by, body, subject=f"run:{each.id}", digest=each.head)

@@ -75,6 +75,12 @@ RETURNING {_COLUMNS}, xmax = 0
 """
 
 
+async def keep_run(connection: Connection, run_id: UUID) -> bool:
+    """Keep the run from being removed until this transaction ends, so that what is stored with it is in its archive, or
+    kept. False: it was removed."""
+    return await connection.fetchval("SELECT true FROM runs WHERE id = $1 FOR KEY SHARE", run_id) is not None
+
+
 async def give_feedback(
     connection: Connection | Pool, subject: Subject, run_id: UUID, principal: str, via: str, opinion: Opinion
 ) -> tuple[Feedback, bool]:

@@ -25,7 +25,7 @@ from hai_flow.api.requests.views import render_feedback
 from hai_flow.api.rest.runs.threads import find_thread
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.ids import run_of_pending
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.store.people import feedback
 from hai_flow.store.people.feedback import Kind, Opinion, Rating, Subject
 
@@ -132,9 +132,12 @@ async def put_feedback(
     run_id = await _find(access, subject, decided=True)
     principal = access.principal
     with access.admission.command():
-        stored, new = await feedback.give_feedback(
-            access.pool, subject, run_id, principal.id, principal.via("rest"), opinion
-        )
+        async with access.pool.acquire() as connection, connection.transaction():
+            if not await feedback.keep_run(connection, run_id):
+                raise reject_unknown_run(run_id)
+            stored, new = await feedback.give_feedback(
+                connection, subject, run_id, principal.id, principal.via("rest"), opinion
+            )
     response.status_code = 201 if new else 200
     return render_feedback(stored)
 

@@ -21,7 +21,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
 from hai_flow.api.requests.views import render_notification
 from hai_flow.api.routes import Routes
-from hai_flow.errors import Rejected
+from hai_flow.errors import reject_unknown_run
 from hai_flow.store.people import notifications
 
 router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
@@ -42,7 +42,7 @@ async def list_notifications(
 ) -> dict[str, Any]:
     """The notifications, newest first. `dead`: given up; `dropped`: not needed any more, so not sent."""
     if run_id is not None and not is_run_id(run_id):
-        raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
+        raise reject_unknown_run(run_id)
     before = decode_cursor(cursor)
 
     async def ask(cell: Access) -> tuple[Sequence[notifications.NotificationSummary], Any]:
