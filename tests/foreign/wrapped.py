@@ -38,6 +38,14 @@ ANSWERS: Final = [
     ),
 ]
 
+ANSWERS.append(
+    wrapped(
+        "an event in two lines that end with CR LF",
+        b'data: {"choices": [{"index": 0,\r\ndata: "delta": {"content": "Hi"}, "finish_reason": "stop"}]}\r\n\r\n',
+        Said("Hi"),
+    )
+)
+
 CALLS: Final = [
     wrapped(
         "the index counts the pieces of a call",

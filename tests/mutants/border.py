@@ -110,6 +110,20 @@ mcp_http.bug(
     ('("content-length", "content-encoding")', '("content-length",)'),
     by=f"{_UNPACKING}::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call",
 )
+_HOSTILE: Final = "tests/foreign/test_hostile.py"
+mcp_http.bug(
+    "a stream that breaks off before its answer is a refusal of the server",
+    (
+        "mcp_messages.fault(why, self._call, reached=True, text=text)",
+        "mcp_messages.fault(why, self._call, reached=False)",
+    ),
+    by=f"{_HOSTILE}::test_an_answer_that_is_none_is_told_and_its_call_made_once",
+)
+mcp_http.bug(
+    "the last event of a stream is lost without its blank line",
+    ("        if _is_whole(rest):", "        if False:"),
+    by=f"{_HOSTILE}::test_an_answer_in_odd_http_is_the_result_of_its_one_call",
+)
 mcp_http.bug(
     "the end of a session is waited for without an end",
     ("LEAVE_SECONDS if request.method", "None if request.method"),

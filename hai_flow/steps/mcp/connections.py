@@ -70,6 +70,7 @@ class Session:
 
 
 _CLOSED: Final = "Connection closed"  # in the SDK's words; servers have faults of their own under the same code
+_STREAM_ENDED: Final = ("SSE stream ended", "SSE stream failed")  # also in its words
 _SESSION_GONE: Final = re.compile(
     r"(?:\w+ )?(?:bad request|invalid request|error|not found)?\W*"
     r"(?:(?:no valid|no such|unknown|invalid|missing|expired|unrecogni[sz]ed) (?:mcp[- ])?session(?:[- ]?id)?"
@@ -438,6 +439,8 @@ class Connection:
             if client is None or self._is_open(client):
                 self.drop()
             return self._loss_error("the connection ended before it answered", repeatable)
+        if error.code == types.CONNECTION_CLOSED and error.message.startswith(_STREAM_ENDED):
+            return self._loss_error("its stream ended without an answer", repeatable)
         if error.code == types.INTERNAL_ERROR and error.message == "Server returned an error response":  # 401, 403
             message = f"{self.name} takes no token that `oauth` gets"
             return StepError(message, code=UNAUTHORIZED, retriable=False)
@@ -450,7 +453,8 @@ class Connection:
             data = None if fault["text"] is None else {"text": fault["text"]}
             return StepError(f"{self.name}: {text}", code=fault["code"], retriable=False, data=data)
         if fault["reached"]:
-            return self._loss_error(text, repeatable)
+            had_said = f"; it had said: {fault['text'][:SAID_CHARS_MAX]}" if fault["text"] else ""
+            return self._loss_error(f"{text}{had_said}", repeatable)
         code_there = fault["code"]
         retriable = code_there in ("mcp.unavailable", "http.connection")
         code = "mcp.unavailable" if retriable else code_there
@@ -463,7 +467,11 @@ class Connection:
 
     def _unavailable(self, why: str, cause: BaseException | None = None) -> StepError:
         if isinstance(cause, MCPError) and (_is_ours(cause) or cause.code == types.INTERNAL_ERROR):
-            return self._call_error(cause, repeatable=True)
+            fault = self._call_error(cause, repeatable=True)
+            if fault.code != "tool.invalid_result":
+                return fault
+            # Nothing was called yet: a proxy's page, say, which may be gone a little later.
+            return StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True, data=fault.data)
         return StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
 
 

@@ -8,8 +8,9 @@ arrived (`UNREACHED`: surely not).
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import httpx2
@@ -80,7 +81,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         except _UNREACHED as error:
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
-            return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
+            return _fault(_broken(error), reached=True)
         return await self._whole(response, call, in_session=SESSION_ID in request.headers)
 
     async def _whole(
@@ -93,7 +94,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             message = f"it answers {response.status_code}, compressed as {values.storable(encoding)[:100]}, unasked"
             return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            stream = _Events(response, self._config.bytes_max, bounded=call is not None)
+            stream = _Events(unpack_body(response), response.aclose, self._config.bytes_max, call)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
         content = bytearray()
         try:
@@ -103,9 +104,9 @@ class _Answering(httpx2.AsyncBaseTransport):
                     message = f"it answers with more than {self._config.bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
                     return _fault(message, code="tool.invalid_result", reached=True, final=True)
         except httpx2.TransportError as error:
-            return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
+            return _fault(_broken(error), reached=True, text=_text_of(content))
         except NotUnpacked as error:
-            text = values.storable(content.decode(errors="replace"))
+            text = _text_of(content)
             message = f"{mcp_messages.UNREADABLE}: {error}"
             return _fault(message, code="tool.invalid_result", reached=True, final=True, text=text)
         finally:
@@ -115,6 +116,8 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault("it has forgotten the session", code=SESSION_GONE, reached=False)
         if status in _DENIED and not self._asks_for_tokens:
             return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
+        if call is not None and status < 300:
+            return self._answer_to(call, response, content)
         if kind.startswith("application/json"):
             body = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
             if body is not None:
@@ -126,6 +129,17 @@ class _Answering(httpx2.AsyncBaseTransport):
         if status >= 500:
             return _fault(f"it answers {status}", reached=True)
         return _fault(f"it answers {status}", code="tool.failed", final=True)
+
+    def _answer_to(self, call: types.RequestId, response: httpx2.Response, content: bytearray) -> httpx2.Response:
+        """The response to a call that was answered: its message, whatever type the server gives the body."""
+        headers = _strip_length(response)
+        if _EVENTS.match(content):
+            headers["content-type"] = "text/event-stream"
+            stream = _Events(_say(bytes(content)), response.aclose, self._config.bytes_max, call)
+            return httpx2.Response(response.status_code, headers=headers, stream=stream)
+        headers["content-type"] = "application/json"
+        body = _answer_in(content, call, is_error=False)
+        return httpx2.Response(200, headers=headers, content=body or b"")
 
     def _is_for_the_sdk(self, status: int) -> bool:
         """Whether the SDK treats a response of this status in its own way: an answer, a session that is over (404), a
@@ -162,16 +176,44 @@ async def _call_of(request: httpx2.Request) -> types.RequestId | None:
 
 def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> bytes | None:
     """The answer to a call, as the SDK can read it; None where a response that is an error has none in it."""
-    message_read = read(content)
+    message_read = read(_of_batch(content, call))
     message = None if message_read is None else message_read.message
     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-        came = content.decode(errors="replace")
-        return None if is_error else to_read(unreadable(call, text=values.storable(came))).text.encode()
+        return None if is_error else to_read(unreadable(call, text=_text_of(content))).text.encode()
     if message.id != call:  # an answer of HTTP belongs to its request
         message.id = call
         message_read = to_read(message)
     assert message_read is not None
     return message_read.text.encode()
+
+
+def _of_batch(content: bytes | bytearray, call: types.RequestId) -> bytes | bytearray:
+    """Of a batch of messages, as protocol 2025-03-26 has them, the answer to the call; any other content as it is."""
+    batch = _split(content)
+    return next((each for each in batch if json.loads(each).get("id") == call), batch[-1]) if batch else content
+
+
+def _split(content: bytes | bytearray) -> list[bytes]:
+    """The messages of a batch; empty for any other content."""
+    if not content.removeprefix(_MARK).lstrip().startswith(b"["):
+        return []
+    try:
+        batch = json.loads(content.removeprefix(_MARK))
+    except (ValueError, RecursionError):
+        return []
+    return [json.dumps(each).encode() for each in batch if isinstance(each, dict)]
+
+
+def _text_of(content: bytes | bytearray) -> str:
+    return values.storable(content.decode(errors="replace"))
+
+
+def _broken(error: Exception) -> str:
+    return f"the connection broke: {str(error) or type(error).__name__}"
+
+
+async def _say(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 def _strip_length(response: httpx2.Response) -> httpx2.Headers:
@@ -189,44 +231,71 @@ def _fault(message: str, **more: Any) -> httpx2.Response:
 
 
 class _Events(httpx2.AsyncByteStream):
-    """A stream of events, of which each holds a message that can be read, or none. `bounded`: it answers a call, so it
-    is bounded as a whole."""
+    """A stream of events, of which each holds a message that can be read, or none. `call`: the call that it answers,
+    which bounds it as a whole, and makes its end without an answer a fault."""
 
-    def __init__(self, response: httpx2.Response, bytes_max: int, *, bounded: bool) -> None:
-        self._response = response
+    def __init__(
+        self,
+        pieces: AsyncIterator[bytes],
+        close: Callable[[], Awaitable[None]],
+        bytes_max: int,
+        call: types.RequestId | None,
+    ) -> None:
+        self._pieces = pieces
+        self._close = close
         self._bytes_max = bytes_max
-        self._left = _STREAM_FACTOR * bytes_max if bounded else None
+        self._call = call
+        self._left = None if call is None else _STREAM_FACTOR * bytes_max
+        self._partial = bytearray()  # the line that has not ended
+        self._event: list[bytes] = []  # the lines of the event that has not ended
+        self._is_resumable = False  # an event has an id, by which the SDK asks for what is missing
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        why = "its stream ended without an answer"
         try:
             async for event in self._events():
                 yield event
         except NotUnpacked as error:
             yield _event(to_read(unreadable(None, f"{mcp_messages.UNREADABLE}: {error}")).text)
+            return
+        except httpx2.TransportError as error:
+            if self._call is None or self._is_resumable:
+                raise
+            why = _broken(error)
+        rest = [*self._event, *([bytes(self._partial)] if self._partial else [])]
+        if _is_whole(rest):  # some servers leave out the last blank line
+            yield self._readable(rest)
+        if self._call is not None and not self._is_resumable:  # behind an answer nobody reads it
+            text = _text_of(b"".join(rest)) or None
+            yield _event(to_read(mcp_messages.fault(why, self._call, reached=True, text=text)).text)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        event: list[bytes] = []  # its lines so far
         size = 0
         async for line in self._lines():
             size += len(line)
             if line is _TOO_LONG or size > self._bytes_max:
                 yield _event(to_read(unreadable(None, self._too_large())).text)
                 return
-            event.append(line)
+            self._event.append(line)
             if not line.strip(b"\r\n"):
-                yield _readable(event)
-                event, size = [], 0
+                yield self._readable(self._event)
+                self._event, size = [], 0
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        await self._close()
 
     def _too_large(self) -> str:
         return f"it answers with more than {self._bytes_max} bytes at once (HAI_FLOW_HTTP_BYTES_MAX), or without an end"
 
+    def _readable(self, event: list[bytes]) -> bytes:
+        """An event with messages that can be read, or without data."""
+        self._is_resumable = self._is_resumable or any(line.startswith(b"id") and _value(line) for line in event)
+        return _readable(event)
+
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
-        partial, cut = bytearray(), False
-        async for piece in unpack_body(self._response):
+        partial, cut, is_first = self._partial, False, True
+        async for piece in self._pieces:
             if self._left is not None:
                 self._left -= len(piece)
             if len(partial) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
@@ -238,25 +307,48 @@ class _Events(httpx2.AsyncByteStream):
             if b"\n" not in piece and b"\r" not in piece:
                 continue
             lines = bytes(partial).splitlines(keepends=True)
-            partial = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
+            partial[:] = b"" if lines[-1].endswith((b"\n", b"\r")) else lines.pop()
             for line in lines:
-                yield line
+                yield line.removeprefix(_MARK) if is_first else line
+                is_first = False
 
 
 _TOO_LONG: Final = b"too long"
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark
+_EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 
 
 def _readable(event: list[bytes]) -> bytes:
-    """An event with a message that can be read."""
-    data = [_value(line) for line in event if line.startswith(b"data")]
-    if not any(data):
+    """An event with the message that it holds, as it can be read; of a batch, an event for each."""
+    text = _data(event)
+    if not text:
         return b"".join(event)
-    text = b"\n".join(data)
-    message = read(text)
-    if message is not None and message.text.encode() == text:
-        return b"".join(event)
-    rest = b"".join(line for line in event[:-1] if not line.startswith(b"data"))
-    return rest + (b"data:\n\n" if message is None else _event(message.text))
+    batch = _split(text)
+    messages = [message.text for each in batch or [text] if (message := read(each)) is not None]
+    rest = b"".join(line for line in event if line.startswith((b"id", b"retry")))
+    return b"".join((rest if number == 0 else b"") + _event(each) for number, each in enumerate(messages)) or (
+        rest + b"data:\n\n"
+    )
+
+
+def _data(event: list[bytes]) -> bytes:
+    """The data of an event. A line of JSON without `data:` counts, too: of servers that give a document the type of a
+    stream."""
+    values_of = [_value(line) if line.startswith(b"data") else line.strip(b"\r\n") for line in event if _has_data(line)]
+    return b"\n".join(values_of) if any(values_of) else b""
+
+
+def _has_data(line: bytes) -> bool:
+    return line.startswith((b"data", b"{", b"["))
+
+
+def _is_whole(event: list[bytes]) -> bool:
+    """Whether the data of an event that has no end is a JSON value."""
+    try:
+        json.loads(_data(event))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _value(line: bytes) -> bytes:
