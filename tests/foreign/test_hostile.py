@@ -67,7 +67,8 @@ class Hostile:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         asked = json.loads(body) if body else {}
         if asked.get("method") != "tools/call":
-            reply = self._odd(Received(*lines[0].split(" ")[:2], headers, body))
+            method, target, _ = lines[0].split(" ")
+            reply = self._odd(Received(method, target, headers, body))
             writer.write(whole(reply.body, JSON, b"%d X" % reply.status))
             return True
         self.calls += 1
