@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hai_flow.primitives.signs import reveal
 from tests.console.browser import Page
 from tests.console.conftest import NewPage, pending_of
 from tests.support.server import YAML
@@ -117,6 +118,26 @@ HOSTILE_VALUES: dict[str, Any] = {
         "\U0001f469\u200d\U0001f467": "t6",
     },
     "lines": {"a\nb\tc": "l1\n\n\tl2", "x": ["l3\r\nl4"]},
+    "names of the language itself": {
+        "__proto__": "p1", "constructor": {"toString": "p2", "hasOwnProperty": {"length": "p3"}},
+        "2": "p4", "1": ["p5"],
+        "toString": [{"valueOf": "p6", "__proto__": "p7"}, {"valueOf": "p8", "__proto__": "p9"}],
+    },
+    "tables that hide": {
+        "rows": [
+            {"a" * 40: f"r{n}", "note": WORD[:400] + str(n), "\u202eb": f"c{n}\u202e", "| md |": f"**m{n}**"}
+            for n in range(12)
+        ],
+        "in": {"in": {"in": {"in": {"in": [{"iban": f"DE{n:020d}", "to": f"t{n} " * 30} for n in range(3)]}}}},
+    },
+    "files that are elsewhere": {
+        "scan": {"type": "image", "source": {"type": "url", "value": "https://a.example/x.png"}, "amount": "f1"},
+        "other": {"type": "document", "value": "javascript:alert(1)", "name": "f2" + "x" * 300, "more": {"iban": "f3"}},
+    },
+    "signs that are blank": {
+        "a\u3164b": "s1\u2800", "c": "\u00ad\u00ads2", "\U000e0041": ["s3", {"\u115f": "s4\ufe0f", "\u2028": "s5"}],
+    },
+    "all at once": [[{}, [], None, "", [[{"deep": [None, {"x": []}]}]]], {"": {"": {"": "a1"}}}, True, False],
     "deeper than any screen": {"a": nested("the bottom", 60), "b": [[[[[[[["the floor"]]]]]]]]},
 }  # fmt: skip
 SEEN = """(() => {
@@ -142,11 +163,11 @@ def leaves_of(value: Any) -> list[str]:
         return [leaf for each in value.values() for leaf in leaves_of(each)]
     if isinstance(value, list):
         return [leaf for each in value for leaf in leaves_of(each)]
-    return [str(value)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
 def as_shown(text: str) -> str:
-    return " ".join(text.replace("\u202e", "[U+202E]").split())
+    return " ".join(reveal(text.replace("\r\n", "\n")).split())
 
 
 @pytest.mark.parametrize("name", HOSTILE_VALUES)
