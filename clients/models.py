@@ -137,6 +137,7 @@ _ABSENT: Final = {
         "value": "None",
         "reason": "None",
     },
+    "RunStep": {"passages": "None"},
     "Finding": {"end_line": "0", "end_column": "0", "fix": "[]", "params": "[]"},
     "Delegation": {"ends_with": "None"},
     "Change": {"was": "None"},

@@ -86,6 +86,20 @@ def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked,
         paged += [step["path"] for step in page["items"]]
         after = page["next_cursor"]
     assert paged == list(steps)
+    newest = http.get(f"/v1/runs/{run.id}/steps", params={"newest": True}).json()["items"]
+    assert {each["path"]: each["passages"] for each in newest} == {
+        "each": {"finished": 1},
+        "each[2]": {"finished": 2},
+        "each[2]/note": {"finished": 2},
+        "never": {"skipped": 1},
+        "delete": {"finished": 1},
+        "broken": {"failed": 1},
+    }
+    assert [each["first_seq"] for each in newest] == sorted(each["first_seq"] for each in newest)
+    page = http.get(f"/v1/runs/{run.id}/steps", params={"newest": True, "limit": 4}).json()
+    rest = http.get(f"/v1/runs/{run.id}/steps", params={"newest": True, "after": page["next_cursor"]}).json()
+    assert page["items"] + rest["items"] == newest
+    assert all("passages" not in each for each in http.get(f"/v1/runs/{run.id}/steps").json()["items"])
 
 
 IGNORING = """

@@ -524,6 +524,11 @@ def test_twenty_thousand_events_stay_fluid_and_few_of_them_are_in_the_document(
     shown.locator(".line.event").first().click()
     shown.role("heading", {"/message_chunk|message/": ""}).there()
     assert shown.axe() == []
+    shown = page().goto(f"/console/runs/{run['id']}?tab=graph")
+    shown.locator("svg [data-tone=finished]").first().there()
+    asked = "performance.getEntriesByType('resource').filter((each) => each.name.includes('/steps?')).length"
+    assert shown.evaluate(asked) == 1, "the graph of a long run needs one answer"
+    assert shown.words("6 of 6 steps reached").count() == 1
     found = {"events": last, "longest task, ms": longest, "heap, MB": heap}
     record_property("measured", found)
     print(json.dumps(found))

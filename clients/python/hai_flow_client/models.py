@@ -530,7 +530,8 @@ class StepWait(msgspec.Struct, frozen=True, kw_only=True):
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
     `children`: the runs that it started; `notes`: what was changed in its output, so that a run can hold it; `usage`:
-    tokens (`input`, `output`), and their `cost` in US dollars.
+    tokens (`input`, `output`), and their `cost` in US dollars; `passages`: how many the step of the plan has had, by
+    their status, where only the newest was asked for.
 
     `status`: running, finished, failed, skipped, stopped or undone.
     """
@@ -551,6 +552,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     children: list[str]
     notes: list[str]
     usage: dict[str, float]
+    passages: dict[str, int] | None = None
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):

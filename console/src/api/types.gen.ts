@@ -1019,6 +1019,7 @@ export interface RunStep {
   children: string[];
   notes: string[];
   usage: Record<string, number>;
+  passages?: Record<string, number> | null;
 }
 
 export interface Schedule {

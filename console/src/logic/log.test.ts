@@ -85,6 +85,12 @@ test("of many passages through a step the newest counts, and one that goes on be
   assert.deepEqual([tone, count, counts, newest.path], ["waiting", 3, { failed: 1, running: 1, finished: 1 }, "each[1]/do"]);
 });
 
+test("a newest passage counts with all that came before it", () => {
+  const passed = passedOf([step("each[9]/do", 0, 2, { passages: { finished: 9, failed: 1 } }), step("each[9]", 0, 2, { verb: "iteration" })]);
+  const { tone, count, counts } = passed.get("each[]/do") ?? assert.fail();
+  assert.deepEqual([tone, count, counts], ["finished", 10, { finished: 9, failed: 1 }]);
+});
+
 test("the events up to a seq are found though some of them can't be seen", () => {
   const events = ["a", "b", "c", "d"].map((type, i) => ({ seq: i + 1, turn: 1, type, at: 0 }) as LogEvent).filter((each) => each.seq !== 2);
   assert.deepEqual(upTo(events, 0), []);

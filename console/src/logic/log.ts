@@ -154,12 +154,14 @@ export function passedOf(steps: readonly RunStep[]): Map<string, Passed> {
     if (step.verb === "iteration") continue;
     const waits = step.status === "running" && step.waits.some((wait) => wait.until === null);
     const before = found.get(step.plan_path);
-    const counts = { ...before?.counts };
-    counts[step.status] = (counts[step.status] ?? 0) + 1;
+    const counts: Passed["counts"] = { ...before?.counts };
+    const passages = Object.entries(step.passages ?? { [step.status]: 1 }) as [RunStep["status"], number][];
+    for (const [status, n] of passages) counts[status] = (counts[status] ?? 0) + n;
+    const count = passages.reduce((sum, [, n]) => sum + n, before?.count ?? 0);
     const tone = waits ? "waiting" : step.status;
     // One that is still going on says more than one that has ended beside it.
     const stays = before !== undefined && ["running", "waiting"].includes(before.tone) && tone !== "running" && tone !== "waiting";
-    found.set(step.plan_path, { tone: stays ? before.tone : tone, count: (before?.count ?? 0) + 1, counts, newest: stays ? before.newest : step });
+    found.set(step.plan_path, { tone: stays ? before.tone : tone, count, counts, newest: stays ? before.newest : step });
   }
   return found;
 }

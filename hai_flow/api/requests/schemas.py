@@ -544,7 +544,8 @@ class Graph(Shape):
 class RunStep(Shape):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
     `children`: the runs that it started; `notes`: what was changed in its output, so that a run can hold it; `usage`:
-    tokens (`input`, `output`), and their `cost` in US dollars."""
+    tokens (`input`, `output`), and their `cost` in US dollars; `passages`: how many the step of the plan has had, by
+    their status, where only the newest was asked for."""
 
     path: str
     plan_path: str
@@ -562,6 +563,7 @@ class RunStep(Shape):
     children: list[str]
     notes: list[str]
     usage: dict[str, float]
+    passages: dict[str, int] | None = None
 
 
 class StepPage(Shape):

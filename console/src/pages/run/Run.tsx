@@ -68,7 +68,10 @@ export function Run({ id }: { id: string }) {
   const snapshot = useSnapshot(id, seq, ready && (at !== null || seq > 0));
   useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const steps = useSteps(id, seq, ready && (at !== null || seq > 0) && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
+  const asks = ready && (at !== null || seq > 0);
+  const steps = useSteps(id, seq, false, asks && (tab === "waterfall" || search.step !== undefined));
+  const passages = useSteps(id, seq, true, asks && tab === "graph");
+  const shownSteps = tab === "graph" ? passages : steps;
   const run = found.data;
   const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
   const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
@@ -76,7 +79,7 @@ export function Run({ id }: { id: string }) {
   const graph = useGraph(reference, wantsPlan && version !== undefined);
   const place = at ?? newestSeq;
   const then = at === null ? (run?.ended_at ? Date.parse(run.ended_at) : now) : (timeAt(log.events, place) ?? now);
-  const busy = snapshot.isPlaceholderData || steps.isPlaceholderData;
+  const busy = snapshot.isPlaceholderData || shownSteps.isPlaceholderData || (shownSteps.data !== undefined && !shownSteps.whole);
   const wanted = useMemo(
     (): View => ({
       tab,
@@ -88,10 +91,11 @@ export function Run({ id }: { id: string }) {
       log,
       snapshot: snapshot.data,
       steps: steps.data,
-      stepsOf: steps.data === undefined || steps.isPlaceholderData ? undefined : seq,
+      passages: passages.data,
+      stepsOf: !shownSteps.whole || shownSteps.isPlaceholderData ? undefined : seq,
       graph: graph.data,
     }),
-    [tab, search.step, search.of, at, newestSeq, seq, then, log, snapshot.data, steps.data, steps.isPlaceholderData, graph.data],
+    [tab, search.step, search.of, at, newestSeq, seq, then, log, snapshot.data, steps.data, passages.data, shownSteps.whole, shownSteps.isPlaceholderData, graph.data],
   );
   // A long run takes a while to show: the slider does not wait for it, and what is overtaken is left out.
   const view = useDeferredValue(wanted);
@@ -127,7 +131,7 @@ export function Run({ id }: { id: string }) {
     if (!found.error) return <p role="status">{t.app.loading}</p>;
     return <Lacking problem={asProblem(found.error)} again={() => void found.refetch()} />;
   }
-  const fault = steps.error ?? graph.error;
+  const fault = shownSteps.error ?? graph.error;
   return (
     <div className="stack">
       <Head run={run} used={used} snapshot={snapshot.data} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
@@ -193,7 +197,9 @@ interface View {
   log: RunLog;
   snapshot: Snapshot | undefined;
   steps: RunStep[] | undefined;
-  /** Of which moment the steps are; undefined: they are not here yet. */
+  /** Of each step of the plan the newest passage. */
+  passages: RunStep[] | undefined;
+  /** Of which moment the steps are; undefined: they are not all here yet. */
   stepsOf: number | undefined;
   graph: Drawn | undefined;
 }
@@ -207,7 +213,7 @@ interface Told {
   passed: Map<string, Passed>;
 }
 
-function useTold({ tab, step, moment, then, log, steps }: View): Told {
+function useTold({ tab, step, moment, then, log, steps, passages }: View): Told {
   const { recorded, events, loaded } = log;
   const wantsCalls = tab === "conversation" || tab === "models" || step !== undefined;
   const wantsSpans = tab === "waterfall" || step !== undefined;
@@ -215,7 +221,7 @@ function useTold({ tab, step, moment, then, log, steps }: View): Told {
   const handovers = useMemo(() => (tab === "conversation" ? recorded.handoversAt(moment) : []), [tab, recorded, events, loaded, moment]);
   const modelCalls = useMemo(() => recorded.modelCallsAt(moment), [recorded, events, loaded, moment]);
   const spans = useMemo(() => (wantsSpans ? spansOf(steps ?? [], then) : []), [wantsSpans, steps, then]);
-  const passed = useMemo(() => (tab === "graph" ? passedOf(steps ?? []) : new Map<string, Passed>()), [tab, steps]);
+  const passed = useMemo(() => (tab === "graph" ? passedOf(passages ?? []) : new Map<string, Passed>()), [tab, passages]);
   return useMemo(() => ({ calls, handovers, modelCalls, spans, passed }), [calls, handovers, modelCalls, spans, passed]);
 }
 
@@ -229,6 +235,7 @@ interface PanelProps {
 }
 
 const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }: PanelProps) {
+  const t = useRunText();
   const { tab, step, at, log, snapshot, graph } = view;
   const shown = useMemo(() => upTo(log.events, view.moment), [log.events, view.moment]);
   switch (tab) {
@@ -247,10 +254,19 @@ const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }:
     case "graph":
       if (!graph) return null;
       return (
-        <Graph graph={graph} passed={told.passed} selected={step && planPathOf(step)} onSelect={(path) => onStep(told.passed.get(path)?.newest.path ?? path)} />
+        <Graph graph={graph} passed={view.passages && told.passed} selected={step && planPathOf(step)} onSelect={(path) => onStep(told.passed.get(path)?.newest.path ?? path)} />
       );
     case "waterfall":
-      return view.steps ? <Waterfall spans={told.spans} selected={step} onStep={onStep} /> : null;
+      return (
+        <>
+          {view.stepsOf === undefined && (
+            <p role="status" className="quiet">
+              {t.run.loadingSteps(view.steps?.length ?? 0)}
+            </p>
+          )}
+          {view.steps && <Waterfall spans={told.spans} selected={step} onStep={onStep} />}
+        </>
+      );
     case "state":
       return snapshot ? <State snapshot={snapshot} run={run} onStep={onStep} /> : null;
     case "models":

@@ -32,16 +32,21 @@ export function useSnapshot(id: string, seq: number, enabled: boolean) {
   return { ...found, took };
 }
 
-/** Up to 20,000 passages through steps, the oldest first. */
-export function useSteps(id: string, seq: number, enabled: boolean) {
-  return useQuery({
-    queryKey: ["steps", id, seq],
+/**
+ * Up to 20,000 passages through steps, the oldest first; of a long run those that are read, until all are (`whole`).
+ * `newest`: of each step of the plan only its newest passage, and how many there were.
+ */
+export function useSteps(id: string, seq: number, newest: boolean, enabled: boolean) {
+  const [part, setPart] = useState<{ seq: number; steps: RunStep[] } | null>(null);
+  const found = useQuery({
+    queryKey: ["steps", id, seq, newest],
     queryFn: async ({ signal }) => {
       const steps: RunStep[] = [];
       for (let cursor: string | null = "0"; cursor !== null && steps.length < STEPS_MAX; ) {
-        const page: StepPage = await get<StepPage>(`${runPath(id)}/steps?at=${seq}&limit=${PAGE}&after=${cursor}`, signal);
+        const page: StepPage = await get<StepPage>(`${runPath(id)}/steps?at=${seq}&limit=${PAGE}&after=${cursor}${newest ? "&newest=true" : ""}`, signal);
         for (const step of page.items) steps.push(step);
         cursor = page.next_cursor;
+        if (cursor !== null) setPart({ seq, steps: [...steps] });
       }
       return steps;
     },
@@ -50,6 +55,7 @@ export function useSteps(id: string, seq: number, enabled: boolean) {
     gcTime: 20_000,
     placeholderData: keepPreviousData,
   });
+  return { ...found, data: found.data ?? (part?.seq === seq ? part.steps : undefined), whole: found.data !== undefined };
 }
 
 /** The version under which the run stood after an event (null: now): a migration gave it another. undefined: not known yet. */

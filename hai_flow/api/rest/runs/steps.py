@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -40,9 +41,11 @@ async def list_steps(
     after: Annotated[int, Query(ge=0, le=2**53, description="`next_cursor` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
     open: Annotated[bool, Query(description="only those that have not ended")] = False,
+    newest: Annotated[bool, Query(description="of each step of the plan only the newest passage")] = False,
 ) -> dict[str, Any]:
     """The steps in the order in which they began, each with its attempts and the times that it waited. A step that a
-    Retry began anew is there twice."""
+    Retry began anew is there twice. With `newest` each step of the plan is there once, by its newest passage (one that
+    goes on before those that have ended), with `passages`: how many there were, by their status."""
     row = await access.run(run_id)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
@@ -56,10 +59,32 @@ async def list_steps(
                 if visible is not None:
                     spans.take(seq, visible)
             last = stored.last_seq
-    selected = [span for span in spans.all if span.first_seq > after and not (open and span.status != "running")]
+    passages = _count_passages(spans.all) if newest else {}
+    candidates = _pick_newest(spans.all) if newest else spans.all
+    selected = [span for span in candidates if span.first_seq > after and not (open and span.status != "running")]
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
-    return {"items": [_view(span) for span in rest[:limit]], "next_cursor": following}
+    items = [_view(span) | ({"passages": passages[span.plan_path]} if newest else {}) for span in rest[:limit]]
+    return {"items": items, "next_cursor": following}
+
+
+def _count_passages(spans: Iterable[Span]) -> dict[str, dict[str, int]]:
+    """How many passages each step of the plan has had, by their status."""
+    counts: dict[str, dict[str, int]] = {}
+    for span in spans:
+        of_step = counts.setdefault(span.plan_path, {})
+        of_step[span.status] = of_step.get(span.status, 0) + 1
+    return counts
+
+
+def _pick_newest(spans: Iterable[Span]) -> list[Span]:
+    """Of each step of the plan the newest passage, or the newest that goes on; in the order in which they began."""
+    newest: dict[str, Span] = {}
+    for span in spans:
+        before = newest.get(span.plan_path)
+        if before is None or span.status == "running" or before.status != "running":
+            newest[span.plan_path] = span
+    return sorted(newest.values(), key=lambda span: span.first_seq)
 
 
 def _view(span: Span) -> dict[str, Any]:
