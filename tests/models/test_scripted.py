@@ -95,6 +95,9 @@ async def test_it_calls_each_tool_that_the_question_names_once_and_repeats_what_
     told = (asked, Message("assistant", "", first.calls), Message("tool", "sent", call_id="call_0"))
     second = await turn_of(Request(endpoint, told, tools))
     assert (second.calls, "Its tools said: sent" in second.text) == ((), True)
+    assert "To see one" not in second.text
+    other = await turn_of(Request(endpoint, (Message("user", "Write to Ann."),), tools))
+    assert (other.calls, "name it in the question: mail send, weather." in other.text) == ((), True)
 
 
 async def turn_of(request: Request) -> Turn:

@@ -105,7 +105,15 @@ def _text(request: Request) -> str:
     results_shown = [_short(_text_of(each)) for each in request.messages[position:] if each.role == "tool"]
     results = f" Its tools said: {'; '.join(results_shown)}" if results_shown else ""
     question = _short(_text_of(request.messages[position]))
-    return f"(Scripted model: no key of a real one is set. It was asked: {question}{results})"
+    return f"(Scripted model: no key of a real one is set. It was asked: {question}{results}{_hint(request)})"
+
+
+def _hint(request: Request) -> str:
+    """How to see a tool called, for who tries an agent without a key."""
+    names = [" ".join(filter(None, _PARTS.split(tool.name))) for tool in request.tools]
+    if not names or any(message.calls for message in request.messages[_find_question_index(request) :]):
+        return ""
+    return f" To see one of its tools called, name it in the question: {', '.join(names)}."
 
 
 def _text_of(message: Message) -> str:
