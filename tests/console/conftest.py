@@ -64,11 +64,15 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
 
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The catalogue of models of these tests: `small` always says the same, `caller` calls `mail` once."""
+    """The catalogue of models of these tests: `small` always says the same, `caller` and `mailer` call `mail` once."""
     call = Answer(calls=(("mail", '{"order": "A-1", "amount": 9}'),))
-    with running_models(Answer("A grey one.")) as small, running_models(call, Answer("Done.")) as caller:
+    with (
+        running_models(Answer("A grey one.")) as small,
+        running_models(call, Answer("Done.")) as caller,
+        running_models(call, Answer("It is paid back.")) as mailer,
+    ):
         file = tmp_path_factory.mktemp("models") / "models.yaml"
-        models = {"small": small, "caller": caller}
+        models = {"small": small, "caller": caller, "mailer": mailer}
         lines = [f"  {name}: {{provider: vllm, base_url: '{url}', model: {name}}}\n" for name, url in models.items()]
         file.write_text("hai: models/v1\nmodels:\n" + "".join(lines))
         yield file

@@ -197,6 +197,19 @@ def test_a_run_speaks_with_the_page_which_answers_its_tool(page: NewPage) -> Non
     shown.words("The run has ended.").there()
 
 
+def test_an_agents_call_is_approved_in_the_conversation(page: NewPage) -> None:
+    shown = page().goto("/console/workflows/agent_talks?pane=chat")
+    shown.locator("form input").first().fill("Pay it back.")
+    shown.role("button", "Begin").click()
+    shown.role("button", "Approve").there()
+    shown.role("heading", "Mail: A-1, 9?").there()
+    assert shown.locator("[role=alert]").count() == 0
+    assert shown.axe() == []
+    shown.role("button", "Approve").click()
+    shown.words("It is paid back.").there()
+    shown.words("The run has ended.").there()
+
+
 def test_a_publisher_retires_a_version_and_takes_it_back_into_use(
     page: NewPage, http: httpx2.Client, published: str
 ) -> None:

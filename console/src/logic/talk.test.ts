@@ -18,6 +18,17 @@ test("pieces of a message become one text", () => {
   assert.equal(talk.status, "ended");
 });
 
+test("a question about a call has an id of its own, and one about nothing that was told is asked all the same", () => {
+  const asked = after(
+    { type: "TOOL_CALL_START", toolCallId: "c", toolCallName: "mail.send" },
+    { type: "TOOL_CALL_END", toolCallId: "c" },
+    { type: "RUN_FINISHED", outcome: { type: "interrupt", interrupts: [{ id: "q", toolCallId: "c" }, { id: "r", message: "Sure?" }, "odd", {}] } },
+  );
+  assert.equal(asked.status, "waiting");
+  assert.deepEqual(unanswered(asked).map((each) => [each.id, each.question, each.name]), [["c", "q", "mail.send"], ["r", "r", "Sure?"]]);
+  assert.equal(unanswered(answered(asked, "c", "sent")).length, 1);
+});
+
 test("a call that nobody has answered is waited for", () => {
   const asked = after(
     { type: "TOOL_CALL_START", toolCallId: "c", toolCallName: "confirm" },

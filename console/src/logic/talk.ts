@@ -16,6 +16,8 @@ export interface Called {
   args: string;
   ended: boolean;
   result: string | null;
+  /** The question that asks people about the call, where it has an id of its own: a call of an agent that waits for an approval. */
+  question?: string;
 }
 
 export type Entry = Said | Called;
@@ -41,8 +43,10 @@ export function told(talk: Talk, event: Event): Talk {
   switch (event["type"]) {
     case "RUN_STARTED":
       return { ...talk, status: "running", error: "", code: "" };
-    case "RUN_FINISHED":
-      return { ...talk, status: unanswered(talk).length > 0 ? "waiting" : "ended" };
+    case "RUN_FINISHED": {
+      const asked = interruptsOf(event["outcome"]).reduce(questioned, talk);
+      return { ...asked, status: unanswered(asked).length > 0 ? "waiting" : "ended" };
+    }
     case "RUN_ERROR":
       return { ...talk, status: "failed", error: textOf(event["message"]), code: textOf(event["code"]) };
     case "TEXT_MESSAGE_START":
@@ -68,6 +72,20 @@ export function told(talk: Talk, event: Event): Talk {
     default:
       return talk;
   }
+}
+
+function interruptsOf(outcome: Json | undefined): Event[] {
+  const interrupts = isObject(outcome) ? outcome["interrupts"] : null;
+  return Array.isArray(interrupts) ? interrupts.filter(isObject) : [];
+}
+
+/** A question at which the run waits: about a call that was told, or one that nothing was told of. */
+function questioned(talk: Talk, interrupt: Event): Talk {
+  const question = textOf(interrupt["id"]);
+  const id = textOf(interrupt["toolCallId"]) || question;
+  if (question === "") return talk;
+  const named: Called = { kind: "call", id, name: textOf(interrupt["message"]), args: "", ended: true, result: null };
+  return changed(put(talk, named), id, (each) => (each.kind === "call" ? { ...each, ended: true, question } : each));
 }
 
 /** A message of an earlier turn. */

@@ -192,13 +192,16 @@ interface QuestionProps {
 /** A call that waits: a tool of the frontend is answered by a form of its result; a question to people as everywhere. */
 function Question({ call, answer, decided }: QuestionProps) {
   const p = usePageText().chat;
+  const id = call.question ?? call.id;
   const found = useQuery({
-    queryKey: ["asked", call.id],
-    queryFn: ({ signal }) => get<Pending>(`/v1/pendings/${encodeURIComponent(call.id)}`, signal),
+    queryKey: ["asked", id],
+    queryFn: ({ signal }) => get<Pending>(`/v1/pendings/${encodeURIComponent(id)}`, signal),
     retry: 2,
   });
   const [result, setResult] = useState<Json | undefined>();
   const pending = found.data;
+  // A call that the run makes by itself, or asks about by another id that is told when it waits.
+  if (call.question === undefined && asProblem(found.error).status === 404) return null;
   if (found.error) return <ProblemNote problem={asProblem(found.error)} again={() => void found.refetch()} />;
   if (!pending) return null;
   if (pending.kind !== "tool") {
