@@ -26,8 +26,18 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
 from hai_flow.api.rest.admin import audit, freezes, keys, overview, tenants, tokens, workers
-from hai_flow.api.rest.inbound import callbacks, hooks, signals, triggers
-from hai_flow.api.rest.people import approvals, delegations, feedback, inbox, links, notifications, pendings, receipts
+from hai_flow.api.rest.inbound import callbacks, chat, hooks, signals, triggers
+from hai_flow.api.rest.people import (
+    approvals,
+    chat_accounts,
+    delegations,
+    feedback,
+    inbox,
+    links,
+    notifications,
+    pendings,
+    receipts,
+)
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.shared_lists import SharedLists
@@ -132,6 +142,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         events,
         feed,
         delegations,  # before the inbox, which takes any word there for a question
+        chat_accounts,
         inbox,
         links,
         notifications,
@@ -147,6 +158,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         triggers,
         hooks,
         callbacks,
+        chat,
         schedules,
         versions,
         time_travel,

@@ -230,6 +230,8 @@ def _make_plan(
         default_notify=default_notify,
         lets=_collect_lets(drafts),
         summary=summary,
+        chat=fields.get("chat", True),
+        tools_without_chat=declarations.without_chat,
     )
 
 

@@ -78,6 +78,7 @@ class Declared:
     limits: plan.Limits
     concurrency: plan.Concurrency | None
     incomplete: bool
+    without_chat: tuple[str, ...] = ()
 
 
 def read_declarations(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
@@ -105,6 +106,7 @@ class Declarations(Parts):
         self.default_model: str | None = None
         self.incomplete = incomplete
         self.used = Used()
+        self.without_chat: list[str] = []
         self._own = reader
         super().__init__(reader, self.tools, fail_codes)
 
@@ -143,6 +145,7 @@ class Declarations(Parts):
             limits=read_limits(self, fields.get("limits", {})),
             concurrency=read_concurrency(self, fields["concurrency"], names) if "concurrency" in fields else None,
             incomplete=self.incomplete,
+            without_chat=tuple(self.without_chat),
         )
 
     @contextmanager
@@ -408,6 +411,8 @@ class Declarations(Parts):
             at = ("tools", name)
             self._name(name, at, "handle")
             self.tools[name] = self._tool(name, raw, at, names)
+            if isinstance(raw, Mapping) and raw.get("chat") is False:
+                self.without_chat.append(name)
 
     def _tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         if not isinstance(raw, Mapping):

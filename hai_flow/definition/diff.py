@@ -63,10 +63,11 @@ _WORDS: Final = {
     "escalations": "escalate",
     "default_retry": "defaults.retry",
     "default_notify": "defaults.notify",
+    "tools_without_chat": "tools.chat",
 }
 _DOCUMENT: Final = (
     "title", "description", "summary", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
-    "queue", "on_message", "default_retry", "default_notify",
+    "queue", "on_message", "default_retry", "default_notify", "chat", "tools_without_chat",
 )  # fmt: skip
 _NAMED: Final = ("state", "tools", "models", "roles")
 

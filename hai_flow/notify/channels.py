@@ -6,10 +6,12 @@
       email: {kind: email, host: smtp.example.com, from: "Flow <flow@example.com>", user: flow, password: SMTP}
       slack: {kind: slack, url: SLACK}
       pager: {kind: webhook, url: "https://pager.example.com/hai", secret: PAGER}
+      chat: {kind: slack, app: A01, team: T01, token: SLACK_TOKEN, signing_secret: SLACK_SIGNING, room: C01}
     people:
-      user:ann: {email: ann@example.com, roles: [controller]}
+      user:ann: {email: ann@example.com, roles: [controller], accounts: {chat: U01}}
 
-`password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`). Channels and people at the top
+`password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`), and so are the credentials of
+apps in chats, whose kinds and settings `chat.apps` knows. Channels and people at the top
 belong to the tenant `default`; those of others stand below `tenants`, by name: a tenant's questions go to its own
 channels and people only.
 
@@ -27,6 +29,8 @@ import msgspec
 
 from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
+from hai_flow.notify.chat import apps
+from hai_flow.values import Json
 
 DEFAULT_TENANT: Final = "default"
 
@@ -60,16 +64,31 @@ class WebhookChannel(
     person: str | None = None
 
 
-Channel: TypeAlias = Email | Slack | WebhookChannel
+class App(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="app", tag_field="kind", kw_only=True):
+    """An app in a chat, where people decide (docs/chat.md). `app`: its kind, `settings`: those that the kind has.
+    `room`: where questions stand, without one they go to the accounts of those who may decide. `person`: the only
+    reader of the room. `read_only`: its cards have no buttons."""
+
+    app: str
+    settings: Mapping[str, str] = {}
+    room: str | None = None
+    person: str | None = None
+    read_only: bool = False
+
+
+Channel: TypeAlias = Email | Slack | WebhookChannel | App
+_OF_EVERY_APP: Final = ("room", "person", "read_only")
 
 
 LINK_HOURS_MAX: Final = 72  # a link lends its person's roles to whoever has the mail
 
 
 class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's address, and the roles and groups by which questions find them, and which their links carry."""
+    """A person's address, and the roles and groups by which questions find them, and which their links carry.
+    `accounts`: their ids on the platforms of chats, by channel."""
 
     email: str | None = None
+    accounts: Mapping[str, str] = {}
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
@@ -104,7 +123,7 @@ def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
     """The file, and its mistakes."""
     document = parse(source, file)
     try:
-        notify_file = msgspec.convert(document.value, NotifyFile)
+        notify_file = msgspec.convert(_with_apps(document.value), NotifyFile)
     except msgspec.ValidationError as error:
         return NotifyFile("notify/v1"), [_finding(file, str(error))]
     faults = [*_faults("", notify_file.place(DEFAULT_TENANT))]
@@ -117,6 +136,40 @@ def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
     return notify_file, [_finding(file, fault) for fault in faults]
 
 
+def _with_apps(value: Json) -> Json:
+    """The file, with what belongs to the app of a channel under `settings`."""
+    if not isinstance(value, Mapping):
+        return value
+    tenants = value.get("tenants")
+    whole = {**value, "channels": _separate(value.get("channels", {}))}
+    if isinstance(tenants, Mapping):
+        whole["tenants"] = {
+            name: {**each, "channels": _separate(each["channels"])}
+            if isinstance(each, Mapping) and "channels" in each
+            else each
+            for name, each in tenants.items()
+        }
+    return whole
+
+
+def _separate(channels: Json) -> Json:
+    if not isinstance(channels, Mapping):
+        return channels
+    return {name: _as_app(each) if _is_app(each) else each for name, each in channels.items()}
+
+
+def _is_app(channel: Json) -> bool:
+    """Whether it is an app in a chat. A slack with a `url` is a webhook, one way."""
+    return isinstance(channel, Mapping) and channel.get("kind") in apps.list_kinds() and "url" not in channel
+
+
+def _as_app(channel: Mapping[str, Json]) -> Json:
+    own = {name: each for name, each in channel.items() if name in _OF_EVERY_APP}
+    others = {name: each for name, each in channel.items() if name not in (*_OF_EVERY_APP, "kind")}
+    plain = {name: str(each) if type(each) is int else each for name, each in others.items()}
+    return {**own, "kind": "app", "app": channel["kind"], "settings": plain}
+
+
 def _finding(file: str, message: str) -> Finding:
     return Finding(file, 0, 0, "error", "notify.invalid", message)
 
@@ -126,13 +179,31 @@ def _faults(where: str, place: TenantChannels) -> list[str]:
     for id, person in place.people.items():
         if person.email is not None and not _is_address(person.email):
             faults.append(f"{where}people.{id}.email: expected one address like ann@example.com")
+        for name in person.accounts:
+            if not isinstance(place.channels.get(name), App):
+                faults.append(f"{where}people.{id}.accounts.{name}: there is no app in a chat of this name")
+    faults += [f"{where}people: {fault}" for fault in _find_shared_accounts(place)]
     for name, channel in place.channels.items():
+        if isinstance(channel, App):
+            faults += [
+                f"{where}channels.{name}.{fault}" for fault in apps.check_settings(channel.app, channel.settings)
+            ]
         if isinstance(channel, Email) and not _is_line(channel.sender):
             faults.append(f"{where}channels.{name}.from: expected one line")
         if isinstance(channel, WebhookChannel) and not channel.url.startswith(("https://", "http://")):
             faults.append(f"{where}channels.{name}.url: expected an address")
         if not isinstance(channel, Email) and channel.person is not None and channel.person not in place.people:
             faults.append(f"{where}channels.{name}.person: {channel.person!r:.80} is not among the people")
+    return faults
+
+
+def _find_shared_accounts(place: TenantChannels) -> list[str]:
+    owners: dict[tuple[str, str], str] = {}
+    faults = []
+    for id, person in place.people.items():
+        for account in person.accounts.items():
+            if (other := owners.setdefault(account, id)) != id:
+                faults.append(f"the account {account[1]!r:.80} of {account[0]} is both {other}'s and {id}'s")
     return faults
 
 
@@ -152,15 +223,21 @@ def _is_address(text: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Recipient:
     """A receiver of a notification over a channel. `person`: the only reader, if there is one; `whom`: the text behind
-    the channel's name in the document, for the receiver."""
+    the channel's name in the document, for the receiver; of a person in a chat their account."""
 
     channel: str
     person: str | None
     whom: str
 
 
-def recipients(place: TenantChannels, notify: Sequence[str], asked: Collection[str]) -> list[Recipient]:
-    """The receivers of a question, each once. `asked` are the selectors of the question.
+def recipients(
+    place: TenantChannels,
+    notify: Sequence[str],
+    asked: Collection[str],
+    connected: Mapping[str, Connected] | None = None,
+) -> list[Recipient]:
+    """The receivers of a question, each once. `asked` are the selectors of the question; `connected` the people who
+    have connected an account, by channel.
 
     A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
     recorded.
@@ -173,9 +250,54 @@ def recipients(place: TenantChannels, notify: Sequence[str], asked: Collection[s
             selectors = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
             readers = [Recipient(name, id, "") for id in _readers(place, selectors)]
             receivers.update(dict.fromkeys(readers or [Recipient(name, None, whom)]))
+        elif isinstance(channel, App):
+            accounts = _list_accounts(place, name, (connected or {}).get(name, ()))
+            receivers.update(dict.fromkeys(_in_chat(name, channel, whom, asked, accounts)))
         else:
             receivers[Recipient(name, None if channel is None else channel.person, whom)] = None
     return list(receivers)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPerson:
+    """A person with an account on the platform of a channel."""
+
+    id: str
+    account: str
+    roles: Sequence[str]
+    groups: Sequence[str]
+
+    def is_among(self, wanted: Collection[str]) -> bool:
+        """Whether one of the selectors means them."""
+        return (
+            self.id in wanted
+            or any(f"role:{role}" in wanted for role in self.roles)
+            or any(f"group:{group}" in wanted for group in self.groups)
+        )
+
+
+Connected: TypeAlias = Sequence[ChatPerson]
+
+
+def _list_accounts(place: TenantChannels, channel: str, connected: Connected) -> list[ChatPerson]:
+    """The people with an account; what the file says of a person comes before what they have connected."""
+    listed = {
+        id: ChatPerson(id, person.accounts[channel], person.roles, person.groups)
+        for id, person in place.people.items()
+        if channel in person.accounts
+    }
+    return list({**{each.id: each for each in connected}, **listed}.values())
+
+
+def _in_chat(
+    name: str, channel: App, whom: str, asked: Collection[str], accounts: Sequence[ChatPerson]
+) -> list[Recipient]:
+    """The room, or the people with an account."""
+    if not whom and channel.room is not None:
+        return [Recipient(name, channel.person, channel.room)]
+    selectors = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
+    people = [Recipient(name, each.id, each.account) for each in accounts if each.is_among(selectors)]
+    return people or [Recipient(name, None, whom)]
 
 
 def _readers(place: TenantChannels, wanted: Collection[str]) -> list[str]:

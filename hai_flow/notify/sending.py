@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hmac
 import smtplib
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, WebhookChannel
+from hai_flow.notify.chat.contract import NotSent, Response
 from hai_flow.notify.letters import NoticeContent, chat, letter, payload
+from hai_flow.primitives.retry_after import retry_after
+from hai_flow.primitives.unpacking import NotUnpacked
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.steps.http.transport import HttpConfig, make_transport
+from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
 
 if TYPE_CHECKING:
     import httpx2
 
 SECONDS: Final = 20.0  # of one try
+ANSWER_BYTES_MAX: Final = 1024 * 1024
 SMTP_SECONDS: Final = 10.0  # without a word of the mail server
-
-
-class NotSent(Exception):
-    """A try that failed. `final`: another one would, too."""
-
-    def __init__(self, reason: str, *, final: bool = False) -> None:
-        super().__init__(reason)
-        self.final = final
 
 
 class Poster:
@@ -49,26 +47,69 @@ class Poster:
         self._client: httpx2.AsyncClient | None = None
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         """One try. Raises `NotSent`."""
+        all_headers = {"content-type": "application/json", **headers}
+        async with self._open("POST", url, body, all_headers) as answer:
+            status = answer.status_code
+        if not 200 <= status < 300:
+            raise NotSent(f"it answered {status}", final=status == 410)
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One try, whose answer is read (`Outbound`). Raises `NotSent`."""
+        body, kind = (b"", None) if json is None else (values.dumps(json), "application/json; charset=utf-8")
+        if form is not None:
+            body, kind = urlencode(form).encode(), "application/x-www-form-urlencoded"
+        all_headers = {**({} if kind is None else {"content-type": kind}), **(headers or {})}
+        read = bytearray()
+        try:
+            async with asyncio.timeout(SECONDS), self._open(method, url, body, all_headers) as answer:
+                async for piece in unpack_body(answer):
+                    read += piece
+                    if len(read) > ANSWER_BYTES_MAX:
+                        raise NotSent(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+        except TimeoutError:
+            raise NotSent(f"no answer within {SECONDS:g} s") from None
+        except NotUnpacked as error:
+            raise NotSent(str(error)) from None
+        status = answer.status_code
+        if status == 429 or status >= 500:
+            after = retry_after({name.lower(): text for name, text in answer.headers.items()})
+            raise NotSent(f"it answered {status}", after=after)
+        try:
+            return Response(status, values.loads(bytes(read)) if read else None)
+        except values.NotJson:
+            return Response(status, None)
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx2.Response]:
         import httpx2
 
         if self._client is None:
             transport = make_transport(self._guard, self._config)
             self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
-        all_headers = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
+        all_headers = {"user-agent": "hai-flow", **headers}
         try:
-            async with self._client.stream("POST", url, content=body, headers=all_headers, timeout=SECONDS) as answer:
-                status = answer.status_code
+            async with self._client.stream(method, url, content=body, headers=all_headers, timeout=SECONDS) as answer:
+                yield answer
         except StepError as error:
             raise NotSent(error.message, final=not error.retriable) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
-        if not 200 <= status < 300:
-            raise NotSent(f"it answered {status}", final=status == 410)
 
 
 class Sender:

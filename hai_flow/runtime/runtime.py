@@ -48,6 +48,7 @@ from hai_flow.runtime.ops.audit_seal import Sealer
 from hai_flow.runtime.ops.external_beat import Witness
 from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
+from hai_flow.runtime.people.chat_cards import ChatCards, Chats
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.receipts import ReceiptKeys
@@ -184,6 +185,9 @@ class Runtime(Service):
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
         self.issuer_roles: Collection[str] = ()  # which the file of issuers names; the API knows it
+        self.chats: Chats | None = None
+        if self._channels is not None:
+            self.chats = Chats(self._channels, settings.secrets, self._build_http_config())
         self._contents = None if settings.files is None else RemoteContents(settings.files)
         self._witness = None if settings.witness is None else Witness(settings.witness)
 
@@ -331,7 +335,9 @@ class Runtime(Service):
             pulse.looks += [self._sweeper.look, sealer.look, thaws.look, self._deposits.look, pushes.look]
             self._services += [self.worker, self._sweeper, sealer, thaws, self._deposits, pushes]
             if self._channels is not None:
-                self._services.append(self._build_notifier(self._channels))
+                cards = self._build_cards(self._channels)
+                pulse.looks.append(cards.look)
+                self._services += [cards, self._build_notifier(self._channels, cards)]
         elif self._beside is None and not self._restoring:
             self._services.append(Presence(self.database))
         self._services.append(pulse)  # behind those that it wakes
@@ -362,10 +368,18 @@ class Runtime(Service):
         """The tenant's people whom channels reach, by id; None: this process has no file of them."""
         return None if self._channels is None else self._channels.place(await self.tenants.name(tenant)).people
 
-    def _build_notifier(self, file: NotifyFile) -> Notifier:
+    def _build_cards(self, file: NotifyFile) -> ChatCards:
+        assert self.chats is not None, "there is a file of channels"
+        link_base = file.url or self.settings.public_url
+        home = None if self._beside is None else self._beside.database
+        return ChatCards(self.database, self.inbox, self.chats, self.tenants, link_base, self.rows, home=home)
+
+    def _build_notifier(self, file: NotifyFile, cards: ChatCards) -> Notifier:
         settings = self.settings
+        home = None if self._beside is None else self._beside.database
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
-        return Notifier(self.database, self.inbox, file, settings.secrets, self._build_http_config(), config, self.rows)
+        http = self._build_http_config()
+        return Notifier(self.database, self.inbox, file, settings.secrets, http, config, self.rows, cards, home)
 
     def _build_http_config(self) -> HttpConfig:
         settings = self.settings
@@ -378,6 +392,8 @@ class Runtime(Service):
             await _stop_all(self._services)
         finally:
             await self.carrier.close()
+            if self.chats is not None:
+                await self.chats.out.close()
             if self._beside is None:
                 await self.registry.close()
             await self.database.close()

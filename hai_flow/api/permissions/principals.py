@@ -24,7 +24,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
 _Dependency = TypeVar("_Dependency", bound=Callable[..., Any])
-Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link"]
+Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link", "chat"]
 _UNRESTRICTED: Final = frozenset({"local", "act_as"})
 
 

@@ -392,6 +392,28 @@ class Delegations(Shape):
     items: list[Delegation]
 
 
+class ChatAccount(Shape):
+    """An account in a chat by which its person decides there, until `until` at most. `account` null: its code was not
+    sent yet."""
+
+    id: str
+    channel: str
+    account: str | None
+    until: Time
+    created_at: Time
+
+
+class ChatAccounts(Shape):
+    items: list[ChatAccount]
+
+
+class ChatCode(ChatAccount):
+    """`send`: the message to send to the app, with the `code`, which is good once, for ten minutes."""
+
+    code: str
+    send: str
+
+
 class DelegationPage(Shape):
     items: list[Delegation]
     next_cursor: str | None

@@ -31,6 +31,7 @@ from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import Fire, ScheduleRow
 from hai_flow.store.ops.freezes import FreezeRow
 from hai_flow.store.people import notifications
+from hai_flow.store.people.chat import Account
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
 from hai_flow.store.people.inbox import Decided
@@ -269,6 +270,17 @@ def render_delegation(delegation: Delegation) -> dict[str, Json]:
         "until": time_of(delegation.until),
         "note": delegation.note,
         "ends_with": delegation.ends_with,
+    }
+
+
+def render_account(account: Account) -> dict[str, Json]:
+    """A person's account in a chat."""
+    return {
+        "id": str(account.id),
+        "channel": account.channel,
+        "account": account.account,
+        "until": time_of(account.until),
+        "created_at": time_of(account.created_at),
     }
 
 

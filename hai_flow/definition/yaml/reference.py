@@ -97,6 +97,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             "while a run is active: it is refused (409); or it waits, and starts a new run when that one has ended; or "
             "the run is stopped, as by an operator, and the message starts a new one",
             default="reject", example="interrupt"),
+        Key("chat", BOOLEAN, "`false`: no question of it stands in a chat, whatever `notify` says (docs/chat.md)",
+            default="true", example="false"),
         Key("steps", STEPS, "what happens, in order", required=True, example='[{say: "Hello"}]'),
         Key("catch", list_of(shape_of("catch"), 1), "what to do when a step fails and nothing inside has caught it",
             example='[{errors: [tool.*], steps: [{say: "Sorry."}]}]'),
@@ -200,6 +202,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             beside=("python", "mcp", "http", "a2a")),
         Key("big_integers", enum("text", "refuse"), BIG_INTEGERS, default="text", example="refuse",
             beside=("python", "mcp", "http")),
+        Key("chat", BOOLEAN, "`false`: no question about its calls stands in a chat", default="true", example="false",
+            beside=("python", "mcp", "http", "a2a")),
     ), exactly_one=(("python", "mcp", "http", "a2a", "frontend", "agent"),)),
     Shape("foreign_agent", "`a2a`", (
         Key("url", literal(1), "its address, below which its card stands (`.well-known/agent-card.json`)",

@@ -26,12 +26,13 @@ from hai_flow.cells import cell_of, sign_address
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.notify import channels
-from hai_flow.notify.channels import NotifyFile, Person, TenantChannels
+from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, Notice
@@ -92,9 +93,14 @@ class Notifier(Service):
         http: HttpConfig,
         config: NotifierConfig | None = None,
         rows: Rows | None = None,
+        cards: ChatCards | None = None,
+        home: Database | None = None,
     ) -> None:
+        """`cards` sends those of chats; `home`: the database with people's accounts, where that is another one."""
         super().__init__()
         self._rows = rows or Rows()
+        self._cards = cards
+        self._home = home or database
         self._database = database
         self._inbox = inbox
         self._personals = Personals(inbox.catalog)
@@ -143,23 +149,30 @@ class Notifier(Service):
         try:
             await (self._divide(given) if given.channel is None else self._send(given))
         except NotSent as error:
-            await self._record_failure(given, str(error), final=error.final)
+            await self._record_failure(given, str(error), error)
 
-    async def _record_failure(self, given: Notification, reason: str, *, final: bool) -> None:
+    async def _record_failure(self, given: Notification, reason: str, error: NotSent) -> None:
         pool = self._database.api
-        if final or given.tries >= self.config.tries_max:
+        if error.final or given.tries >= self.config.tries_max:
             log.error("notification_given_up", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
             await notifications.end(pool, given.id, "dead", reason)
             return
         wait = min(self.config.again_seconds * 2 ** (given.tries - 1), self.config.again_seconds_max)
-        wait *= random.uniform(0.8, 1.2)  # those that failed together do not come back together
+        wait = max(
+            wait * random.uniform(0.8, 1.2), error.after or 0.0
+        )  # those that failed together do not come back together
         log.info("notification_put_off", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
         await notifications.put_off(pool, given.id, timedelta(seconds=wait), reason)
 
     async def _divide(self, given: Notification) -> None:
         place = await self._place(given.tenant)
         selectors = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
-        receivers = channels.recipients(place, given.notify, selectors)
+        connected = {
+            name: await find_connected(self._inbox, self._home, given.tenant, name)
+            for name in {text.partition(":")[0] for text in given.notify}
+            if isinstance(place.channels.get(name), App)
+        }
+        receivers = channels.recipients(place, given.notify, selectors, connected)
         parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 
@@ -169,6 +182,9 @@ class Notifier(Service):
         if channel is None:
             log.warning("notify_channel_missing", channels=[given.channel], pending=given.pending_id)
             raise NotSent(f"there is no channel {given.channel} in the file that HAI_FLOW_NOTIFY names", final=True)
+        if isinstance(channel, App):
+            await self._send_card(given)
+            return
         person = None if given.person is None else place.people.get(given.person, Person())
         item = await self._item(given, person)
         if item is None or (person is not None and item.obstacle is not None):
@@ -182,6 +198,30 @@ class Notifier(Service):
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
+
+    async def _send_card(self, given: Notification) -> None:
+        """Send it as a card in a chat. A person who is named there by the document gets one for reading, if they may
+        not decide."""
+        if self._cards is None:
+            raise NotSent("this process knows no apps in chats", final=True)
+        person = (
+            None
+            if given.person is None
+            else await self._cards.principal(given.tenant, given.channel or "", given.person)
+        )
+        item = await self._inbox.item(
+            given.tenant, person or c.Principal("service:notify"), given.run_id, given.pending_id
+        )
+        named = any(text.startswith(f"{given.channel}:") for text in given.notify)
+        if item is None or (person is not None and item.obstacle is not None and not named):
+            await notifications.end(self._database.api, given.id, "dropped")
+            return
+        plan = await self._inbox.catalog.plan(given.tenant, item.asked.workflow)
+        if not is_for_chat(plan, item.opened.tool):
+            await notifications.end(self._database.api, given.id, "dropped", "the workflow keeps it out of chats")
+            return
+        sent = await self._cards.send(given, person)
+        await notifications.end(self._database.api, given.id, "sent" if sent else "dropped")
 
     async def _item(self, given: Notification, person: Person | None) -> InboxEntry | None:
         """The question, if it is open, as the person's inbox shows it."""

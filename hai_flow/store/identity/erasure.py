@@ -107,6 +107,8 @@ _OF_INBOXES: Final = (
     "DELETE FROM pushes WHERE tenant = $1 AND principal = $2",
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM chat_accounts WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM chat_cards WHERE tenant = $1 AND person = $2",  # without it none of its buttons is good
     "DELETE FROM tickets WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
     "DELETE FROM sessions WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
     "DELETE FROM notifications WHERE tenant = $1 AND person = $2 AND ended_at IS NULL",

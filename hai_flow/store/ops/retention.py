@@ -234,6 +234,8 @@ _CLEARED: Final[Mapping[str, str]] = {
     "inbox": "true",
     "subscriptions": "true",
     "pushes": "true",
+    "chat_buttons": "true",
+    "chat_cards": "true",
     "pendings": _KEPT.format(id="id"),
     "votes": _KEPT.format(id="pending_id"),
     "notifications": "true",

@@ -626,6 +626,71 @@ pushes: Final = sa.Table(
 )
 sa.Index("pushes_due", pushes.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
 
+chat_cards: Final = sa.Table(
+    "chat_cards",
+    metadata,
+    _text("id"),  # that of the notification whose card it is
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
+    _text("pending_id"),
+    _text("channel"),
+    _text("person", null=True),  # its only reader
+    _text("place"),  # the room or the account that it is shown to
+    _text("message", null=True),  # the platform's name of it; null: it is not known to be there
+    _bytes("shown", null=True),  # the digest of its content
+    _make_bigint_column("seen", default="0"),  # the event of the run up to which it is right
+    _int("tries", default="0"),
+    _text("error", null=True),
+    sa.Column("due_at", TIMESTAMP(timezone=True)),  # null: it changes no more, or is not there yet
+    _time("created_at", now=True),
+    _key("chat_cards", "id"),
+)
+sa.Index("chat_cards_due", chat_cards.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+sa.Index("chat_cards_run", chat_cards.c.run_id)
+
+chat_buttons: Final = sa.Table(
+    "chat_buttons",
+    metadata,
+    _bytes("digest"),  # the sha256 of its id, which only the card has
+    _make_uuid_column("tenant"),
+    _make_uuid_column("run_id"),
+    _text("card"),
+    _text("option"),
+    _bytes("question"),  # the digest of the pending, as it was shown
+    _bytes("content"),  # the digest of the card's content
+    _text("account", null=True),  # the only one that may use it: of a dialog
+    sa.Column("expires_at", TIMESTAMP(timezone=True), nullable=False),
+    _text("taken_by", null=True),  # the account that presses it just now
+    sa.Column("taken_at", TIMESTAMP(timezone=True)),
+    sa.Column("used_at", TIMESTAMP(timezone=True)),
+    _key("chat_buttons", "digest"),
+)
+sa.Index("chat_buttons_card", chat_buttons.c.card)
+sa.Index("chat_buttons_run", chat_buttons.c.run_id)
+
+chat_accounts: Final = sa.Table(
+    "chat_accounts",
+    metadata,
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
+    _text("channel"),
+    _text("account", null=True),  # null: its code was not sent yet
+    _bytes("code", null=True),  # the sha256 of the code that connects it
+    sa.Column("code_until", TIMESTAMP(timezone=True)),
+    _text("principal"),
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),
+    sa.Column("groups", ARRAY(sa.Text), nullable=False),
+    sa.Column("until", TIMESTAMP(timezone=True), nullable=False),
+    _text("key", null=True),  # the proofs that it rests on, as of a delegation
+    _bytes("session", null=True),
+    _text("token", null=True),
+    _time("created_at", now=True),
+    _key("chat_accounts", "id"),
+)
+sa.Index("chat_accounts_account", chat_accounts.c.tenant, chat_accounts.c.channel, chat_accounts.c.account, unique=True)
+sa.Index("chat_accounts_code", chat_accounts.c.code, unique=True)
+sa.Index("chat_accounts_principal", chat_accounts.c.tenant, chat_accounts.c.principal)
+
 depositors: Final = sa.Table(
     "depositors",
     metadata,

@@ -65,7 +65,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
-    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
+    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket", "chat"):
         raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
     if to == who.id:
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")

@@ -115,7 +115,7 @@ def render_form(schema: Json, given: Given | None, findings: Sequence[Mapping[st
     """The fields as HTML, filled in with the texts `given` (None: with the defaults), and each finding at its field."""
     rows = []
     for number, field in enumerate(fields_of(schema)):
-        faults = [each["message"] for each in findings if _is_at(each, field)]
+        faults = [each["message"] for each in findings if is_at(each, field)]
         rows.append(_row(f"f{number}", field, _texts(field, given), faults))
     return "".join(rows)
 
@@ -123,10 +123,10 @@ def render_form(schema: Json, given: Given | None, findings: Sequence[Mapping[st
 def elsewhere(schema: Json, findings: Sequence[Mapping[str, str]]) -> list[str]:
     """The messages of findings that belong to no field."""
     fields = fields_of(schema)
-    return [each["message"] for each in findings if not any(_is_at(each, field) for field in fields)]
+    return [each["message"] for each in findings if not any(is_at(each, field) for field in fields)]
 
 
-def _is_at(finding: Mapping[str, str], field: Field) -> bool:
+def is_at(finding: Mapping[str, str], field: Field) -> bool:
     """Whether a finding is about the field. A missing property is a finding of the object around it."""
     pointer = finding.get("path", "")
     if not pointer:

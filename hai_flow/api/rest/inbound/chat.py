@@ -1,0 +1,374 @@
+"""`/chat/{channel}`: where the platform of a chat calls, when somebody presses a button or sends a message to the app.
+
+The channel's app proves the call; the `Desk` finds out whose account it is, and decides as that person through the one
+function that decides. Whatever is refused changes nothing, is said to the person, and is on record where it is known
+who they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from secrets import token_urlsafe
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from fastapi import Request, Response
+from pydantic import ValidationError
+
+from hai_flow import addresses, values
+from hai_flow.api.http.bodies import read_body
+from hai_flow.api.permissions.principals import Identity, Principal, open_to_everybody
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import OpenAccess
+from hai_flow.api.rest.people import forms
+from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
+from hai_flow.api.routes import Routes
+from hai_flow.cells import cell_of, cell_of_address, sign_address
+from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.votes import derive_rules
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Rejected
+from hai_flow.notify.channels import ChatPerson
+from hai_flow.notify.chat import cards
+from hai_flow.notify.chat.contract import (
+    Call,
+    Dialog,
+    DialogField,
+    NotSent,
+    Outcome,
+    Press,
+    Unproven,
+)
+from hai_flow.notify.chat.reading import code_in
+from hai_flow.primitives.signs import has_hidden, reveal
+from hai_flow.runtime.messaging.webhooks import tenant_of
+from hai_flow.runtime.people.chat_cards import Chats, as_delegation, digest_of, is_for_chat
+from hai_flow.store.identity import tenants
+from hai_flow.store.people import chat
+from hai_flow.store.people.chat import ButtonRow, CardRow
+from hai_flow.values import Json
+
+log = structlog.get_logger(__name__)
+
+router = Routes(include_in_schema=False)
+
+BODY_BYTES_MAX: Final = 256 * 1024
+FIELDS_MAX: Final = 20
+FIELD_CHARS_MAX: Final = 2900
+_STALE: Final = "This button is not good any more. Use the newest card, or decide in your inbox."
+
+
+@router.api_route("/chat/{address:path}", methods=["GET", "POST"], dependencies=[open_to_everybody()])
+async def receive_chat(address: str, request: Request, access: OpenAccess) -> Response:
+    """A call of a platform: 404 where there is no such channel, 401 where it is not proven."""
+    chats, name = access.runtime.chats, tenant_of(address)
+    channel = address.removeprefix("@").partition("/")[2] if address.startswith("@") else address
+    body = await read_body(request, BODY_BYTES_MAX)
+    if chats is None or chats.channel(name, channel) is None:
+        raise Rejected(404, "chat_unknown", "there is no app in a chat here.")
+    tenant = await tenants.find_tenant(access.at_home.pool, name)
+    if tenant is None:
+        raise Rejected(404, "chat_unknown", "there is no app in a chat here.")
+    headers = {key.lower(): text for key, text in request.headers.items()}
+    call = Call(request.method, headers, dict(request.query_params), body, time.time())
+    desk = _Desk(access, request.app.state.identity, chats, tenant.id, name, channel)
+    try:
+        reply = await chats.app(name, channel).receive(call, desk)
+    except NotSent as error:
+        log.error("chat_not_configured", channel=channel, reason=str(error))
+        raise Rejected(401, "chat_refused", "the call does not prove that it is from the platform.") from None
+    except Unproven:
+        raise Rejected(401, "chat_refused", "the call does not prove that it is from the platform.") from None
+    return Response(reply.body, reply.status, media_type=reply.media_type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pressed:
+    """A button that is good for whoever pressed it."""
+
+    button: ButtonRow
+    card: CardRow
+    theirs: Access
+
+
+class _Refusal(Exception):
+    """Nothing comes of the press. `theirs`: the access of the person, where it is known who they are; `subject`: the
+    question."""
+
+    def __init__(self, text: str, theirs: Access | None = None, subject: str | None = None) -> None:
+        super().__init__(text)
+        self.theirs = theirs
+        self.subject = subject
+
+
+class _Desk:
+    """The desk of one call."""
+
+    def __init__(
+        self, access: Access, identity: Identity, chats: Chats, tenant: UUID, tenant_name: str, channel: str
+    ) -> None:
+        self._access = access
+        self._identity = identity
+        self._chats = chats
+        self._tenant = tenant
+        self._tenant_name = tenant_name
+        self._channel = channel
+
+    async def press(self, press: Press) -> Outcome:
+        """See `contract.Desk`."""
+        try:
+            pressed = await self._find(press)
+            return await self._decide(pressed, press)
+        except _Refusal as refusal:
+            return await self._refuse(str(refusal), refusal.theirs, refusal.subject)
+        except Rejected as rejected:  # a cell is away, the server is full
+            return Outcome(rejected.detail)
+
+    async def connect(self, account: str, text: str) -> Outcome:
+        """See `contract.Desk`."""
+        code = code_in(text)
+        if code is None:
+            return Outcome(self._how_to_connect())
+        if self._chats.owner(self._tenant_name, self._channel, account) is not None:
+            return Outcome("This account is somebody's by the file of the deployment; it can't be connected to others.")
+        home = self._access.at_home
+        async with home.act() as connection:
+            found = await chat.connect_account(connection, self._tenant, self._channel, account, digest_of(code))
+            if found is None:
+                return Outcome("This code is not good: it was used, or its ten minutes are over. Get a new one.")
+            theirs = await self._access_of(ChatPerson(found.principal, account, found.roles, found.groups))
+            await theirs.at_home.record(
+                connection, "chat.connected", subject=f"chat:{self._channel}:{account}", until=found.until.isoformat()
+            )
+        return Outcome(f"Connected: this account decides as {found.principal} from now on.", done=True)
+
+    async def refuse(self, account: str, reason: str) -> Outcome:
+        """See `contract.Desk`. An account of elsewhere is nobody's here, whatever it is called."""
+        log.info("chat_refused", channel=self._channel, reason=reason)
+        return Outcome(reason)
+
+    # --- who, and what
+
+    async def _find(self, press: Press) -> _Pressed:
+        """Raises _Refusal, and Rejected where a cell is away."""
+        access = self._access.at(cell_of_address(press.token))
+        button = await chat.find_button(access.pool, digest_of(press.token), press.account)
+        card = None if button is None else await chat.find_card(access.pool, button.card)
+        theirs = await self._find_person(access, press.account)
+        if button is None or card is None or button.tenant != self._tenant or card.channel != self._channel:
+            raise _Refusal(_STALE, theirs)
+        subject = f"pending:{card.pending_id}"
+        if press.message is not None and card.message is not None and press.message != card.message.split(" ")[0]:
+            raise _Refusal("This is a copy of a card. Only the card itself decides.", theirs, subject)
+        if button.account not in (None, press.account):
+            raise _Refusal("This dialog was opened by somebody else.", theirs, subject)
+        if theirs is None:
+            raise _Refusal(f"Nobody here is known by this account, so it can't decide. {self._how_to_connect()}")
+        if card.person is not None and card.person not in theirs.ids:
+            raise _Refusal(f"This card is for {card.person} alone.", theirs, subject)
+        if press.renamed is not None and card.message is not None:
+            await chat.rename_message(access.pool, card.id, press.renamed)
+        if button.is_used:
+            raise _Refusal("This button was pressed before, and has decided.", theirs, subject)
+        if button.is_taken:
+            raise _Refusal("Somebody else has pressed this button just now. Look at the card.", theirs, subject)
+        return _Pressed(button, card, theirs)
+
+    async def _find_person(self, access: Access, account: str) -> Access | None:
+        """The access of the person whose account it is, with the roles that they have now."""
+        person = self._chats.owner(self._tenant_name, self._channel, account)
+        if person is None:
+            home = access.at_home.pool
+            for found in await chat.find_accounts(home, self._tenant, self._channel, account):
+                known = await self._access_of(ChatPerson(found.principal, account, (), ()))
+                for held in await known.inbox.in_force(self._tenant, [as_delegation(found)]):
+                    person = ChatPerson(found.principal, account, held.roles, held.groups)
+        if person is None:
+            return None
+        return (await self._access_of(person)).at(access.cell)
+
+    async def _access_of(self, person: ChatPerson) -> Access:
+        who = c.Principal(person.id, tuple(person.roles), tuple(person.groups))
+        credential = f"{self._channel}:{person.account}"
+        principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
+        asked = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
+        living = await self._access.cells.living(self._tenant)
+        return replace(self._access, principal=principal, living=living, asked=asked, _seen={})
+
+    async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> Outcome:
+        """Say it, and keep it on record where it is known who they are."""
+        log.info("chat_refused", channel=self._channel, reason=text)
+        if theirs is not None:
+            with contextlib.suppress(Rejected):  # the server is full: the refusal stands all the same
+                async with theirs.act() as connection:
+                    await theirs.record(connection, "chat.refused", subject=subject, reason=text)
+        return Outcome(text)
+
+    def _how_to_connect(self) -> str:
+        return (
+            f"To connect it, run `hai-flow chat connect {self._channel}` where you are signed in, and send me the line "
+            "that it gives you: connect CODE"
+        )
+
+    # --- deciding
+
+    async def _decide(self, pressed: _Pressed, press: Press) -> Outcome:
+        theirs, pending_id = pressed.theirs, pressed.card.pending_id
+        subject = f"pending:{pending_id}"
+        try:
+            run, pending = await find_pending(theirs, pending_id)
+        except Rejected:
+            raise _Refusal("This question is not for you to decide.", theirs, subject) from None
+        plan = await theirs.catalog.plan(self._tenant, bytes.fromhex(run.sha256))
+        if not is_for_chat(plan, pending.opened.tool):
+            raise _Refusal("This is not decided in chats: decide it in your inbox.", theirs, subject)
+        if pending.status != "open":
+            await chat.hurry_cards(theirs.pool, pressed.card.run_id)
+            raise _Refusal("This is decided already; the card says how.", theirs, subject)
+        choices = {each.option: each for each in cards.list_choices(pending.opened, derive_rules(pending))}
+        choice = choices.get(pressed.button.option)
+        if choice is None:
+            raise _Refusal(_STALE, theirs, subject)
+        if choice.asks and press.fields is None:
+            return await self._open_dialog(pressed, press, pending, choice)
+        body = self._answer(pending, choice, press.fields or {}, pressed.button.question.hex())
+        if isinstance(body, Outcome):
+            return body
+        return await self._submit(pressed, press, pending, body)
+
+    async def _submit(self, pressed: _Pressed, press: Press, pending: PendingState, body: DecideBody) -> Outcome:
+        theirs, digest = pressed.theirs, pressed.button.digest
+        if not await chat.take_button(theirs.pool, digest, press.account):
+            raise _Refusal("Somebody else has pressed this button just now. Look at the card.", theirs)
+        try:
+            view = await decide(theirs, pressed.card.pending_id, body, f"chat:{digest.hex()}", "chat")
+        except Rejected as rejected:
+            await chat.give_back_button(theirs.pool, digest, press.account)
+            outcome = await self._refuse(rejected.detail, theirs, f"pending:{pressed.card.pending_id}")
+            return replace(outcome, faults=_find_faults(pending, rejected))
+        await chat.use_button(theirs.pool, digest)
+        await chat.hurry_cards(theirs.pool, pressed.card.run_id)
+        decided = "" if view["status"] == "open" else f" The question is decided: {view['status']}."
+        return Outcome(f"Recorded, as {theirs.principal.id}.{decided}", done=True)
+
+    async def _open_dialog(
+        self, pressed: _Pressed, press: Press, pending: PendingState, choice: cards.Choice
+    ) -> Outcome:
+        """A dialog for the person who pressed, or where they decide instead."""
+        fields = _list_fields(pending, choice)
+        if not press.takes_dialogs or fields is None:
+            base = self._access.settings.public_url
+            page = "in your inbox" if base is None else f"{base.rstrip('/')}{addresses.pending(pending.opened.id)}"
+            return Outcome(f"This needs more than a press: decide it at {page}")
+        token = sign_address(token_urlsafe(32), cell_of(pressed.card.run_id))
+        button = replace(pressed.button, digest=digest_of(token), account=press.account)
+        await chat.add_buttons(pressed.theirs.pool, [button])
+        return Outcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
+
+    def _answer(
+        self, pending: PendingState, choice: cards.Choice, given: Mapping[str, Sequence[str]], digest: str
+    ) -> DecideBody | Outcome:
+        """The answer of a press or a dialog; what is wrong with it is for the rules of the question to say."""
+        opened = pending.opened
+        members: dict[str, Any] = {"digest": digest}
+        if choice.option:
+            members["decision"] = "approve" if choice.option == cards.EDIT else choice.option
+        if reason := "".join(given.get("reason", ())):
+            members["reason"] = reason
+        if opened.schema is not None and choice.option in ("", "approve", "accept", cards.EDIT) and given:
+            members["values"] = forms.values_of(opened.schema, _as_form(opened.schema, given))
+        if choice.option == cards.EDIT:
+            members["edits"] = _read_edits(pending, given)
+        try:
+            return DecideBody(**members)
+        except ValidationError as error:
+            place, message = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
+            return Outcome(f"{place}: {message}.")
+
+
+# --- dialogs ----------------------------------------------------------------------------------------------------------
+
+
+def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogField] | None:
+    """The fields of a dialog; None: it needs a page, because a field would be cut or hide signs."""
+    opened, rules = pending.opened, derive_rules(pending)
+    fields: list[DialogField] = []
+    if opened.schema is not None and choice.option in ("", "approve", "accept", cards.EDIT):
+        for number, each in enumerate(forms.fields_of(opened.schema)):
+            kind: Any = {"choice": "choice", "choices": "choices", "lines": "lines", "json": "lines"}.get(
+                each.kind, "text"
+            )
+            choices = tuple((str(at), reveal(_text(value))) for at, value in enumerate(each.choices))
+            value = "" if each.default is None or each.choices else _text(each.default)
+            fields.append(DialogField(f"f{number}", reveal(each.label), kind, each.required, choices, value))
+    if choice.option == cards.EDIT:
+        for number, (name, value) in enumerate(_list_editable(pending)):
+            fields.append(DialogField(f"e{number}", reveal(name), "lines", value=_text(value)))
+    if opened.kind in ("approve", "gate"):
+        fields.append(DialogField("reason", "Reason", "lines", choice.option in rules.reasons))
+    if len(fields) > FIELDS_MAX or any(len(each.value) > FIELD_CHARS_MAX or has_hidden(each.value) for each in fields):
+        return None
+    if any(len(each.choices) > 100 for each in fields):
+        return None
+    return fields
+
+
+def _list_editable(pending: PendingState) -> list[tuple[str, Json]]:
+    """The arguments that a decider may replace, and their values."""
+    args: Json = values.loads(pending.opened.args or "{}")
+    edit = derive_rules(pending).edit
+    if not isinstance(args, Mapping):
+        return []
+    return [(name, value) for name, value in args.items() if edit is True or (edit and name in edit)]
+
+
+def _read_edits(pending: PendingState, given: Mapping[str, Sequence[str]]) -> dict[str, Json]:
+    """The arguments that differ from what they were."""
+    edits: dict[str, Json] = {}
+    for number, (name, value) in enumerate(_list_editable(pending)):
+        text = "".join(given.get(f"e{number}", ()))
+        if f"e{number}" not in given or text == _text(value):
+            continue
+        edits[name] = text if isinstance(value, str) else _read(text)
+    return edits
+
+
+def _as_form(schema: Json, given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The fields of a dialog as those of the form on a page. A choice comes as its number."""
+    form: dict[str, list[str]] = {}
+    for number, field in enumerate(forms.fields_of(schema)):
+        texts = list(given.get(f"f{number}", ()))
+        if field.choices:
+            chosen = [int(each) for each in texts if each.isascii() and each.isdecimal() and len(each) < 6]
+            texts = [_text(field.choices[at]) for at in chosen if at < len(field.choices)]
+        form[forms.PREFIX + field.name] = texts
+    return form
+
+
+def _find_faults(pending: PendingState, rejected: Rejected) -> dict[str, str]:
+    """What is wrong with the fields of the dialog."""
+    schema = pending.opened.schema
+    if schema is None or not rejected.findings:
+        return {}
+    faults: dict[str, str] = {}
+    for number, field in enumerate(forms.fields_of(schema)):
+        for finding in rejected.findings:
+            if forms.is_at(finding, field):
+                faults[f"f{number}"] = str(finding["message"])
+    return faults
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _read(text: str) -> Json:
+    try:
+        return values.loads(text.strip())
+    except values.NotJson:
+        return text

@@ -1,0 +1,179 @@
+"""What a card says of a question. Pure.
+
+The arguments are shown as they are bound by the digest: their JSON text with line breaks, whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.pendings.votes import Rules, derive_rules
+from hai_flow.engine.state.state import PendingState
+from hai_flow.notify.chat.contract import Button, Card
+from hai_flow.primitives import instants
+from hai_flow.primitives.markdown import to_text
+from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
+
+TITLE_MAX: Final = 300
+MESSAGE_MAX: Final = 1000
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+_CLOSING: Final = {"{": "}", "[": "]"}
+_ENDS: Final = {
+    "approve": "Approved", "reject": "Rejected", "answered": "Answered", "declined": "Declined",
+    "expired": "Expired: nobody decided in time", "voided": "Withdrawn: no answer is needed any more",
+}  # fmt: skip
+
+
+class Choice(NamedTuple):
+    """A button of a question: its option (`edit`: an approval with other arguments; "": the answer to a form).
+    `asks`: it needs more than a press."""
+
+    option: str
+    label: str
+    asks: bool
+
+
+EDIT: Final = "~edit"
+_LABELS: Final = {"approve": "Approve", "reject": "Reject", EDIT: "Edit…", "": "Answer…"}
+_STYLES: Final[Mapping[str, Any]] = {"approve": "primary", "reject": "danger"}
+
+
+def list_choices(opened: PendingOpened, rules: Rules) -> tuple[Choice, ...]:
+    """The decisions that a card of the question can offer."""
+    if opened.kind == "ask":
+        return (Choice("", _LABELS[""], True),)
+    if opened.kind not in ("approve", "gate"):
+        return ()
+    choices = [
+        Choice(
+            option,
+            _LABELS.get(option, reveal(option)),
+            option in rules.reasons or rules.confirm or (opened.schema is not None and option in ("approve", "accept")),
+        )
+        for option in opened.options
+    ]
+    if rules.edit and opened.kind == "gate":
+        choices.append(Choice(EDIT, _LABELS[EDIT], True))
+    return tuple(choices)
+
+
+def build_card(
+    id: str,
+    workflow: str,
+    pending: PendingState,
+    *,
+    page: str | None,
+    arguments_max: int,
+    shows_evidence: bool,
+) -> Card:
+    """The card of a question, without its buttons. `shows_evidence`: its only reader is one of the deciders."""
+    opened, rules = pending.opened, derive_rules(pending)
+    text = opened.args or (opened.evidence if shows_evidence else None)
+    arguments = None if text is None else escape_json(indent(text))
+    if arguments is not None and len(arguments) > arguments_max:
+        arguments = None
+    digest = opened.digest if arguments is None and (opened.args or opened.evidence) else None
+    title, message = opened.title or opened.tool or "A question", opened.message
+    hidden = has_hidden(title) or has_hidden(message or "") or (text is not None and escape_json(text) != text)
+    return Card(
+        id=id,
+        heading=f"Somebody is asked to decide, in the workflow {reveal(workflow)}.",
+        title=_cut(" ".join(reveal(title).split()), TITLE_MAX),
+        message=None if not message else _cut(reveal(to_text(message)), MESSAGE_MAX),
+        arguments=arguments,
+        digest=digest,
+        facts=tuple(_list_facts(pending, opened, rules)),
+        warning=WARNING if hidden else None,
+        result=None if pending.status == "open" else _describe_end(pending),
+        page=page,
+    )
+
+
+def with_buttons(card: Card, choices: Sequence[Choice], tokens: Sequence[str]) -> Card:
+    """The card with a button for each choice."""
+    buttons = [
+        Button(each.label, token, _STYLES.get(each.option, "plain"), each.asks)
+        for each, token in zip(choices, tokens, strict=True)
+    ]
+    return replace(card, buttons=tuple(buttons))
+
+
+def digest_of(card: Card, choices: Sequence[Choice]) -> bytes:
+    """The digest of the content: equal where nobody would see a difference."""
+    return sha256(msgspec.json.encode([card, choices])).digest()
+
+
+def indent(text: str) -> str:
+    """JSON text with a line for each member, and every literal as it stands."""
+    out: list[str] = []
+    depth = 0
+    tokens = _TOKEN.findall(text)
+    for at, token in enumerate(tokens):
+        if token in _CLOSING:
+            if at + 1 < len(tokens) and tokens[at + 1] == _CLOSING[token]:
+                out.append(token)
+                continue
+            depth += 1
+            out.append(f"{token}\n{'  ' * depth}")
+        elif token in ("}", "]"):
+            if out and out[-1] in _CLOSING:
+                out.append(token)
+                continue
+            depth -= 1
+            out.append(f"\n{'  ' * depth}{token}")
+        elif token == ",":
+            out.append(f",\n{'  ' * depth}")
+        else:
+            out.append(": " if token == ":" else token)
+    return "".join(out)
+
+
+def _list_facts(pending: PendingState, opened: PendingOpened, rules: Rules) -> list[tuple[str, str]]:
+    facts = []
+    if opened.tool is not None:
+        facts.append(("Action", reveal(opened.tool)))
+    facts.append(("Who may decide", _describe_deciders(rules)))
+    if opened.deadline is not None:
+        facts.append(("Until", _format(opened.deadline)))
+    if pending.votes:
+        votes = ", ".join(f"{each.on_behalf_of or each.by} ({each.decision})" for each in pending.votes)
+        facts.append(("Votes", reveal(votes)))
+    return facts
+
+
+def _describe_deciders(rules: Rules) -> str:
+    text = ", ".join(rules.from_) or "nobody"
+    if isinstance(rules.quorum, dict):
+        text += f"; needed: {', '.join(f'{number} of {name}' for name, number in rules.quorum.items())}"
+    elif rules.quorum != 1:
+        text += f"; needed: {rules.quorum}"
+    if rules.exclude:
+        text += f"; not {', '.join(rules.exclude)}"
+    return reveal(text)
+
+
+def _describe_end(pending: PendingState) -> str:
+    """How the question ended, by whom, and when."""
+    end = _ENDS.get(pending.status, reveal(pending.status).capitalize())
+    people = [each.on_behalf_of or each.by for each in pending.votes if each.decision == pending.status]
+    if not people and pending.by is not None:
+        people = [pending.on_behalf_of or pending.by]
+    by = f" by {reveal(', '.join(dict.fromkeys(people)))}" if people else ""
+    at = "" if pending.at is None else f", {_format(pending.at)}"
+    return f"{end}{by}{at}."
+
+
+def _format(ms: int) -> str:
+    return f"{instants.instant(ms).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,224 @@
+"""The contract between this server and a chat platform. A package adds a platform by an entry point of `ENTRY_POINTS`,
+whose name is the `kind` of a channel and whose object is a class as `ChatApp` describes it.
+
+A platform's class does three things: it writes a card as a message, brings that message up to date, and reads what the
+platform calls us with. It proves each call by the platform's signature, its time and its tenant before it reads more of
+it, and hands what a person did to the `Desk`, which knows the person and decides by the rules of the question. It never
+decides anything, and knows no workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
+
+ENTRY_POINTS: Final = "hai_flow.channels"
+CLOCK_SECONDS: Final = 300.0
+"""By how much the time of a call may differ from ours."""
+
+
+class Setting(NamedTuple):
+    """A setting of a channel of this kind, in the file of channels. `secret`: its value there names a secret, and the
+    class gets the secret. `default` None: it must be there."""
+
+    about: str
+    secret: bool = False
+    default: str | None = None
+
+
+# --- outward ----------------------------------------------------------------------------------------------------------
+
+
+class Button(NamedTuple):
+    """`token`: 256 random bits as text, which the platform sends back when somebody presses it. `opens`: it asks for
+    more in a dialog."""
+
+    label: str
+    token: str
+    style: Literal["primary", "danger", "plain"] = "plain"
+    opens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A question as a chat shows it. Every text is for people to judge: hidden signs are codes already, and nothing in
+    it is markup; a platform's class writes it so that it stays plain.
+
+    `id` is the same in each try. `arguments` is JSON, whole; None: there are none, or they are too long, and then
+    `digest` says which they are. `facts`: who may decide, until when, and the like. `result`: what became of it, None
+    while it is open. Without `buttons` the card is for reading. `page`: the question in the console."""
+
+    id: str
+    heading: str
+    title: str
+    message: str | None = None
+    arguments: str | None = None
+    digest: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    warning: str | None = None
+    result: str | None = None
+    buttons: tuple[Button, ...] = ()
+    page: str | None = None
+
+    def lines(self) -> list[str]:
+        """All but the arguments and the page, as lines of plain text."""
+        lines = [self.heading, self.title]
+        lines += [self.message] if self.message else []
+        lines += [self.warning] if self.warning else []
+        lines += [f"{name}: {text}" for name, text in self.facts]
+        lines += [f"The arguments are too long for this place. Their SHA-256: {self.digest}"] if self.digest else []
+        lines += [self.result] if self.result else []
+        return lines
+
+
+class Place(NamedTuple):
+    """Where a card is shown: a room, or the conversation with one account."""
+
+    id: str
+    is_account: bool = False
+
+
+class Response(NamedTuple):
+    """The answer of a platform to a request of ours. `body`: its JSON; None, if it is none."""
+
+    status: int
+    body: Any
+
+
+class NotSent(Exception):
+    """A try that failed. `final`: another one would, too. `after`: the platform wants to be left alone for so many
+    seconds."""
+
+    def __init__(self, reason: str, *, final: bool = False, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.final = final
+        self.after = after
+
+
+class Outbound(Protocol):
+    """The way to the platform: to allowed addresses only, within a time, without redirects."""
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """The answer. Raises NotSent where there is none in time, for 429, and for a 5xx."""
+        ...
+
+
+# --- inward -----------------------------------------------------------------------------------------------------------
+
+
+class Call(NamedTuple):
+    """A request of the platform. Names of headers are lower-case; `now` is in seconds since 1970."""
+
+    method: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+    now: float
+
+
+class Reply(NamedTuple):
+    """The answer to a request of the platform."""
+
+    body: bytes = b""
+    media_type: str = "application/json"
+    status: int = 200
+
+
+class Unproven(Exception):
+    """The call is not from the platform, or too old. The answer is 401, and says nothing more to whoever sent it."""
+
+
+class DialogField(NamedTuple):
+    """A field of a dialog. `choices`: value and label of each."""
+
+    name: str
+    label: str
+    kind: Literal["text", "lines", "choice", "choices"]
+    required: bool = False
+    choices: tuple[tuple[str, str], ...] = ()
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialog:
+    """What is asked behind a button before it decides. `token` comes back with the fields."""
+
+    title: str
+    token: str
+    fields: tuple[DialogField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A person has pressed a button, or sent a dialog. `account`: the person's id on the platform, which it has proved,
+    never a name. `message`: the message that the button is in, as `send` named it up to the first space; None where the
+    platform does not say. `fields`: what was filled in, by name; None: no dialog was sent. `takes_dialogs`: the
+    platform could open one now. `renamed`: the message's whole name from now on, where a press changes it."""
+
+    token: str
+    account: str
+    message: str | None = None
+    fields: Mapping[str, Sequence[str]] | None = None
+    takes_dialogs: bool = False
+    renamed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of it, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
+    `faults`: what is wrong with fields of the dialog, by name. The card itself is brought up to date by `update`."""
+
+    text: str
+    done: bool = False
+    dialog: Dialog | None = None
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+
+class Desk(Protocol):
+    """The only one who decides. None of these raises for what a person may do."""
+
+    async def press(self, press: Press) -> Outcome:
+        """Decide as the person whose account it is."""
+        ...
+
+    async def connect(self, account: str, text: str) -> Outcome:
+        """The account sent us a message of this text: one with a code connects it to the person who was given that."""
+        ...
+
+    async def refuse(self, account: str, reason: str) -> Outcome:
+        """The call is genuine, and nothing may come of it: it is from another tenant, from a bot, of another app."""
+        ...
+
+
+class ChatApp(Protocol):
+    """One channel of a platform. Made with its settings, secrets in place, and the way to the platform."""
+
+    SETTINGS: ClassVar[Mapping[str, Setting]]
+    ARGUMENTS_MAX: ClassVar[int]
+    """The longest arguments that a card of the platform shows whole."""
+    BUTTONS_MAX: ClassVar[int]
+    TAKES_DIALOGS: ClassVar[bool]
+
+    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None: ...
+
+    async def send(self, card: Card, place: Place, *, again: bool) -> str:
+        """Send the card, and return the platform's name of the message. `again`: an earlier try of this card has an
+        unknown end; where the platform can tell, the message that is there already is the answer. Raises NotSent."""
+        ...
+
+    async def update(self, card: Card, place: Place, message: str) -> None:
+        """Let the message show the card as it is now. Raises NotSent."""
+        ...
+
+    async def receive(self, call: Call, desk: Desk) -> Reply:
+        """Read a call. Raises Unproven."""
+        ...

@@ -1,0 +1,57 @@
+"""Reading what platforms send, which may be anything. Pure."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hai_flow import values
+from hai_flow.notify.chat.contract import CLOCK_SECONDS, Unproven
+
+CONNECT: Final = re.compile(r"\s*(?:<@\w+>\s*)?/?(?:hai[- ])?connect\s+(?P<code>[A-Za-z0-9_-]{43})\s*")
+
+
+def dig(value: Any, *path: str | int) -> Any:
+    """The member at the path; None where there is none."""
+    for key in path:
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
+
+
+def text_at(value: Any, *path: str | int) -> str:
+    """The text at the path; "" where there is none."""
+    found = dig(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def read_json(body: bytes | str) -> Any:
+    """The JSON of a proven call. Raises Unproven: no platform sends anything else."""
+    try:
+        return values.loads(body)
+    except (values.NotJson, UnicodeDecodeError):
+        raise Unproven from None
+
+
+def demand_time(text: str, now: float, unit: float = 1.0) -> None:
+    """Raises Unproven unless the text is a time near now; `unit`: seconds that it counts in."""
+    if not re.fullmatch(r"[0-9]{1,16}", text) or abs(int(text) * unit - now) > CLOCK_SECONDS:
+        raise Unproven
+
+
+def demand_equal(found: str, expected: str) -> None:
+    """Raises Unproven where they differ; takes the same time wherever they do."""
+    if not hmac.compare_digest(found.encode(errors="replace"), expected.encode()):
+        raise Unproven
+
+
+def code_in(text: str) -> str | None:
+    """The code in a message that connects an account (`connect CODE`)."""
+    match = CONNECT.fullmatch(text)
+    return None if match is None else match["code"]

@@ -1,0 +1,316 @@
+"""Cards in chats: sends the card of a question, and keeps each card right until the question is over.
+
+A card is the message of a notification, and is sent where notifications are, so it is tried again as they are and never
+in the way of a run. What is said on it later follows the run's log: a row per card has the event up to which it is
+right, so nothing depends on who committed the change or was alive then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import addresses
+from hai_flow.cells import cell_of, sign_address
+from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.votes import derive_rules
+from hai_flow.engine.state.state import PendingState
+from hai_flow.notify.channels import App, ChatPerson, NotifyFile
+from hai_flow.notify.chat import apps, cards
+from hai_flow.notify.chat.contract import Card, ChatApp, NotSent, Place
+from hai_flow.notify.sending import SECONDS, Poster
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.steps.http.egress import EgressGuard
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.people import chat
+from hai_flow.store.people.chat import Account, ButtonRow, CardRow
+from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.postgres.database import Database
+from hai_flow.wire.personal import mask_opened
+
+if TYPE_CHECKING:
+    from hai_flow.definition.plan import Plan
+    from hai_flow.runtime.tenancy.tenants import Tenants
+    from hai_flow.store.people.notifications import Notification
+
+log = structlog.get_logger(__name__)
+
+BATCH_MAX: Final = 20
+NEWEST: Final = 2**53
+
+
+def digest_of(token: str) -> bytes:
+    """The hash of a button's id or of a code, which is stored in its place."""
+    return sha256(token.encode()).digest()
+
+
+def is_for_chat(plan: Plan, tool: str | None) -> bool:
+    """Whether questions of the workflow, about this tool, may stand in chats (`chat: false`)."""
+    return plan.chat and (tool is None or tool.partition(".")[0] not in plan.tools_without_chat)
+
+
+class Chats:
+    """The apps of the channels, made when they are asked for. In every process that has the file of channels."""
+
+    def __init__(self, file: NotifyFile, secrets: Mapping[str, str], http: HttpConfig) -> None:
+        self._file = file
+        self._secrets = secrets
+        self.out = Poster(EgressGuard(file.hosts), http)
+        self._apps: dict[tuple[str, str], ChatApp] = {}
+
+    def channel(self, tenant: str, name: str) -> App | None:
+        """The channel of the tenant, if it is an app in a chat."""
+        channel = self._file.place(tenant).channels.get(name)
+        return channel if isinstance(channel, App) else None
+
+    def person(self, tenant: str, id: str, channel: str) -> ChatPerson | None:
+        """The person of the file with an account of the channel."""
+        person = self._file.place(tenant).people.get(id)
+        if person is None or channel not in person.accounts:
+            return None
+        return ChatPerson(id, person.accounts[channel], person.roles, person.groups)
+
+    def owner(self, tenant: str, channel: str, account: str) -> ChatPerson | None:
+        """The person of the file whose account it is."""
+        people = self._file.place(tenant).people
+        id = next((id for id, each in people.items() if each.accounts.get(channel) == account), None)
+        return None if id is None else self.person(tenant, id, channel)
+
+    def app(self, tenant: str, name: str) -> ChatApp:
+        """The app of a channel. Raises NotSent where there is none, or a secret of it is not there."""
+        if (tenant, name) not in self._apps:
+            channel = self.channel(tenant, name)
+            if channel is None:
+                raise NotSent(f"{name} is no app in a chat, in the file that HAI_FLOW_NOTIFY names", final=True)
+            try:
+                settings = apps.complete_settings(channel.app, channel.settings, self._secrets)
+            except KeyError as error:
+                raise NotSent(f"the secret {error.args[0]} is not there; set HAI_FLOW_SECRET_{error.args[0]}") from None
+            self._apps[tenant, name] = apps.load_app(channel.app)(settings, self.out)
+        return self._apps[tenant, name]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCardsConfig:
+    """`again_seconds`: after the first update that failed; each time after twice as long, but at most
+    `again_seconds_max`; `tries_max` in all. `apart_seconds`: at least so long between two looks at a run."""
+
+    again_seconds: float = 5.0
+    again_seconds_max: float = 900.0
+    tries_max: int = 60
+    apart_seconds: float = 0.5
+
+
+class ChatCards(Service):
+    """Sends and updates cards, in every process that sends notifications. `link_base`: with which the page of a
+    question begins; `home`: the database with people's accounts, where that is another one."""
+
+    def __init__(
+        self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, link_base: str | None, rows: Rows,
+        config: ChatCardsConfig | None = None, home: Database | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._database = database
+        self._home = home or database
+        self._inbox = inbox
+        self._personals = Personals(inbox.catalog)
+        self._chats = chats
+        self._tenants = tenants
+        self._link_base = link_base
+        self._rows = rows
+        self.config = config or ChatCardsConfig()
+        self._due = asyncio.Event()
+
+    async def _start(self) -> None:
+        self._due.set()
+        self._keep(self._run, "cards in chats")
+
+    async def _stop(self) -> None:
+        await self._end_tasks()
+
+    def look(self, due: DueWork | None, asked_at: float) -> None:
+        """Deal with those that are due (`pulse`)."""
+        if due is None or due.cards:
+            self._due.set()
+
+    async def send(self, given: Notification, person: c.Principal | None) -> bool:
+        """Send the card of a notification, once: a card that is there already is not sent again. `person`: its only
+        reader. False: it is not needed. Raises NotSent."""
+        channel = given.channel or ""
+        app = self._chats.app(await self._tenants.name(given.tenant), channel)
+        place = Place(given.whom, is_account=person is not None)
+        if not place.id:
+            message = "nobody who is meant has connected an account of this chat, and the channel has no `room`"
+            raise NotSent(message, final=True)
+        who = None if person is None else person.id
+        row = await chat.begin_card(
+            self._database.api,
+            CardRow(given.id, given.tenant, given.run_id, given.pending_id, channel, who, given.whom, None, None, 0),
+        )
+        if row.message is not None:
+            return True
+        shown = await self._draw(row, app, person)
+        if shown is None or shown.pending.status != "open":
+            return False
+        card = await self._add_buttons(row, shown)
+        message = await app.send(card, place, again=row.tries > 0)
+        await self._mark(row, shown, message)
+        return True
+
+    async def _run(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                lease = timedelta(seconds=SECONDS * 3)
+                while batch := await chat.take_cards(self._database.api, BATCH_MAX, lease):
+                    await asyncio.gather(*map(self._deal_with, batch))
+            except Exception as error:
+                log.warning("cards_not_taken", error=str(error) or repr(error))
+
+    async def _deal_with(self, row: CardRow) -> None:
+        await self._rows.deal(Sweep.NOTIFICATIONS, f"card {row.id}", lambda: self._try(row))
+
+    async def _try(self, row: CardRow) -> None:
+        try:
+            await self._update(row)
+        except NotSent as failure:
+            pool = self._database.api
+            if failure.final or row.tries >= self.config.tries_max:
+                log.error("card_given_up", id=row.id, channel=row.channel, tries=row.tries, reason=str(failure))
+                await chat.put_off_card(pool, row.id, None, str(failure))
+                return
+            wait = min(self.config.again_seconds * 2 ** (row.tries - 1), self.config.again_seconds_max)
+            wait = max(wait * random.uniform(0.8, 1.2), failure.after or 0.0)
+            log.info("card_put_off", id=row.id, channel=row.channel, tries=row.tries, reason=str(failure))
+            await chat.put_off_card(pool, row.id, timedelta(seconds=wait), str(failure))
+
+    async def _update(self, row: CardRow) -> None:
+        app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
+        person = None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
+        shown = await self._draw(row, app, person)
+        if shown is None or row.message is None:
+            await chat.put_off_card(self._database.api, row.id, None, "there is no such question any more")
+            return
+        if shown.digest != row.shown:
+            card = await self._add_buttons(row, shown)
+            await app.update(card, Place(row.place, is_account=row.person is not None), row.message)
+        await self._mark(row, shown, row.message)
+
+    async def _mark(self, row: CardRow, shown: _Shown, message: str) -> None:
+        is_open = shown.pending.status == "open"
+        wait = timedelta(seconds=self.config.apart_seconds) if is_open else None
+        await chat.mark_shown(self._database.api, row.id, message, shown.digest, shown.seq, wait)
+
+    # --- what a card says
+
+    async def draw(self, row: CardRow) -> Card | None:
+        """The card as it reads now, without buttons."""
+        app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
+        shown = await self._draw(
+            row, app, None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
+        )
+        return None if shown is None else shown.card
+
+    async def _draw(self, row: CardRow, app: ChatApp, person: c.Principal | None) -> _Shown | None:
+        state = await state_at(self._database, row.tenant, row.run_id, NEWEST)
+        pending = None if state is None else state.pendings.get(row.pending_id)
+        if state is None or pending is None:
+            return None
+        workflow = bytes.fromhex(state.sha256)
+        is_open, decides = pending.status == "open", False
+        if person is not None:
+            item = await self._inbox.item(row.tenant, person, row.run_id, row.pending_id)
+            decides = item is not None and item.obstacle is None
+        else:
+            decides = True
+        readable = person is not None and (decides or not is_open)
+        if not readable:  # a room may have any readers
+            personal = await self._personals.now(row.tenant, workflow)
+            if personal.anything:
+                masked = mask_opened(pending.opened, personal.of(pending.opened.path))
+                pending = msgspec.structs.replace(pending, opened=masked)
+        base = self._link_base
+        page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
+        card = cards.build_card(
+            row.id,
+            state.workflow,
+            pending,
+            page=page,
+            arguments_max=app.ARGUMENTS_MAX,
+            shows_evidence=readable and is_open,
+        )
+        channel = self._chats.channel(await self._tenants.name(row.tenant), row.channel)
+        choices: Sequence[cards.Choice] = ()
+        if is_open and decides and channel is not None and not channel.read_only:
+            choices = [
+                each
+                for each in cards.list_choices(pending.opened, derive_rules(pending))
+                if app.TAKES_DIALOGS or not each.asks
+            ][: app.BUTTONS_MAX]
+        return _Shown(card, tuple(choices), pending, state.seq)
+
+    async def _add_buttons(self, row: CardRow, shown: _Shown) -> Card:
+        tokens = [sign_address(secrets.token_urlsafe(32), cell_of(row.run_id)) for _ in shown.choices]
+        question, content = bytes.fromhex(shown.pending.opened.digest), shown.digest
+        buttons = [
+            ButtonRow(digest_of(token), row.tenant, row.run_id, row.id, choice.option, question, content)
+            for token, choice in zip(tokens, shown.choices, strict=True)
+        ]
+        await chat.add_buttons(self._database.api, buttons)
+        return cards.with_buttons(shown.card, shown.choices, tokens)
+
+    async def principal(self, tenant: UUID, channel: str, id: str) -> c.Principal:
+        """The reader of a card, with the roles that they have now."""
+        person = self._chats.person(await self._tenants.name(tenant), id, channel)
+        if person is None:
+            connected = await find_connected(self._inbox, self._home, tenant, channel)
+            person = next((each for each in connected if each.id == id), None)
+        return c.Principal(id) if person is None else c.Principal(id, tuple(person.roles), tuple(person.groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A card, the choices that it offers, and what it was drawn from."""
+
+    card: Card
+    choices: tuple[cards.Choice, ...]
+    pending: PendingState
+    seq: int
+
+    @property
+    def digest(self) -> bytes:
+        return cards.digest_of(self.card, self.choices)
+
+
+async def find_connected(inbox: Inbox, home: Database, tenant: UUID, channel: str) -> list[ChatPerson]:
+    """The people who have connected an account of the channel that holds now, with what they have now."""
+    accounts = await chat.find_accounts(home.api, tenant, channel)
+    return [
+        ChatPerson(held.from_id, account.account or "", held.roles, held.groups)
+        for account in accounts
+        for held in await inbox.in_force(tenant, [as_delegation(account)])
+    ]
+
+
+def as_delegation(account: Account) -> Delegation:
+    """The account as what it is: it may act for its person, as long as what they proved themselves by holds."""
+    return Delegation(
+        account.id, account.principal, "", account.roles, account.groups, account.created_at, account.until, None,
+        account.created_at, account.key, account.session, account.token,
+    )  # fmt: skip
