@@ -45,6 +45,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
     "groups that you have now.",
     "delegations": "Who decides for whom, and until when; without a command, the list of yours.",
+    "chat": "Your accounts in chats, by which you decide there; without a command, the list of them.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",
     "resume": "Resume a paused run.",
     "stop": "Stop a run: its running steps are cancelled and have some time to clean up.",

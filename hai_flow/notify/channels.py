@@ -141,15 +141,15 @@ def _with_apps(value: Json) -> Json:
     if not isinstance(value, Mapping):
         return value
     tenants = value.get("tenants")
-    whole = {**value, "channels": _separate(value.get("channels", {}))}
+    content = {**value, "channels": _separate(value.get("channels", {}))}
     if isinstance(tenants, Mapping):
-        whole["tenants"] = {
+        content["tenants"] = {
             name: {**each, "channels": _separate(each["channels"])}
             if isinstance(each, Mapping) and "channels" in each
             else each
             for name, each in tenants.items()
         }
-    return whole
+    return content
 
 
 def _separate(channels: Json) -> Json:

@@ -134,6 +134,7 @@ def test_few_routes_are_open_to_everybody() -> None:
         "/v1/hooks/{path:path}",  # these two ask for proofs of their own
         "/callbacks/{token}",
         "/links/{token}",
+        "/chat/{address:path}",  # and this one for that of a platform
         "/.well-known/oauth-protected-resource/mcp",  # the issuers, for clients that have no token yet
     }
 

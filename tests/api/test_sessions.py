@@ -50,7 +50,7 @@ def strict(dsn: str, provider: KeyServer, tmp_path_factory: pytest.TempPathFacto
         "issuer": ISSUER.url,
         "audience": AUDIENCE,
         "jwks": provider.url,
-        "claims": {"roles": "roles"},
+        "claims": {"roles": "roles", "accounts": {"chat": "chat.id"}},
         "client": client,
     }
     file = identity_file(tmp_path_factory.mktemp("identity"), {"corp": issuer})
@@ -228,6 +228,21 @@ def test_a_provider_signs_a_browser_in(strict: ServerProcess, provider: KeyServe
     session = cookie_of(done)
     told = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}).json()
     assert (told["principal"], told["roles"]) == ("user:ann", ["operator"])
+
+
+def test_an_account_in_a_chat_that_the_provider_names_is_the_person_s_as_long_as_the_session_is(
+    strict: ServerProcess, provider: KeyServer, dsn: str
+) -> None:
+    key = People(dsn).person("user:ann", roles=["requester", "decider"])
+    for number in (1, 2):  # a second sign-in takes the account over
+        asked, cookie = begun(strict)
+        answering(provider, asked, roles=["decider", "boss"], chat={"id": "U0ANN"})
+        session = cookie_of(back(strict, cookie, code="c0de", state=asked["state"]))
+        headers = {"Cookie": f"{COOKIE}={session}"}
+        (account,) = httpx2.get(f"{strict.url}/v1/inbox/accounts", headers=headers).json()["items"]
+        assert (account["channel"], account["account"]) == ("chat", "U0ANN"), number
+    assert httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session)).status_code == 204
+    assert httpx2.get(f"{strict.url}/v1/inbox/accounts", headers=key).json() == {"items": []}
 
 
 def test_a_sign_in_that_was_tampered_with_is_not_finished(strict: ServerProcess, provider: KeyServer) -> None:

@@ -48,6 +48,7 @@ OPEN: Final = {
     "/.well-known/agent-card.json": "the card of the server, which names no workflow",
     "/.well-known/oauth-protected-resource/mcp": "the issuers of the deployment, the same for all tenants",
     "/callbacks/{token}": "the address is the proof, and belongs to one run (tests/api/test_callbacks.py)",
+    "/chat/{address:path}": "the address names the tenant, the platform proves the call (tests/attacks/test_chat.py)",
     "/links/{token}": "the same, to one person and question (tests/api/test_links.py)",
     "/sign-in": "who signs in has no tenant yet (tests/api/test_sessions.py)",
     **dict.fromkeys(("/sign-in/callback", "/sign-in/callback/{issuer_name}"), "the same"),
@@ -94,7 +95,7 @@ class World:
         return {
             "run_id": self.run_id, "pending_id": self.pending_id, "thread_id": self.thread_id, "kind": "messages",
             "subject_id": self.message_id, "schedule_id": self.schedule_id, "file": self.file, "path": self.hook,
-            "key_id": "none", "delegation_id": self.run_id, "name": self.workflow,
+            "key_id": "none", "delegation_id": self.run_id, "account_id": self.run_id, "name": self.workflow,
             "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
             "operation": f"tasks/{self.run_id}", "freeze_id": self.run_id,
         }  # fmt: skip

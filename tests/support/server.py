@@ -22,6 +22,7 @@ YAML = {"Content-Type": "application/yaml"}
 # Quick where production is patient: the runs that a killed process held are free again soon.
 QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
 LOG_LEVEL = "HAI_FLOW_TESTS_LOG"  # the server's log level, in the `environment` of `serving`
+PATH = "HAI_FLOW_TESTS_PATH"  # further places of modules, in the `environment` of `serving`
 TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
 
 
@@ -99,6 +100,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 
+    sys.path += filter(None, os.environ.get(PATH, "").split(os.pathsep))
     configure_logs(
         os.environ.get(LOG_LEVEL, "WARNING")
     )  # on standard error: standard output is not read, and a process that writes there would block

@@ -8,6 +8,10 @@ export interface AMoment {
   status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
 }
 
+export interface AccountBody {
+  channel: string;
+}
+
 export interface Approval {
   id: string;
   status: "pending" | "approved" | "consumed" | "rejected" | "expired" | "cancelled" | "failed";
@@ -155,6 +159,28 @@ export interface ChangedPart {
   key: string;
   from: Json;
   to: Json;
+}
+
+export interface ChatAccount {
+  id: string;
+  channel: string;
+  account: string | null;
+  until: string;
+  created_at: string;
+}
+
+export interface ChatAccounts {
+  items: ChatAccount[];
+}
+
+export interface ChatCode {
+  id: string;
+  channel: string;
+  account: string | null;
+  until: string;
+  created_at: string;
+  code: string;
+  send: string;
 }
 
 export interface CheckedAnswer {

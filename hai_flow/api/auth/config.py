@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hai_flow.api.auth.directory.people import Ids
@@ -69,6 +69,7 @@ CLAIMS: Final = Shape("claims", "Claims of a token; a dot leads into an object",
     Key("roles", LITERAL, "their roles", example="realm_access.roles"),
     Key("groups", LITERAL, "their groups", example="groups"),
     Key("tenant", LITERAL, "the name of their tenant", example="org"),
+    Key("accounts", map_of(LITERAL, keys="any"), "by channel, their account in that chat", example="{slack: slack_id}"),
 ))  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def _issuer(reader: Reader, path: Path, name: str, raw: Json) -> Issuer | None:
     fields: Mapping[str, Json] = reader.fields(ISSUER, raw, at, f"the issuer `{name}`")
     if "issuer" not in fields or "audience" not in fields:
         return None
-    claims: Mapping[str, str] = reader.fields(CLAIMS, fields.get("claims", {}), (*at, "claims"), "its claims")
+    claims: Mapping[str, Any] = reader.fields(CLAIMS, fields.get("claims", {}), (*at, "claims"), "its claims")
     if "jwks" in fields and "jwks_file" in fields:
         reader.error((*at, "jwks_file"), "issuer.keys", "expected `jwks` or `jwks_file`, found both", key=True)
     elif "jwks" in fields and not _is_safe(fields["jwks"]):
@@ -131,6 +132,7 @@ def _issuer(reader: Reader, path: Path, name: str, raw: Json) -> Issuer | None:
         if "roles" in fields
         else None,
         prefix=fields.get("prefix", ""),
+        accounts=claims.get("accounts", {}),
         leeway=leeway // 1000,
         client=_client(reader, (*at, "client"), fields) if "client" in fields else None,
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import structlog
@@ -43,6 +43,8 @@ from hai_flow.settings import Settings
 from hai_flow.store.audit import audit
 from hai_flow.store.identity import sessions, tickets
 from hai_flow.store.identity.proofs import WHOLE
+from hai_flow.store.people import chat
+from hai_flow.store.people.chat import Account
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -138,6 +140,12 @@ class Sessions:
                 idle=self._limits.idle,
                 renewal=renewal,
             )
+            for channel, name in principal.accounts:  # the chat is theirs as long as the session is
+                account = Account(
+                    uuid4(), channel, name, principal.id, principal.who.roles, principal.who.groups, ends_at,
+                    datetime.now(UTC), session=sessions.digest(text),
+                )  # fmt: skip
+                await chat.add_account(connection, principal.tenant, account, None)
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
         return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
 

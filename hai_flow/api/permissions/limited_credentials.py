@@ -51,6 +51,7 @@ _HARMLESS: Final = (
 _REFUSED: Final = (
     "POST /v1/files", "GET /v1/freezes", "GET /v1/inbox/counts", "GET /v1/inbox/decided", "GET /v1/inbox/delegations",
     "POST /v1/inbox/delegations", "DELETE /v1/inbox/delegations/{delegation_id}",
+    "GET /v1/inbox/accounts", "POST /v1/inbox/accounts", "DELETE /v1/inbox/accounts/{account_id}",
 )  # fmt: skip
 
 ROUTES: Final[Mapping[str, str]] = MappingProxyType(

@@ -70,7 +70,8 @@ class Principal:
     `key` (its id), or on the browser's session `session` (its digest), if on either. It ends when that key or session
     does, or when the roles of the session's person change (`session_version` counts these changes). `keep` is called
     now and then while a stream of theirs is open. `people`: whose ids are one person's in their tenant.
-    `behind`: the people for whom an agent acts, who are behind the runs that it starts.
+    `behind`: the people for whom an agent acts, who are behind the runs that it starts. `accounts`: by channel, the
+    accounts in chats that their issuer names.
     """
 
     who: c.Principal
@@ -86,6 +87,7 @@ class Principal:
     keep: Callable[[], None] | None = field(default=None, compare=False, repr=False)
     people: Aliases = field(default=NO_ALIASES, compare=False, repr=False)
     behind: tuple[str, ...] = ()
+    accounts: tuple[tuple[str, str], ...] = ()
 
     @property
     def id(self) -> str:

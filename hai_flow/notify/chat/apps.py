@@ -12,6 +12,10 @@ from hai_flow.notify.chat.contract import ENTRY_POINTS, ChatApp
 
 _OWN: Final = {
     "slack": "hai_flow.notify.chat.slack:SlackApp",
+    "feishu": "hai_flow.notify.chat.feishu:FeishuApp",
+    "dingtalk": "hai_flow.notify.chat.dingtalk:DingTalkApp",
+    "wecom": "hai_flow.notify.chat.wecom:WeComApp",
+    "teams": "hai_flow.notify.chat.teams:TeamsApp",
 }
 
 
@@ -25,8 +29,8 @@ def load_app(kind: str) -> type[ChatApp]:
     """The class of the kind. Raises whatever a package raises when it is imported."""
     if kind in _OWN:
         module, _, name = _OWN[kind].partition(":")
-        found: Any = getattr(import_module(module), name)
-        return found
+        loaded: Any = getattr(import_module(module), name)
+        return loaded
     (offered,) = (each for each in plugins.list_offers(ENTRY_POINTS) if each.name == kind)
     return offered.load()
 
@@ -34,13 +38,13 @@ def load_app(kind: str) -> type[ChatApp]:
 def check_settings(kind: str, settings: Mapping[str, str]) -> list[str]:
     """The mistakes in the settings of a channel, each behind the name of its key."""
     try:
-        known = load_app(kind).SETTINGS
+        by_name = load_app(kind).SETTINGS
     except Exception as error:  # whatever a package does when it is imported
         return [f"kind: `{kind}` can't be loaded: {type(error).__name__}: {error}"]
     faults = [
-        f"{name}: {kind} has no such setting; it has {', '.join(known)}" for name in settings if name not in known
+        f"{name}: {kind} has no such setting; it has {', '.join(by_name)}" for name in settings if name not in by_name
     ]
-    for name, setting in known.items():
+    for name, setting in by_name.items():
         if name in settings and (not isinstance(settings[name], str) or not settings[name].isprintable()):
             faults.append(f"{name}: expected one line of text")
         elif not settings.get(name) and setting.default is None:

@@ -72,7 +72,7 @@ class Card:
         return lines
 
 
-class Place(NamedTuple):
+class ChatPlace(NamedTuple):
     """Where a card is shown: a room, or the conversation with one account."""
 
     id: str
@@ -115,7 +115,7 @@ class Outbound(Protocol):
 # --- inward -----------------------------------------------------------------------------------------------------------
 
 
-class Call(NamedTuple):
+class PlatformCall(NamedTuple):
     """A request of the platform. Names of headers are lower-case; `now` is in seconds since 1970."""
 
     method: str
@@ -133,7 +133,7 @@ class Reply(NamedTuple):
     status: int = 200
 
 
-class Unproven(Exception):
+class UnprovenCall(Exception):
     """The call is not from the platform, or too old. The answer is 401, and says nothing more to whoever sent it."""
 
 
@@ -162,18 +162,18 @@ class Press:
     """A person has pressed a button, or sent a dialog. `account`: the person's id on the platform, which it has proved,
     never a name. `message`: the message that the button is in, as `send` named it up to the first space; None where the
     platform does not say. `fields`: what was filled in, by name; None: no dialog was sent. `takes_dialogs`: the
-    platform could open one now. `renamed`: the message's whole name from now on, where a press changes it."""
+    platform could open one now. `adds`: what the press adds to the name of the message, behind a space."""
 
     token: str
     account: str
     message: str | None = None
     fields: Mapping[str, Sequence[str]] | None = None
     takes_dialogs: bool = False
-    renamed: str | None = None
+    adds: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PressOutcome:
     """What became of it, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
     `faults`: what is wrong with fields of the dialog, by name. The card itself is brought up to date by `update`."""
 
@@ -186,15 +186,15 @@ class Outcome:
 class Desk(Protocol):
     """The only one who decides. None of these raises for what a person may do."""
 
-    async def press(self, press: Press) -> Outcome:
+    async def press(self, press: Press) -> PressOutcome:
         """Decide as the person whose account it is."""
         ...
 
-    async def connect(self, account: str, text: str) -> Outcome:
+    async def connect(self, account: str, text: str) -> PressOutcome:
         """The account sent us a message of this text: one with a code connects it to the person who was given that."""
         ...
 
-    async def refuse(self, account: str, reason: str) -> Outcome:
+    async def refuse(self, account: str, reason: str) -> PressOutcome:
         """The call is genuine, and nothing may come of it: it is from another tenant, from a bot, of another app."""
         ...
 
@@ -210,15 +210,16 @@ class ChatApp(Protocol):
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None: ...
 
-    async def send(self, card: Card, place: Place, *, again: bool) -> str:
+    async def send(self, card: Card, place: ChatPlace, *, again: bool) -> str:
         """Send the card, and return the platform's name of the message. `again`: an earlier try of this card has an
         unknown end; where the platform can tell, the message that is there already is the answer. Raises NotSent."""
         ...
 
-    async def update(self, card: Card, place: Place, message: str) -> None:
-        """Let the message show the card as it is now. Raises NotSent."""
+    async def update(self, card: Card, place: ChatPlace, message: str) -> str | None:
+        """Let the message show the card as it is now, and return its name from now on. None: it stays as it was until
+        the question is over, because the platform lets it change too seldom. Raises NotSent."""
         ...
 
-    async def receive(self, call: Call, desk: Desk) -> Reply:
-        """Read a call. Raises Unproven."""
+    async def receive(self, call: PlatformCall, desk: Desk) -> Reply:
+        """Read a call. Raises UnprovenCall."""
         ...

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.notify.chat.contract import CLOCK_SECONDS, Unproven
+from hai_flow.notify.chat.contract import CLOCK_SECONDS, UnprovenCall
 
 CONNECT: Final = re.compile(r"\s*(?:<@\w+>\s*)?/?(?:hai[- ])?connect\s+(?P<code>[A-Za-z0-9_-]{43})\s*")
 
@@ -27,28 +27,28 @@ def dig(value: Any, *path: str | int) -> Any:
 
 def text_at(value: Any, *path: str | int) -> str:
     """The text at the path; "" where there is none."""
-    found = dig(value, *path)
-    return found if isinstance(found, str) else ""
+    text = dig(value, *path)
+    return text if isinstance(text, str) else ""
 
 
 def read_json(body: bytes | str) -> Any:
-    """The JSON of a proven call. Raises Unproven: no platform sends anything else."""
+    """The JSON of a proven call. Raises UnprovenCall: no platform sends anything else."""
     try:
         return values.loads(body)
     except (values.NotJson, UnicodeDecodeError):
-        raise Unproven from None
+        raise UnprovenCall from None
 
 
 def demand_time(text: str, now: float, unit: float = 1.0) -> None:
-    """Raises Unproven unless the text is a time near now; `unit`: seconds that it counts in."""
+    """Raises UnprovenCall unless the text is a time near now; `unit`: seconds that it counts in."""
     if not re.fullmatch(r"[0-9]{1,16}", text) or abs(int(text) * unit - now) > CLOCK_SECONDS:
-        raise Unproven
+        raise UnprovenCall
 
 
-def demand_equal(found: str, expected: str) -> None:
-    """Raises Unproven where they differ; takes the same time wherever they do."""
-    if not hmac.compare_digest(found.encode(errors="replace"), expected.encode()):
-        raise Unproven
+def demand_equal(actual: str, expected: str) -> None:
+    """Raises UnprovenCall where they differ; takes the same time wherever they do."""
+    if not hmac.compare_digest(actual.encode(errors="replace"), expected.encode()):
+        raise UnprovenCall
 
 
 def code_in(text: str) -> str | None:

@@ -1,8 +1,8 @@
 """Slack: Block Kit messages by `chat.postMessage`, interactions and events at the request URL of an app.
 
 Facts: docs.slack.dev, "Verifying requests from Slack" (`v0=` HMAC-SHA256 of `v0:<time>:<body>`, five minutes),
-"Handling user interaction" (an answer within 3 s), "Block Kit" (3,000 characters in a section, 50 blocks, 2,000 in a button's
-value), "Message metadata", "Rate limits" (429 with Retry-After).
+"Handling user interaction" (an answer within 3 s), "Block Kit" (3,000 characters in a section, 50 blocks, 2,000 in a
+button's value), "Message metadata", "Rate limits" (429 with Retry-After).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from urllib.parse import parse_qs
 
 from hai_flow import values
 from hai_flow.notify.chat.contract import (
-    Call,
     Card,
+    ChatPlace,
     Desk,
     Dialog,
     DialogField,
     NotSent,
     Outbound,
-    Place,
+    PlatformCall,
     Press,
     Reply,
     Setting,
-    Unproven,
+    UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
 
@@ -59,25 +59,26 @@ class SlackApp:
 
     # --- outward
 
-    async def send(self, card: Card, place: Place, *, again: bool) -> str:
+    async def send(self, card: Card, place: ChatPlace, *, again: bool) -> str:
         if again and (earlier := await self._find(card.id, place)) is not None:
             return earlier
         message = {"channel": place.id, **_message(card)}
         answer = await self._ask("chat.postMessage", message)
         return _name(text_at(answer, "channel") or place.id, text_at(answer, "ts"))
 
-    async def update(self, card: Card, place: Place, message: str) -> None:
+    async def update(self, card: Card, place: ChatPlace, message: str) -> str | None:
         channel, _, ts = message.partition(":")
         await self._ask("chat.update", {"channel": channel, "ts": ts, **_message(card)})
+        return message
 
-    async def _find(self, id: str, place: Place) -> str | None:
+    async def _find(self, id: str, place: ChatPlace) -> str | None:
         """The message that an earlier try has sent. Where the history is not open to the app, nobody can tell."""
         channel = place.id
         try:
             if place.is_account:
                 channel = text_at(await self._ask("conversations.open", {"users": place.id}), "channel", "id")
-            asked = {"channel": channel, "include_all_metadata": True, "limit": 100}
-            history = await self._ask("conversations.history", asked)
+            query = {"channel": channel, "include_all_metadata": True, "limit": 100}
+            history = await self._ask("conversations.history", query)
         except NotSent as error:
             if error.final:
                 return None
@@ -99,7 +100,7 @@ class SlackApp:
 
     # --- inward
 
-    async def receive(self, call: Call, desk: Desk) -> Reply:
+    async def receive(self, call: PlatformCall, desk: Desk) -> Reply:
         at, body = call.headers.get("x-slack-request-timestamp", ""), call.body
         mac = hmac.digest(self._settings["signing_secret"].encode(), f"v0:{at}:".encode() + body, "sha256")
         demand_equal(call.headers.get("x-slack-signature", ""), f"v0={mac.hex()}")
@@ -109,7 +110,7 @@ class SlackApp:
         try:
             form = parse_qs(body.decode(), strict_parsing=True, max_num_fields=50)
         except ValueError:
-            raise Unproven from None
+            raise UnprovenCall from None
         if "payload" in form:
             return await self._interaction(read_json(form["payload"][0]), desk)
         return await self._command({name: texts[0] for name, texts in form.items()}, desk)
@@ -139,32 +140,32 @@ class SlackApp:
             outcome = await desk.connect(user, form.get("text", ""))
         return _json({"response_type": "ephemeral", "text": _plain(outcome.text)})
 
-    async def _interaction(self, told: Any, desk: Desk) -> Reply:
-        user = text_at(told, "user", "id")
-        team = text_at(told, "user", "team_id") or text_at(told, "team", "id")
-        fault = self._foreign(text_at(told, "api_app_id"), text_at(told, "team", "id"), team)
-        if text_at(told, "type") == "view_submission":
-            return await self._submitted(told, user, fault, desk)
-        if text_at(told, "type") != "block_actions":
+    async def _interaction(self, interaction: Any, desk: Desk) -> Reply:
+        user = text_at(interaction, "user", "id")
+        team = text_at(interaction, "user", "team_id") or text_at(interaction, "team", "id")
+        fault = self._foreign(text_at(interaction, "api_app_id"), text_at(interaction, "team", "id"), team)
+        if text_at(interaction, "type") == "view_submission":
+            return await self._submitted(interaction, user, fault, desk)
+        if text_at(interaction, "type") != "block_actions":
             return Reply()
-        channel = text_at(told, "container", "channel_id") or text_at(told, "channel", "id")
-        token = text_at(told, "actions", 0, "value")
+        channel = text_at(interaction, "container", "channel_id") or text_at(interaction, "channel", "id")
+        token = text_at(interaction, "actions", 0, "value")
         if not token:
             return Reply()  # the link to the page
         if fault:
             outcome = await desk.refuse(user, fault)
         else:
-            message = _name(channel, text_at(told, "container", "message_ts"))
+            message = _name(channel, text_at(interaction, "container", "message_ts"))
             outcome = await desk.press(Press(token, user, message, takes_dialogs=True))
         if outcome.dialog is not None:
             view = _view(outcome.dialog)
-            await self._tell(self._ask("views.open", {"trigger_id": text_at(told, "trigger_id"), "view": view}))
+            await self._tell(self._ask("views.open", {"trigger_id": text_at(interaction, "trigger_id"), "view": view}))
         elif outcome.text:
             await self._whisper(channel, user, outcome.text)
         return Reply()
 
-    async def _submitted(self, told: Any, user: str, fault: str, desk: Desk) -> Reply:
-        view = dig(told, "view")
+    async def _submitted(self, interaction: Any, user: str, fault: str, desk: Desk) -> Reply:
+        view = dig(interaction, "view")
         if fault:
             outcome = await desk.refuse(user, fault)
         else:
@@ -174,8 +175,8 @@ class SlackApp:
             return _json({"response_action": "clear"})
         if outcome.faults:
             return _json({"response_action": "errors", "errors": dict(outcome.faults)})
-        said = {"type": "modal", "title": _text("Not decided"), "blocks": [_section(outcome.text)]}
-        return _json({"response_action": "update", "view": said})
+        view = {"type": "modal", "title": _text("Not decided"), "blocks": [_section(outcome.text)]}
+        return _json({"response_action": "update", "view": view})
 
     def _foreign(self, app: str, team: str, of_user: str) -> str:
         """Why the call may not act; "": it may."""
@@ -194,7 +195,7 @@ class SlackApp:
             await self._tell(self._ask("chat.postEphemeral", {**body, "user": user}))
 
     async def _tell(self, asking: Any) -> None:
-        """What was decided is decided, whether or not the person can be told."""
+        """What was decided is decided, whether or not the person can be interaction."""
         try:
             await asking
         except NotSent:

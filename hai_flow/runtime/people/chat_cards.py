@@ -27,7 +27,7 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.channels import App, ChatPerson, NotifyFile
 from hai_flow.notify.chat import apps, cards
-from hai_flow.notify.chat.contract import Card, ChatApp, NotSent, Place
+from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
 from hai_flow.notify.sending import SECONDS, Poster
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
@@ -148,28 +148,39 @@ class ChatCards(Service):
         if due is None or due.cards:
             self._due.set()
 
-    async def send(self, given: Notification, person: c.Principal | None) -> bool:
+    async def send(self, notification: Notification, person: c.Principal | None) -> bool:
         """Send the card of a notification, once: a card that is there already is not sent again. `person`: its only
         reader. False: it is not needed. Raises NotSent."""
-        channel = given.channel or ""
-        app = self._chats.app(await self._tenants.name(given.tenant), channel)
-        place = Place(given.whom, is_account=person is not None)
+        channel = notification.channel or ""
+        app = self._chats.app(await self._tenants.name(notification.tenant), channel)
+        place = ChatPlace(notification.whom, is_account=person is not None)
         if not place.id:
             message = "nobody who is meant has connected an account of this chat, and the channel has no `room`"
             raise NotSent(message, final=True)
         who = None if person is None else person.id
         row = await chat.begin_card(
             self._database.api,
-            CardRow(given.id, given.tenant, given.run_id, given.pending_id, channel, who, given.whom, None, None, 0),
+            CardRow(
+                notification.id,
+                notification.tenant,
+                notification.run_id,
+                notification.pending_id,
+                channel,
+                who,
+                notification.whom,
+                None,
+                None,
+                0,
+            ),
         )
         if row.message is not None:
             return True
-        shown = await self._draw(row, app, person)
-        if shown is None or shown.pending.status != "open":
+        drawn = await self._draw(row, app, person)
+        if drawn is None or drawn.pending.status != "open":
             return False
-        card = await self._add_buttons(row, shown)
+        card = await self._add_buttons(row, drawn)
         message = await app.send(card, place, again=row.tries > 0)
-        await self._mark(row, shown, message)
+        await self._mark(row, drawn, message, drawn.digest)
         return True
 
     async def _run(self) -> None:
@@ -203,31 +214,35 @@ class ChatCards(Service):
     async def _update(self, row: CardRow) -> None:
         app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
         person = None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
-        shown = await self._draw(row, app, person)
-        if shown is None or row.message is None:
+        drawn = await self._draw(row, app, person)
+        if drawn is None or row.message is None:
             await chat.put_off_card(self._database.api, row.id, None, "there is no such question any more")
             return
-        if shown.digest != row.shown:
-            card = await self._add_buttons(row, shown)
-            await app.update(card, Place(row.place, is_account=row.person is not None), row.message)
-        await self._mark(row, shown, row.message)
+        message: str | None = row.message
+        if drawn.digest != row.content:
+            card = await self._add_buttons(row, drawn)
+            message = await app.update(card, ChatPlace(row.place, is_account=row.person is not None), row.message)
+        if message is None and row.content is not None:  # it stays as it was, with the buttons that it has
+            await self._mark(row, drawn, row.message, row.content)
+        else:
+            await self._mark(row, drawn, message or row.message, drawn.digest)
 
-    async def _mark(self, row: CardRow, shown: _Shown, message: str) -> None:
-        is_open = shown.pending.status == "open"
+    async def _mark(self, row: CardRow, drawn: _DrawnCard, message: str, digest: bytes) -> None:
+        is_open = drawn.pending.status == "open"
         wait = timedelta(seconds=self.config.apart_seconds) if is_open else None
-        await chat.mark_shown(self._database.api, row.id, message, shown.digest, shown.seq, wait)
+        await chat.mark_shown(self._database.api, row, message, digest, drawn.seq, wait)
 
     # --- what a card says
 
     async def draw(self, row: CardRow) -> Card | None:
         """The card as it reads now, without buttons."""
         app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
-        shown = await self._draw(
+        drawn = await self._draw(
             row, app, None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
         )
-        return None if shown is None else shown.card
+        return None if drawn is None else drawn.card
 
-    async def _draw(self, row: CardRow, app: ChatApp, person: c.Principal | None) -> _Shown | None:
+    async def _draw(self, row: CardRow, app: ChatApp, person: c.Principal | None) -> _DrawnCard | None:
         state = await state_at(self._database, row.tenant, row.run_id, NEWEST)
         pending = None if state is None else state.pendings.get(row.pending_id)
         if state is None or pending is None:
@@ -263,17 +278,17 @@ class ChatCards(Service):
                 for each in cards.list_choices(pending.opened, derive_rules(pending))
                 if app.TAKES_DIALOGS or not each.asks
             ][: app.BUTTONS_MAX]
-        return _Shown(card, tuple(choices), pending, state.seq)
+        return _DrawnCard(card, tuple(choices), pending, state.seq)
 
-    async def _add_buttons(self, row: CardRow, shown: _Shown) -> Card:
-        tokens = [sign_address(secrets.token_urlsafe(32), cell_of(row.run_id)) for _ in shown.choices]
-        question, content = bytes.fromhex(shown.pending.opened.digest), shown.digest
+    async def _add_buttons(self, row: CardRow, drawn: _DrawnCard) -> Card:
+        tokens = [sign_address(secrets.token_urlsafe(32), cell_of(row.run_id)) for _ in drawn.choices]
+        question, content = bytes.fromhex(drawn.pending.opened.digest), drawn.digest
         buttons = [
             ButtonRow(digest_of(token), row.tenant, row.run_id, row.id, choice.option, question, content)
-            for token, choice in zip(tokens, shown.choices, strict=True)
+            for token, choice in zip(tokens, drawn.choices, strict=True)
         ]
         await chat.add_buttons(self._database.api, buttons)
-        return cards.with_buttons(shown.card, shown.choices, tokens)
+        return cards.with_buttons(drawn.card, drawn.choices, tokens)
 
     async def principal(self, tenant: UUID, channel: str, id: str) -> c.Principal:
         """The reader of a card, with the roles that they have now."""
@@ -285,7 +300,7 @@ class ChatCards(Service):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _DrawnCard:
     """A card, the choices that it offers, and what it was drawn from."""
 
     card: Card

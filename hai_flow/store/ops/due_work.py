@@ -22,8 +22,8 @@ class DueWork(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
     seal, `promises` of slots that are over, runs of a dead worker, `deposits` of other programs, and `pushes` and
     `cards` (of chats) whose run has changed; when the next free run and the next schedule are to be looked at, None:
-    there is none. `watched`: the workflows of whose ends others are told, each behind its tenant. `freezes`: the version of the freezes;
-    `to_release`: whether a freeze that is over still holds steps.
+    there is none. `watched`: the workflows of whose ends others are told, each behind its tenant. `freezes`: the
+    version of the freezes; `to_release`: whether a freeze that is over still holds steps.
 
     A process that performs nothing asks for these alone up to here."""
 

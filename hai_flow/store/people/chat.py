@@ -25,7 +25,7 @@ ACCOUNTS_MAX: Final = 20
 @dataclass(frozen=True, slots=True)
 class CardRow:
     """`person`: its only reader, None: it stands in a room. `place`: the room or the account. `message`: the platform's
-    name of the message, None: it is not known to be there. `shown`: the digest of its content. `tries`: those of this
+    name of the message, None: it is not known to be there. `content`: the digest of its content. `tries`: those of this
     change, with this one."""
 
     id: str
@@ -36,7 +36,7 @@ class CardRow:
     person: str | None
     place: str
     message: str | None
-    shown: bytes | None
+    content: bytes | None
     tries: int
 
 
@@ -64,19 +64,20 @@ async def find_card(connection: Connection | Pool, id: str) -> CardRow | None:
 
 
 async def mark_shown(
-    connection: Connection | Pool, id: str, message: str, shown: bytes, seen: int, wait: timedelta | None
+    connection: Connection | Pool, card: CardRow, message: str, shown: bytes, seen: int, wait: timedelta | None
 ) -> None:
-    """The card is there as `message`, and right up to the event `seen`. It is looked at again after `wait` at the
+    """The card is there as `message`, and right up to the event `seen`; what a press has added to its name meanwhile
+    stays. It is looked at again after `wait` at the
     earliest, once the run has changed; None: it changes no more. Buttons of an earlier content are void."""
     query = """
-    WITH told AS (
-      UPDATE chat_cards SET message = $2, shown = $3, seen = greatest(seen, $4), tries = 0, error = NULL,
-        due_at = now() + $5
+    WITH marked AS (
+      UPDATE chat_cards SET message = CASE WHEN message IS NOT DISTINCT FROM $6 THEN $2 ELSE message END, shown = $3,
+        seen = greatest(seen, $4), tries = 0, error = NULL, due_at = now() + $5
       WHERE id = $1
     )
     DELETE FROM chat_buttons WHERE card = $1 AND content <> $3 AND used_at IS NULL AND account IS NULL
     """
-    await connection.execute(query, id, message, shown, seen, wait)
+    await connection.execute(query, card.id, message, shown, seen, wait, card.message)
 
 
 async def put_off_card(connection: Connection | Pool, id: str, wait: timedelta | None, error: str) -> None:
@@ -84,9 +85,10 @@ async def put_off_card(connection: Connection | Pool, id: str, wait: timedelta |
     await connection.execute("UPDATE chat_cards SET due_at = now() + $2, error = $3 WHERE id = $1", id, wait, error)
 
 
-async def rename_message(connection: Connection | Pool, id: str, message: str) -> None:
-    """The platform names the message anew."""
-    await connection.execute("UPDATE chat_cards SET message = $2 WHERE id = $1", id, message)
+async def add_to_name(connection: Connection | Pool, id: str, more: str) -> None:
+    """A press has added something to the platform's name of the message."""
+    query = "UPDATE chat_cards SET message = message || ' ' || $2 WHERE id = $1 AND length(message) < 2000"
+    await connection.execute(query, id, more)
 
 
 async def hurry_cards(connection: Connection | Pool, run_id: UUID) -> None:
@@ -223,7 +225,7 @@ class Account:
 _ACCOUNT: Final = "id, channel, account, principal, roles, groups, until, created_at, key, session, token"
 
 
-async def add_account(connection: Connection | Pool, tenant: UUID, given: Account, code: bytes | None) -> bool:
+async def add_account(connection: Connection | Pool, tenant: UUID, account: Account, code: bytes | None) -> bool:
     """Store an account that is connected, or one that `code` connects. False: the person has too many."""
     query = """
     INSERT INTO chat_accounts
@@ -235,8 +237,9 @@ async def add_account(connection: Connection | Pool, tenant: UUID, given: Accoun
       token = excluded.token
     """
     done = await connection.execute(
-        query, given.id, tenant, given.channel, given.account, code, CODE_GOOD_FOR, given.principal,
-        list(given.roles), list(given.groups), given.until, given.key, given.session, given.token, ACCOUNTS_MAX,
+        query, account.id, tenant, account.channel, account.account, code, CODE_GOOD_FOR, account.principal,
+        list(account.roles), list(account.groups), account.until, account.key, account.session, account.token,
+        ACCOUNTS_MAX,
     )  # fmt: skip
     return done.endswith(" 1")
 

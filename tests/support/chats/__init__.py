@@ -3,7 +3,23 @@ checks, and can be down, slow, rate-limited or lose its answers."""
 
 from __future__ import annotations
 
-from tests.support.chats.platform import Call, Platform, Shown
+from tests.support.chats.dingtalk import DingTalkPlatform
+from tests.support.chats.discord import DiscordPlatform
+from tests.support.chats.feishu import FeishuPlatform
+from tests.support.chats.platform import Call, Platform, Shown, Wrong
 from tests.support.chats.slack import SlackPlatform
+from tests.support.chats.teams import TeamsPlatform
+from tests.support.chats.wecom import WeComPlatform
 
-__all__ = ["Call", "Platform", "Shown", "SlackPlatform"]
+__all__ = [
+    "Call",
+    "DingTalkPlatform",
+    "DiscordPlatform",
+    "FeishuPlatform",
+    "Platform",
+    "Shown",
+    "SlackPlatform",
+    "TeamsPlatform",
+    "WeComPlatform",
+    "Wrong",
+]

@@ -153,7 +153,7 @@ class Platform(ABC):
         platform = self
 
         class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *args: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:
                 pass
 
             def _do(self) -> None:

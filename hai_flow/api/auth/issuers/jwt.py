@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
 NAMES_MAX: Final = 500  # roles, or groups, that one token may have
+ACCOUNT_CHARS_MAX: Final = 200
 NUMBER_MAX: Final = 2**40  # seconds since 1970 that a claim may name
 _NAMED: Final = re.compile(keys.NAMED)
 # Header parameters that would bring a key along, or ask for rules that we don't know.
@@ -56,7 +57,8 @@ class ClientRegistration:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issuer:
     """An issuer whose tokens are believed, as the identity file describes it. `roles` maps its roles to ours, and no
-    others count; None: its roles have the same names here."""
+    others count; None: its roles have the same names here. `accounts`: by channel, the claim with the person's account
+    in that chat."""
 
     name: str
     issuer: str
@@ -72,6 +74,7 @@ class Issuer:
     roles: Mapping[str, tuple[str, ...]] | None = None
     prefix: str = ""
     leeway: int = 0
+    accounts: Mapping[str, str] = field(default_factory=dict)
     client: ClientRegistration | None = None
 
 
@@ -140,6 +143,7 @@ class Tokens:
             way="jwt",
             credential=f"{issuer.name}:{token_id[:100]}" if token_id.isprintable() else issuer.name,
             expires_at=(int(claims["exp"]) + issuer.leeway) * 1000,
+            accounts=tuple(_accounts(issuer, claims)),
         )
 
 
@@ -205,6 +209,14 @@ def _claim(claims: Mapping[str, Json], path: str) -> Json:
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def _accounts(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """The person's accounts in chats, each behind its channel."""
+    for channel, path in issuer.accounts.items():
+        account = _text(_claim(claims, path))
+        if account and len(account) <= ACCOUNT_CHARS_MAX and account.isprintable():
+            yield channel, account
 
 
 def _roles(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[str]:

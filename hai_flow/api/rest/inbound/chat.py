@@ -36,13 +36,13 @@ from hai_flow.errors import Rejected
 from hai_flow.notify.channels import ChatPerson
 from hai_flow.notify.chat import cards
 from hai_flow.notify.chat.contract import (
-    Call,
     Dialog,
     DialogField,
     NotSent,
-    Outcome,
+    PlatformCall,
     Press,
-    Unproven,
+    PressOutcome,
+    UnprovenCall,
 )
 from hai_flow.notify.chat.reading import code_in
 from hai_flow.primitives.signs import has_hidden, reveal
@@ -75,14 +75,14 @@ async def receive_chat(address: str, request: Request, access: OpenAccess) -> Re
     if tenant is None:
         raise Rejected(404, "chat_unknown", "there is no app in a chat here.")
     headers = {key.lower(): text for key, text in request.headers.items()}
-    call = Call(request.method, headers, dict(request.query_params), body, time.time())
+    call = PlatformCall(request.method, headers, dict(request.query_params), body, time.time())
     desk = _Desk(access, request.app.state.identity, chats, tenant.id, name, channel)
     try:
         reply = await chats.app(name, channel).receive(call, desk)
     except NotSent as error:
         log.error("chat_not_configured", channel=channel, reason=str(error))
         raise Rejected(401, "chat_refused", "the call does not prove that it is from the platform.") from None
-    except Unproven:
+    except UnprovenCall:
         raise Rejected(401, "chat_refused", "the call does not prove that it is from the platform.") from None
     return Response(reply.body, reply.status, media_type=reply.media_type)
 
@@ -119,7 +119,7 @@ class _Desk:
         self._tenant_name = tenant_name
         self._channel = channel
 
-    async def press(self, press: Press) -> Outcome:
+    async def press(self, press: Press) -> PressOutcome:
         """See `contract.Desk`."""
         try:
             pressed = await self._find(press)
@@ -127,30 +127,32 @@ class _Desk:
         except _Refusal as refusal:
             return await self._refuse(str(refusal), refusal.theirs, refusal.subject)
         except Rejected as rejected:  # a cell is away, the server is full
-            return Outcome(rejected.detail)
+            return PressOutcome(rejected.detail)
 
-    async def connect(self, account: str, text: str) -> Outcome:
+    async def connect(self, account: str, text: str) -> PressOutcome:
         """See `contract.Desk`."""
         code = code_in(text)
         if code is None:
-            return Outcome(self._how_to_connect())
+            return PressOutcome(self._how_to_connect())
         if self._chats.owner(self._tenant_name, self._channel, account) is not None:
-            return Outcome("This account is somebody's by the file of the deployment; it can't be connected to others.")
+            return PressOutcome(
+                "This account is somebody's by the file of the deployment; it can't be connected to others."
+            )
         home = self._access.at_home
         async with home.act() as connection:
-            found = await chat.connect_account(connection, self._tenant, self._channel, account, digest_of(code))
-            if found is None:
-                return Outcome("This code is not good: it was used, or its ten minutes are over. Get a new one.")
-            theirs = await self._access_of(ChatPerson(found.principal, account, found.roles, found.groups))
+            row = await chat.connect_account(connection, self._tenant, self._channel, account, digest_of(code))
+            if row is None:
+                return PressOutcome("This code is not good: it was used, or its ten minutes are over. Get a new one.")
+            theirs = await self._access_of(ChatPerson(row.principal, account, row.roles, row.groups))
             await theirs.at_home.record(
-                connection, "chat.connected", subject=f"chat:{self._channel}:{account}", until=found.until.isoformat()
+                connection, "chat.connected", subject=f"chat:{self._channel}:{account}", until=row.until.isoformat()
             )
-        return Outcome(f"Connected: this account decides as {found.principal} from now on.", done=True)
+        return PressOutcome(f"Connected: this account decides as {row.principal} from now on.", done=True)
 
-    async def refuse(self, account: str, reason: str) -> Outcome:
+    async def refuse(self, account: str, reason: str) -> PressOutcome:
         """See `contract.Desk`. An account of elsewhere is nobody's here, whatever it is called."""
         log.info("chat_refused", channel=self._channel, reason=reason)
-        return Outcome(reason)
+        return PressOutcome(reason)
 
     # --- who, and what
 
@@ -171,8 +173,8 @@ class _Desk:
             raise _Refusal(f"Nobody here is known by this account, so it can't decide. {self._how_to_connect()}")
         if card.person is not None and card.person not in theirs.ids:
             raise _Refusal(f"This card is for {card.person} alone.", theirs, subject)
-        if press.renamed is not None and card.message is not None:
-            await chat.rename_message(access.pool, card.id, press.renamed)
+        if press.adds is not None:
+            await chat.add_to_name(access.pool, card.id, press.adds)
         if button.is_used:
             raise _Refusal("This button was pressed before, and has decided.", theirs, subject)
         if button.is_taken:
@@ -184,10 +186,10 @@ class _Desk:
         person = self._chats.owner(self._tenant_name, self._channel, account)
         if person is None:
             home = access.at_home.pool
-            for found in await chat.find_accounts(home, self._tenant, self._channel, account):
-                known = await self._access_of(ChatPerson(found.principal, account, (), ()))
-                for held in await known.inbox.in_force(self._tenant, [as_delegation(found)]):
-                    person = ChatPerson(found.principal, account, held.roles, held.groups)
+            for row in await chat.find_accounts(home, self._tenant, self._channel, account):
+                theirs = await self._access_of(ChatPerson(row.principal, account, (), ()))
+                for held in await theirs.at_home.inbox.in_force(self._tenant, [as_delegation(row)]):
+                    person = ChatPerson(row.principal, account, held.roles, held.groups)
         if person is None:
             return None
         return (await self._access_of(person)).at(access.cell)
@@ -196,18 +198,18 @@ class _Desk:
         who = c.Principal(person.id, tuple(person.roles), tuple(person.groups))
         credential = f"{self._channel}:{person.account}"
         principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
-        asked = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
+        actor = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
         living = await self._access.cells.living(self._tenant)
-        return replace(self._access, principal=principal, living=living, asked=asked, _seen={})
+        return replace(self._access, principal=principal, living=living, asked=actor, _seen={})
 
-    async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> Outcome:
+    async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> PressOutcome:
         """Say it, and keep it on record where it is known who they are."""
         log.info("chat_refused", channel=self._channel, reason=text)
         if theirs is not None:
             with contextlib.suppress(Rejected):  # the server is full: the refusal stands all the same
                 async with theirs.act() as connection:
                     await theirs.record(connection, "chat.refused", subject=subject, reason=text)
-        return Outcome(text)
+        return PressOutcome(text)
 
     def _how_to_connect(self) -> str:
         return (
@@ -217,7 +219,7 @@ class _Desk:
 
     # --- deciding
 
-    async def _decide(self, pressed: _Pressed, press: Press) -> Outcome:
+    async def _decide(self, pressed: _Pressed, press: Press) -> PressOutcome:
         theirs, pending_id = pressed.theirs, pressed.card.pending_id
         subject = f"pending:{pending_id}"
         try:
@@ -237,11 +239,11 @@ class _Desk:
         if choice.asks and press.fields is None:
             return await self._open_dialog(pressed, press, pending, choice)
         body = self._answer(pending, choice, press.fields or {}, pressed.button.question.hex())
-        if isinstance(body, Outcome):
+        if isinstance(body, PressOutcome):
             return body
         return await self._submit(pressed, press, pending, body)
 
-    async def _submit(self, pressed: _Pressed, press: Press, pending: PendingState, body: DecideBody) -> Outcome:
+    async def _submit(self, pressed: _Pressed, press: Press, pending: PendingState, body: DecideBody) -> PressOutcome:
         theirs, digest = pressed.theirs, pressed.button.digest
         if not await chat.take_button(theirs.pool, digest, press.account):
             raise _Refusal("Somebody else has pressed this button just now. Look at the card.", theirs)
@@ -254,41 +256,41 @@ class _Desk:
         await chat.use_button(theirs.pool, digest)
         await chat.hurry_cards(theirs.pool, pressed.card.run_id)
         decided = "" if view["status"] == "open" else f" The question is decided: {view['status']}."
-        return Outcome(f"Recorded, as {theirs.principal.id}.{decided}", done=True)
+        return PressOutcome(f"Recorded, as {theirs.principal.id}.{decided}", done=True)
 
     async def _open_dialog(
         self, pressed: _Pressed, press: Press, pending: PendingState, choice: cards.Choice
-    ) -> Outcome:
+    ) -> PressOutcome:
         """A dialog for the person who pressed, or where they decide instead."""
         fields = _list_fields(pending, choice)
         if not press.takes_dialogs or fields is None:
             base = self._access.settings.public_url
             page = "in your inbox" if base is None else f"{base.rstrip('/')}{addresses.pending(pending.opened.id)}"
-            return Outcome(f"This needs more than a press: decide it at {page}")
+            return PressOutcome(f"This needs more than a press: decide it at {page}")
         token = sign_address(token_urlsafe(32), cell_of(pressed.card.run_id))
         button = replace(pressed.button, digest=digest_of(token), account=press.account)
         await chat.add_buttons(pressed.theirs.pool, [button])
-        return Outcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
+        return PressOutcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
 
     def _answer(
-        self, pending: PendingState, choice: cards.Choice, given: Mapping[str, Sequence[str]], digest: str
-    ) -> DecideBody | Outcome:
+        self, pending: PendingState, choice: cards.Choice, filled_in: Mapping[str, Sequence[str]], digest: str
+    ) -> DecideBody | PressOutcome:
         """The answer of a press or a dialog; what is wrong with it is for the rules of the question to say."""
         opened = pending.opened
         members: dict[str, Any] = {"digest": digest}
         if choice.option:
             members["decision"] = "approve" if choice.option == cards.EDIT else choice.option
-        if reason := "".join(given.get("reason", ())):
+        if reason := "".join(filled_in.get("reason", ())):
             members["reason"] = reason
-        if opened.schema is not None and choice.option in ("", "approve", "accept", cards.EDIT) and given:
-            members["values"] = forms.values_of(opened.schema, _as_form(opened.schema, given))
+        if opened.schema is not None and choice.option in ("", "approve", "accept", cards.EDIT) and filled_in:
+            members["values"] = forms.values_of(opened.schema, _as_form(opened.schema, filled_in))
         if choice.option == cards.EDIT:
-            members["edits"] = _read_edits(pending, given)
+            members["edits"] = _read_edits(pending, filled_in)
         try:
             return DecideBody(**members)
         except ValidationError as error:
             place, message = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
-            return Outcome(f"{place}: {message}.")
+            return PressOutcome(f"{place}: {message}.")
 
 
 # --- dialogs ----------------------------------------------------------------------------------------------------------
@@ -327,22 +329,22 @@ def _list_editable(pending: PendingState) -> list[tuple[str, Json]]:
     return [(name, value) for name, value in args.items() if edit is True or (edit and name in edit)]
 
 
-def _read_edits(pending: PendingState, given: Mapping[str, Sequence[str]]) -> dict[str, Json]:
+def _read_edits(pending: PendingState, filled_in: Mapping[str, Sequence[str]]) -> dict[str, Json]:
     """The arguments that differ from what they were."""
     edits: dict[str, Json] = {}
     for number, (name, value) in enumerate(_list_editable(pending)):
-        text = "".join(given.get(f"e{number}", ()))
-        if f"e{number}" not in given or text == _text(value):
+        text = "".join(filled_in.get(f"e{number}", ()))
+        if f"e{number}" not in filled_in or text == _text(value):
             continue
         edits[name] = text if isinstance(value, str) else _read(text)
     return edits
 
 
-def _as_form(schema: Json, given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _as_form(schema: Json, filled_in: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The fields of a dialog as those of the form on a page. A choice comes as its number."""
     form: dict[str, list[str]] = {}
     for number, field in enumerate(forms.fields_of(schema)):
-        texts = list(given.get(f"f{number}", ()))
+        texts = list(filled_in.get(f"f{number}", ()))
         if field.choices:
             chosen = [int(each) for each in texts if each.isascii() and each.isdecimal() and len(each) < 6]
             texts = [_text(field.choices[at]) for at in chosen if at < len(field.choices)]

@@ -1,0 +1,195 @@
+"""Feishu (Lark): interactive cards by `im/v1/messages`, callbacks `card.action.trigger` and messages to the bot.
+
+Facts: open.feishu.cn, "Encrypt Key" (AES-256-CBC under the SHA-256 of the key, the IV first; `X-Lark-Signature` is the
+SHA-256 of time, nonce, key and body), "Card callback" (an answer with a toast within 3 s), "Send message" (`uuid` makes
+a message once within an hour; 30 kB), "Update card" (`update_multi`, 14 days), "Verification Token".
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+from hai_flow import values
+from hai_flow.notify.chat.ciphers import decrypt_cbc
+from hai_flow.notify.chat.contract import (
+    Card,
+    ChatPlace,
+    Desk,
+    NotSent,
+    Outbound,
+    PlatformCall,
+    Press,
+    PressOutcome,
+    Reply,
+    Setting,
+    UnprovenCall,
+)
+from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
+from hai_flow.notify.chat.tokens import PlatformToken
+
+_TOKEN_GONE: Final = frozenset((99991663, 99991661, 99991668, 99991671))
+_FINAL: Final = frozenset((230001, 230002, 230013, 230099, 230031, 230025, 230011))
+_TYPES: Final[Mapping[str, str]] = {"primary": "primary", "danger": "danger"}
+
+
+class FeishuApp:
+    """A custom app of one company. `open_id`s name its people, `chat_id`s rooms."""
+
+    SETTINGS: ClassVar[Mapping[str, Setting]] = {
+        "app_id": Setting("the app's id, like cli_a1b2"),
+        "app_secret": Setting("the app's secret", secret=True),
+        "tenant_key": Setting("the key of the company, as events have it"),
+        "encrypt_key": Setting("the Encrypt Key of events and callbacks", secret=True),
+        "verification_token": Setting("the Verification Token", secret=True),
+        "api": Setting("the address of the API", default="https://open.feishu.cn"),
+    }
+    ARGUMENTS_MAX: ClassVar[int] = 6000
+    BUTTONS_MAX: ClassVar[int] = 10
+    TAKES_DIALOGS: ClassVar[bool] = False
+
+    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
+        self._settings = settings
+        self._out = out
+        self._token = PlatformToken(self._get_token)
+
+    # --- outward
+
+    async def send(self, card: Card, place: ChatPlace, *, again: bool) -> str:
+        kind = "open_id" if place.is_account else "chat_id"
+        content = values.dumps(_content(card)).decode()
+        body = {"receive_id": place.id, "msg_type": "interactive", "content": content, "uuid": card.id[:50]}
+        answer = await self._ask("POST", f"/open-apis/im/v1/messages?receive_id_type={kind}", body)
+        return text_at(answer, "data", "message_id")
+
+    async def update(self, card: Card, place: ChatPlace, message: str) -> str | None:
+        content = values.dumps(_content(card)).decode()
+        await self._ask("PATCH", f"/open-apis/im/v1/messages/{message}", {"content": content})
+        return message
+
+    async def _write(self, account: str, text: str) -> None:
+        """Write to one person. What was decided is decided, whether or not they can be event."""
+        content = values.dumps({"text": text}).decode()
+        body = {"receive_id": account, "msg_type": "text", "content": content}
+        try:
+            await self._ask("POST", "/open-apis/im/v1/messages?receive_id_type=open_id", body)
+        except NotSent:
+            return
+
+    async def _ask(self, method: str, path: str, body: Any) -> Any:
+        headers = {"authorization": f"Bearer {await self._token.text()}"}
+        answer = await self._out.ask(method, self._url(path), json=body, headers=headers)
+        code = dig(answer.body, "code")
+        if answer.status == 200 and code == 0:
+            return answer.body
+        if code in _TOKEN_GONE:
+            self._token.forget()
+        what = f"code {code} {text_at(answer.body, 'msg')[:100]}" if code is not None else f"status {answer.status}"
+        raise NotSent(f"feishu: {what}", final=code in _FINAL)
+
+    async def _get_token(self) -> tuple[str, float]:
+        body = {"app_id": self._settings["app_id"], "app_secret": self._settings["app_secret"]}
+        url = self._url("/open-apis/auth/v3/tenant_access_token/internal")
+        answer = await self._out.ask("POST", url, json=body)
+        token, lasts = text_at(answer.body, "tenant_access_token"), dig(answer.body, "expire")
+        if not token or not isinstance(lasts, int):
+            raise NotSent(f"feishu gives no token: code {dig(answer.body, 'code')}")
+        return token, float(lasts)
+
+    def _url(self, path: str) -> str:
+        return self._settings["api"].rstrip("/") + path
+
+    # --- inward
+
+    async def receive(self, call: PlatformCall, desk: Desk) -> Reply:
+        event = self._open(call)
+        if text_at(event, "type") == "url_verification":
+            demand_equal(text_at(event, "token"), self._settings["verification_token"])
+            return Reply(values.dumps({"challenge": text_at(event, "challenge")}))
+        demand_equal(text_at(event, "header", "token"), self._settings["verification_token"])
+        match text_at(event, "header", "event_type"):
+            case "card.action.trigger":
+                outcome = await self._pressed(event, desk)
+                kind = "success" if outcome.done else "warning"
+                return Reply(values.dumps({"toast": {"type": kind, "content": outcome.text}}))
+            case "im.message.receive_v1":
+                await self._said(event, desk)
+        return Reply(b"{}")
+
+    def _open(self, call: PlatformCall) -> Any:
+        """The call in plain. Raises UnprovenCall."""
+        key, body = self._settings["encrypt_key"].encode(), call.body
+        event = read_json(body)
+        sealed = text_at(event, "encrypt")
+        if not sealed:
+            raise UnprovenCall  # the key is set, so everything is encrypted
+        at, nonce = call.headers.get("x-lark-request-timestamp", ""), call.headers.get("x-lark-request-nonce", "")
+        expected = sha256(f"{at}{nonce}".encode() + key + body).hexdigest()
+        demand_equal(call.headers.get("x-lark-signature", ""), expected)
+        demand_time(at, call.now)
+        try:
+            raw = base64.b64decode(sealed, validate=True)
+        except ValueError:
+            raise UnprovenCall from None
+        return read_json(decrypt_cbc(sha256(key).digest(), raw[:16], raw[16:], 16))
+
+    async def _pressed(self, event: Any, desk: Desk) -> PressOutcome:
+        action = dig(event, "event")
+        account = text_at(action, "operator", "open_id")
+        if fault := self._foreign(event, text_at(action, "operator", "tenant_key")):
+            return await desk.refuse(account, fault)
+        message = text_at(action, "context", "open_message_id")
+        return await desk.press(Press(text_at(action, "action", "value", "token"), account, message))
+
+    async def _said(self, event: Any, desk: Desk) -> None:
+        sent = dig(event, "event")
+        account = text_at(sent, "sender", "sender_id", "open_id")
+        if text_at(sent, "sender", "sender_type") != "user" or text_at(sent, "message", "chat_type") != "p2p":
+            return
+        if text_at(sent, "message", "message_type") != "text":
+            return
+        if fault := self._foreign(event, text_at(sent, "sender", "tenant_key")):
+            await desk.refuse(account, fault)
+            return
+        outcome = await desk.connect(account, text_at(read_json(text_at(sent, "message", "content")), "text"))
+        await self._write(account, outcome.text)
+
+    def _foreign(self, event: Any, of_person: str) -> str:
+        """Why the call may not act; "": it may."""
+        if text_at(event, "header", "app_id") != self._settings["app_id"]:
+            return "This came from another app."
+        tenants = {text_at(event, "header", "tenant_key"), of_person}
+        if tenants != {self._settings["tenant_key"]}:
+            return "Your account is not of the company that this app belongs to, so you can't decide here."
+        return ""
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"tag": "div", "text": {"tag": "plain_text", "content": text}}
+
+
+def _content(card: Card) -> dict[str, Any]:
+    """Everything is plain text: nothing in it is markup or mentions anybody."""
+    elements: list[dict[str, Any]] = [_plain(each) for each in card.lines()[1:]]
+    if card.arguments is not None:
+        elements.insert(1, _plain(card.arguments))
+    actions: list[dict[str, Any]] = [
+        {
+            "tag": "button", "text": {"tag": "plain_text", "content": each.label},
+            "type": _TYPES.get(each.style, "default"), "value": {"token": each.token},
+        }
+        for each in card.buttons
+    ]  # fmt: skip
+    if card.page is not None:
+        actions.append(
+            {"tag": "button", "text": {"tag": "plain_text", "content": "Open"}, "type": "default", "url": card.page}
+        )
+    if actions:
+        elements.append({"tag": "action", "actions": actions})
+    return {
+        "config": {"update_multi": True, "enable_forward": False},
+        "header": {"title": {"tag": "plain_text", "content": card.heading}},
+        "elements": elements,
+    }

@@ -1,0 +1,163 @@
+"""Attacks on decisions in chats: each call of a platform that is not what it should be, over each platform. None is a
+vote or an event; a call that is not proven gets 401, every other one a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import httpx2
+import pytest
+
+from tests.support.chats import Call, Platform, Shown, Wrong
+from tests.support.chats.world import PLATFORMS, Asked, Chat, chatting
+from tests.support.postgres import Server
+
+
+class Target(NamedTuple):
+    """A question that waits, with its card; and one that was decided, with the card that it had."""
+
+    chat: Chat
+    asked: Asked
+    card: Shown
+    over: Asked
+    old: Shown
+
+
+@pytest.fixture(scope="module", params=PLATFORMS, ids=lambda each: each.kind)
+def target(
+    request: pytest.FixtureRequest, postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    with chatting(request.param(), postgres_server, tmp_path_factory.mktemp("attacks")) as chat:
+        over = chat.ask()
+        old = over.card()
+        over.press("Approve", chat.platform.ann, old)
+        asked = chat.ask()
+        yield Target(chat, asked, asked.card(), over, old)
+
+
+Make = Callable[[Target], Call]
+
+
+def press(label: str = "Approve", who: str = "ann", *, token: str | None = None, **wrong: object) -> Make:
+    """A press of the waiting card that differs in one thing."""
+
+    def make(target: Target) -> Call:
+        platform = target.chat.platform
+        account = getattr(platform, who, who)
+        return platform.press(target.card, label, account, token=token, wrong=Wrong(**wrong))  # type: ignore[arg-type]
+
+    return make
+
+
+def body(content: bytes, kind: str = "application/json") -> Make:
+    """A body that no platform sends, without a proof."""
+    return lambda target: Call("POST", {"content-type": kind}, content)
+
+
+def stolen(target: Target) -> Call:
+    """The button of a decided question in the message of the waiting one."""
+    token = target.old.buttons["Approve"]
+    return target.chat.platform.press(target.card, "Approve", target.chat.platform.ann, token=token)
+
+
+def swapped(target: Target) -> Call:
+    """The button of the waiting question in another message."""
+    platform = target.chat.platform
+    return platform.press(target.card, "Approve", platform.ann, wrong=Wrong(message=target.old.id))
+
+
+def again(target: Target) -> Call:
+    """A second press of a button that has decided."""
+    return target.chat.platform.press(target.old, "Approve", target.chat.platform.ann)
+
+
+def late(target: Target) -> Call:
+    """The other button of a question that is decided."""
+    return target.chat.platform.press(target.old, "Reject", target.chat.platform.bob)
+
+
+def code(text: str) -> Make:
+    return lambda target: target.chat.platform.say(target.chat.platform.ann + "0", text)
+
+
+UNPROVEN: Final[dict[str, Make]] = {
+    "without a signature": press(unsigned=True),
+    "with another secret": press(sign=False),
+    "changed behind the signature": press(tamper=True),
+    "ten minutes old": press(skew=-700.0),
+    "ten minutes ahead": press(skew=700.0),
+    "a message without a signature": lambda target: target.chat.platform.say("x", "hello", wrong=Wrong(unsigned=True)),
+    "a message with another secret": lambda target: target.chat.platform.say("x", "hello", wrong=Wrong(sign=False)),
+    "a message ten minutes old": lambda target: target.chat.platform.say("x", "hello", wrong=Wrong(skew=-700.0)),
+    "no body": body(b""),
+    "broken JSON": body(b'{"type":'),
+    "deep JSON": body(b"[" * 100_000),
+    "an XML bomb": body(b'<!DOCTYPE a [<!ENTITY b "cc">]><xml><Encrypt>&b;</Encrypt></xml>', "text/xml"),
+    "a preview that a bot makes": lambda target: Call("GET", {"user-agent": "Slackbot-LinkExpanding 1.0"}, b""),
+}
+REFUSED: Final[dict[str, tuple[Make, str]]] = {
+    "another tenant": (press(tenant="T0OTHER"), "not of the|not in the server"),
+    "an account that nobody has connected": (press(who="U0NOBODY"), "hai-flow chat connect|^$"),
+    "an account that is called like a person": (press(who="user:ann"), "hai-flow chat connect|^$"),
+    "a person without the role": (press(who="eve"), "it asks role:boss|not for you|alone"),
+    "the one who asked": (press(who="req"), "started this run|alone"),
+    "a button that was made up": (press(token="A" * 43), "not good any more"),
+    "no button": (press(token=""), "not good any more|^$"),
+    "a button of another cell": (press(token="A" * 43 + ".9"), "."),
+    "a button of another question": (stolen, "copy of a card|not good|pressed before"),
+    "a forwarded card": (swapped, "copy of a card"),
+    "a second press": (again, "pressed before|not good|decided already"),
+    "a late press": (late, "decided already|not good|alone"),
+    "a code that was made up": (code("connect " + "A" * 43), "not good"),
+    "words in place of a code": (code("please connect me as user:ann"), "hai-flow chat connect"),
+}
+
+
+@pytest.mark.parametrize("attack", UNPROVEN)
+def test_a_call_that_is_not_proven_is_refused_and_says_nothing(target: Target, attack: str) -> None:
+    before = target.asked.events()
+    response = send(target, UNPROVEN[attack](target))
+    assert response.status_code == 401
+    assert response.json()["code"] == "chat_refused"
+    assert target.asked.events() == before
+    assert target.asked.votes() == []
+
+
+@pytest.mark.parametrize("attack", REFUSED)
+def test_a_call_that_may_not_act_is_no_vote_and_its_sender_is_told_why(target: Target, attack: str) -> None:
+    make, told = REFUSED[attack]
+    if attack == "another tenant" and target.chat.platform.kind == "wecom":
+        told = "^$"  # an app of WeCom can write to nobody in another company
+    before, over = target.asked.events(), target.over.events()
+    call = make(target)
+    response = send(target, call)
+    assert response.status_code in (200, 503)
+    assert target.asked.events() == before
+    assert target.over.events() == over
+    said = " ".join(text for _, text in target.chat.platform.whispers) + target.chat.platform.told(response)
+    assert re.search(told, said or ("." if response.status_code == 503 else "")), said
+
+
+def test_a_channel_of_another_tenant_does_not_know_the_button(target: Target) -> None:
+    platform = target.chat.platform
+    before = target.asked.events()
+    response = platform.post(target.chat.http, platform.press(target.card, "Approve", platform.ann), "@globex/chat")
+    assert response.status_code == 200
+    assert "not good any more" in platform.last_told(response, platform.ann)
+    assert target.asked.events() == before
+
+
+@pytest.mark.parametrize("address", ["none", "@none/chat", "@globex/none", "@/chat", "", "../chat", "chat/more"])
+def test_a_channel_that_is_not_there_is_not_found(target: Target, address: str) -> None:
+    platform: Platform = target.chat.platform
+    call = platform.press(target.card, "Approve", platform.ann)
+    response = target.chat.http.post(
+        f"/chat/{address}", content=call.content, headers=dict(call.headers), params=dict(call.params)
+    )
+    assert response.status_code == 404
+
+
+def send(target: Target, call: Call) -> httpx2.Response:
+    return target.chat.platform.post(target.chat.http, call)
