@@ -14,7 +14,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.support.chats import SlackPlatform
+from tests.support.chats import SlackPlatform, Wrong
 from tests.support.chats.world import BOSS, PLATFORMS, Chat, chatting, settings_of, wait_for
 from tests.support.postgres import Server, run_apart
 from tests.support.server import serving
@@ -93,6 +93,24 @@ def test_the_rules_of_the_question_hold_for_who_presses(chat: Chat, who: str, to
     assert asked.events() == before
     assert any(each["by"] == f"user:{who}" for each in chat.audit("chat.refused"))
     assert "Recorded" in asked.press("Approve", chat.platform.ann), "the button is not used up by a refusal"
+
+
+def test_a_button_that_was_refused_to_one_is_there_for_the_next(chat: Chat) -> None:
+    if not chat.platform.takes_rooms:
+        pytest.skip("each card of the platform is one person's")
+    asked = chat.ask()
+    card = asked.card()
+    asked.press("Approve", chat.platform.req, card)
+    assert "Recorded, as user:ann" in asked.press("Approve", chat.platform.ann, card)
+
+
+def test_a_person_of_another_workspace_in_a_shared_channel_decides_nothing(chat: Chat) -> None:
+    if not isinstance(chat.platform, SlackPlatform):
+        pytest.skip("only Slack shares channels")
+    asked = chat.ask()
+    call = chat.platform.press(asked.card(), "Approve", chat.platform.ann, wrong=Wrong(user_team="T0OTHER"))
+    assert "not of the workspace" in chat.platform.last_told(chat.platform.post(chat.http, call), chat.platform.ann)
+    assert asked.votes() == []
 
 
 def test_nobody_decides_whose_account_is_not_connected_whatever_they_are_called(chat: Chat) -> None:
@@ -202,7 +220,7 @@ def test_an_account_is_connected_by_a_code_decides_as_its_person_and_ends_with_t
     assert "Recorded, as user:dee" in asked.press("Approve", account, asked.card(account))
     assert [each[0] for each in asked.votes()] == ["user:dee"]
     admin = chat.people.person("user:root", roles=["admin"])
-    assert chat.http.delete(f"/v1/keys/{key.id}", headers=admin).status_code in (200, 204)
+    assert chat.http.post(f"/v1/keys/{key.id}/revoke", headers=admin).status_code == 200
     later = chat.ask("twice")
     card = later.card(chat.platform.ann)
     wait_for(lambda: "Nobody here is known" in later.press("Approve", account, card))
@@ -250,12 +268,15 @@ def test_a_platform_that_is_away_loses_and_doubles_nothing(chat: Chat) -> None:
     late = [chat.ask() for _ in range(3)]
     answer = chat.http.post(f"/v1/pendings/{early.pending['id']}/decide", json={"decision": "reject"}, headers=chat.cy)
     assert answer.status_code == 200
-    tries = "SELECT max(tries) FROM chat_cards WHERE message IS NULL"
-    wait_for(lambda: (chat.fetch(tries)[0][0] or 0) >= 1)
+    failed = "SELECT count(*) FROM notifications WHERE run_id = ANY ($1::uuid[]) AND error IS NOT NULL"
+    wait_for(lambda: chat.fetch(failed, [each.id for each in late])[0][0] >= len(late))
     chat.platform.is_down = False
-    # As if the time until the next try were over.
-    wait_for(lambda: chat.fetch("UPDATE notifications SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1") or True)
-    wait_for(lambda: chat.fetch("UPDATE chat_cards SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1") or True)
+    # As if the time until the next try were over, of those that are put off and not under way.
+    for table in ("notifications", "chat_cards"):
+        chat.fetch(
+            f"UPDATE {table} SET due_at = now() "
+            "WHERE error IS NOT NULL AND due_at < now() + interval '30 s' RETURNING 1"
+        )
     for asked in late:
         asked.card()
         places = [each.place for each in chat.platform.of(asked.mark)]

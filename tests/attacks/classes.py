@@ -42,6 +42,9 @@ CLASSES: Final[dict[str, Class]] = {
     "tokens": Class(
         ("test_tokens",), "a token decides as those its key speaks for, and opens its threads and workflows alone"
     ),
+    "chats": Class(
+        ("test_chat",), "a platform proves its call, and a button decides once, from its card, as the account's person"
+    ),
     "forks": Class(("test_forks",), "a fork that is refused stops nothing, and its work is somebody's"),
     "schemas": Class(("test_work_of_servers",), "their work, and that of values, is counted before it is done"),
     "documents": Class(("test_bombs", "test_publishing"), "they are bounded, and checked beside the loop"),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import httpx2
 import pytest
 
-from tests.support.chats import Call, Platform, Shown, Wrong
+from tests.support.chats import Call, Platform, Shown, WeComPlatform, Wrong
 from tests.support.chats.world import PLATFORMS, Asked, Chat, chatting
 from tests.support.postgres import Server
 
@@ -157,6 +157,21 @@ def test_a_channel_that_is_not_there_is_not_found(target: Target, address: str) 
         f"/chat/{address}", content=call.content, headers=dict(call.headers), params=dict(call.params)
     )
     assert response.status_code == 404
+
+
+def test_a_message_of_wecom_for_another_receiver_is_not_proven(
+    postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The company's key is that of several apps of a provider, whose messages it seals."""
+    platform = WeComPlatform()
+    with chatting(platform, postgres_server, tmp_path_factory.mktemp("wecom")) as chat:
+        xml = b"<xml><ToUserName>wx5823bf96d3bd56c7</ToUserName><MsgType>text</MsgType></xml>"
+        assert platform.post(chat.http, platform.signed(xml, Wrong(), receiver="wxother")).status_code == 401
+        echo = platform.seal(b"1616140317555161061", platform.corp)
+        asked = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong()), "echostr": echo})
+        assert (asked.status_code, asked.content) == (200, b"1616140317555161061")
+        forged = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong(sign=False)), "echostr": echo})
+        assert forged.status_code == 401
 
 
 def send(target: Target, call: Call) -> httpx2.Response:

@@ -336,6 +336,7 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/messaging/outbox.py: signals": (Sweep.SIGNALS,),
     "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
     "runtime/messaging/pushes.py: push notifications": (Sweep.NOTIFICATIONS,),
+    "runtime/people/chat_cards.py: cards in chats": (Sweep.NOTIFICATIONS,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
 }  # fmt: skip

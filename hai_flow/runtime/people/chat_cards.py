@@ -8,9 +8,10 @@ right, so nothing depends on who committed the change or was alive then.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -179,7 +180,8 @@ class ChatCards(Service):
         if drawn is None or drawn.pending.status != "open":
             return False
         card = await self._add_buttons(row, drawn)
-        message = await app.send(card, place, again=row.tries > 0)
+        async with _in_time():
+            message = await app.send(card, place, again=row.tries > 0)
         await self._mark(row, drawn, message, drawn.digest)
         return True
 
@@ -221,7 +223,8 @@ class ChatCards(Service):
         message: str | None = row.message
         if drawn.digest != row.content:
             card = await self._add_buttons(row, drawn)
-            message = await app.update(card, ChatPlace(row.place, is_account=row.person is not None), row.message)
+            async with _in_time():
+                message = await app.update(card, ChatPlace(row.place, is_account=row.person is not None), row.message)
         if message is None and row.content is not None:  # it stays as it was, with the buttons that it has
             await self._mark(row, drawn, row.message, row.content)
         else:
@@ -311,6 +314,16 @@ class _DrawnCard:
     @property
     def digest(self) -> bytes:
         return cards.digest_of(self.card, self.choices)
+
+
+@contextlib.asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """All requests of one try end before the card is given out again: else it could be sent twice at once."""
+    try:
+        async with asyncio.timeout(SECONDS * 2):
+            yield
+    except TimeoutError:
+        raise NotSent(f"no end within {SECONDS * 2:g} s") from None
 
 
 async def find_connected(inbox: Inbox, home: Database, tenant: UUID, channel: str) -> list[ChatPerson]:

@@ -53,6 +53,7 @@ class Wrong:
     sign: bool = True  # with the right secret
     skew: float = 0.0  # seconds by which its time is wrong
     tenant: str | None = None
+    user_team: str | None = None  # of Slack: the workspace that the person is of
     app: str | None = None
     message: str | None = None
     tamper: bool = False  # the body is changed behind the signature
@@ -81,6 +82,7 @@ class Platform(ABC):
         self.requests: list[str] = []
         self.lock = threading.Lock()
         self.is_down = False
+        self.took: list[float] = []  # how long our answers to its calls took
 
     # --- its API
 
@@ -135,9 +137,7 @@ class Platform(ABC):
         response = http.request(
             call.method, f"/chat/{channel}", content=call.content, headers=dict(call.headers), params=dict(call.params)
         )
-        took = time.monotonic() - began
-        if took > SECONDS_MAX:
-            self.refused.append(f"no answer within {SECONDS_MAX} s")
+        self.took.append(time.monotonic() - began)
         return response
 
     def last_told(self, response: httpx2.Response, account: str) -> str:

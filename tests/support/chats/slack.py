@@ -123,7 +123,7 @@ class SlackPlatform(Platform):
         return self._interaction(
             {
                 "type": "block_actions",
-                "user": {"id": account, "username": "user:ann", "name": "user:ann", "team_id": team},
+                "user": {"id": account, "username": "user:ann", "name": "user:ann", "team_id": wrong.user_team or team},
                 "api_app_id": wrong.app or self.app,
                 "team": {"id": team, "domain": "acme"},
                 "container": {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": False},

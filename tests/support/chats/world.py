@@ -26,6 +26,7 @@ from tests.support.chats import (
     TeamsPlatform,
     WeComPlatform,
 )
+from tests.support.chats.platform import SECONDS_MAX
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server, run_apart
@@ -281,6 +282,7 @@ def chatting(platform: Platform, postgres: Server, folder: Path) -> Iterator[Cha
         http = stack.enter_context(httpx2.Client(base_url=server.url, timeout=30))
         yield Chat(platform, server, dsn, http)
         assert not platform.refused
+        assert not platform.took or min(platform.took) < SECONDS_MAX
         assert not server.faults
         for secret in platform.secrets.values():
             assert secret not in server.log

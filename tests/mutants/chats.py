@@ -1,0 +1,79 @@
+"""Bugs of decisions in chats: a call that is not proven, a press that may not decide, a card that says too much."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ATTACKS: Final = "tests/attacks/test_chat.py"
+_CHAT: Final = "tests/api/test_chat.py"
+_UNPROVEN: Final = f"{_ATTACKS}::test_a_call_that_is_not_proven_is_refused_and_says_nothing"
+_REFUSED: Final = f"{_ATTACKS}::test_a_call_that_may_not_act_is_no_vote_and_its_sender_is_told_why"
+
+reading = Room("hai_flow/notify/chat/reading.py", _UNPROVEN)
+reading.bug("a call of any age is taken", (" or abs(int(text) * unit - now) > CLOCK_SECONDS", ""))
+reading.bug(
+    "a signature is not compared", ("if not hmac.compare_digest(", "if not actual and not hmac.compare_digest(")
+)
+slack = Room("hai_flow/notify/chat/slack.py", _REFUSED)
+slack.bug(
+    "a person of another workspace may press",
+    ('if team != self._settings["team"] or of_user != team:', 'if team != self._settings["team"] and of_user != team:'),
+    by=f"{_CHAT}::test_a_person_of_another_workspace_in_a_shared_channel_decides_nothing",
+)
+teams = Room("hai_flow/notify/chat/teams.py", _REFUSED)
+teams.bug(
+    "a bot of another tenant may press",
+    ('if tenants - {""} != {self._settings["tenant_id"]} or not account:', "if not account:"),
+)
+wecom = Room("hai_flow/notify/chat/wecom.py", _UNPROVEN)
+wecom.bug(
+    "the receiver in the ciphertext is not looked at",
+    ('if plain[20 + length :] != self._settings["corp_id"].encode():', "if not plain:"),
+    by=f"{_ATTACKS}::test_a_message_of_wecom_for_another_receiver_is_not_proven",
+)
+desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
+desk.bug(
+    "a copy of a card decides",
+    ('press.message != card.message.split(" ")[0]:', "not press.message:"),
+)
+desk.bug(
+    "a channel of another tenant knows the button",
+    ("button.tenant != self._tenant or card.channel", "card.channel"),
+    by=f"{_ATTACKS}::test_a_channel_of_another_tenant_does_not_know_the_button",
+)
+desk.bug(
+    "a used button goes on to decide",
+    ("        if button.is_used:\n", "        if False:\n"),
+    by=f"{_CHAT}::test_a_second_press_of_the_same_button_is_no_vote_and_no_event",
+)
+desk.bug(
+    "a refusal uses the button up",
+    ("            await chat.give_back_button(theirs.pool, digest, press.account)\n", ""),
+    by=f"{_CHAT}::test_a_button_that_was_refused_to_one_is_there_for_the_next",
+)
+desk.bug(
+    "a refusal leaves nothing in the audit",
+    ("        if theirs is not None:\n            with contextlib", "        if False:\n            with contextlib"),
+    by=f"{_CHAT}::test_the_rules_of_the_question_hold_for_who_presses",
+)
+cards = Room("hai_flow/notify/chat/cards.py", "tests/notify/test_cards.py")
+cards.bug(
+    "a part of the arguments is shown",
+    ("        arguments = None\n    digest", "        arguments = arguments[:arguments_max]\n    digest"),
+)
+cards.bug("hidden signs of arguments are shown as they are", ("escape_json(indent(text))", "indent(text)"))
+drawing = Room("hai_flow/runtime/people/chat_cards.py", _CHAT)
+drawing.bug(
+    "chat: false is not looked at",
+    ("return plan.chat and (tool", "return True or (tool"),
+    by=f"{_CHAT}::test_chat_false_keeps_questions_out_of_chats",
+)
+drawing.bug(
+    "a card is not brought up to date",
+    ("        if drawn.digest != row.content:\n", "        if False:\n"),
+    by=f"{_CHAT}::test_who_decides_elsewhere_is_named_on_the_card",
+)
+
+ROOMS: Final = (reading, slack, teams, wecom, desk, cards, drawing)
