@@ -66,7 +66,7 @@ class WebhookChannel(
 
 class App(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="app", tag_field="kind", kw_only=True):
     """An app in a chat, where people decide (docs/chat.md). `app`: its kind, `settings`: those that the kind has.
-    `room`: where questions stand, without one they go to the accounts of those who may decide. `person`: the only
+    `room`: where questions stand, without one they go to the deciders' accounts. `person`: the only
     reader of the room. `read_only`: its cards have no buttons."""
 
     app: str
@@ -137,7 +137,7 @@ def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
 
 
 def _with_apps(value: Json) -> Json:
-    """The file, with what belongs to the app of a channel under `settings`."""
+    """The file, with the settings of each app of a channel under `settings`."""
     if not isinstance(value, Mapping):
         return value
     tenants = value.get("tenants")
@@ -236,7 +236,7 @@ def recipients(
     asked: Collection[str],
     connected: Mapping[str, Connected] | None = None,
 ) -> list[Recipient]:
-    """The receivers of a question, each once. `asked` are the selectors of the question; `connected` the people who
+    """The receivers of a question, each once. `asked` are the selectors of the question; `connected` the people that
     have connected an account, by channel.
 
     A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
@@ -280,7 +280,7 @@ Connected: TypeAlias = Sequence[ChatPerson]
 
 
 def _list_accounts(place: TenantChannels, channel: str, connected: Connected) -> list[ChatPerson]:
-    """The people with an account; what the file says of a person comes before what they have connected."""
+    """The people with an account; an account in the file comes before one that was connected."""
     listed = {
         id: ChatPerson(id, person.accounts[channel], person.roles, person.groups)
         for id, person in place.people.items()

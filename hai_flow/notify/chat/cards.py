@@ -1,4 +1,4 @@
-"""What a card says of a question. Pure.
+"""The content of the card of a question. Pure.
 
 The arguments are shown as they are bound by the digest: their JSON text with line breaks, whole, or not at all.
 """
@@ -107,7 +107,7 @@ def with_buttons(card: Card, choices: Sequence[Choice], tokens: Sequence[str]) -
 
 
 def digest_of(card: Card, choices: Sequence[Choice]) -> bytes:
-    """The digest of the content: equal where nobody would see a difference."""
+    """The digest of the content: equal where no reader would see a difference."""
     return sha256(msgspec.json.encode([card, choices])).digest()
 
 
@@ -161,7 +161,7 @@ def _describe_deciders(rules: Rules) -> str:
 
 
 def _describe_end(pending: PendingState) -> str:
-    """How the question ended, by whom, and when."""
+    """The end of the question, the people that decided it, and the time."""
     end = _ENDS.get(pending.status, reveal(pending.status).capitalize())
     people = [each.on_behalf_of or each.by for each in pending.votes if each.decision == pending.status]
     if not people and pending.by is not None:

@@ -1,10 +1,10 @@
 """The contract between this server and a chat platform. A package adds a platform by an entry point of `ENTRY_POINTS`,
 whose name is the `kind` of a channel and whose object is a class as `ChatApp` describes it.
 
-A platform's class does three things: it writes a card as a message, brings that message up to date, and reads what the
-platform calls us with. It proves each call by the platform's signature, its time and its tenant before it reads more of
-it, and hands what a person did to the `Desk`, which knows the person and decides by the rules of the question. It never
-decides anything, and knows no workflow.
+A platform's class does three things: it writes a card as a message, brings that message up to date, and reads the
+calls of the platform. It proves each call by the platform's signature, its time and its tenant before it reads more of
+it, and hands the act of a person to the `Desk`, which knows the person and decides by the rules of the question. It
+never decides anything, and knows no workflow.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Card:
     it is markup; a platform's class writes it so that it stays plain.
 
     `id` is the same in each try. `arguments` is JSON, whole; None: there are none, or they are too long, and then
-    `digest` says which they are. `facts`: who may decide, until when, and the like. `result`: what became of it, None
-    while it is open. Without `buttons` the card is for reading. `page`: the question in the console."""
+    `digest` says which they are. `facts`: the deciders, the deadline, and the like. `result`: the end of the question,
+    None while it is open. Without `buttons` the card is for reading. `page`: the question in the console."""
 
     id: str
     heading: str
@@ -134,7 +134,7 @@ class Reply(NamedTuple):
 
 
 class UnprovenCall(Exception):
-    """The call is not from the platform, or too old. The answer is 401, and says nothing more to whoever sent it."""
+    """The call is not from the platform, or too old. The answer is 401, and tells its sender nothing more."""
 
 
 class DialogField(NamedTuple):
@@ -150,7 +150,7 @@ class DialogField(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialog:
-    """What is asked behind a button before it decides. `token` comes back with the fields."""
+    """The questions behind a button, before it decides. `token` comes back with the fields."""
 
     title: str
     token: str
@@ -161,8 +161,8 @@ class Dialog:
 class Press:
     """A person has pressed a button, or sent a dialog. `account`: the person's id on the platform, which it has proved,
     never a name. `message`: the message that the button is in, as `send` named it up to the first space; None where the
-    platform does not say. `fields`: what was filled in, by name; None: no dialog was sent. `takes_dialogs`: the
-    platform could open one now. `adds`: what the press adds to the name of the message, behind a space."""
+    platform does not say. `fields`: the texts that were filled in, by name; None: no dialog was sent. `takes_dialogs`:
+    the platform could open one now. `adds`: a part that the press adds to the name of the message, behind a space."""
 
     token: str
     account: str
@@ -174,8 +174,8 @@ class Press:
 
 @dataclass(frozen=True, slots=True)
 class PressOutcome:
-    """What became of it, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
-    `faults`: what is wrong with fields of the dialog, by name. The card itself is brought up to date by `update`."""
+    """The result, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
+    `faults`: the mistakes in fields of the dialog, by name. The card itself is brought up to date by `update`."""
 
     text: str
     done: bool = False
@@ -184,14 +184,14 @@ class PressOutcome:
 
 
 class Desk(Protocol):
-    """The only one who decides. None of these raises for what a person may do."""
+    """The only one that decides. None of these raises for an act of a person."""
 
     async def press(self, press: Press) -> PressOutcome:
         """Decide as the person whose account it is."""
         ...
 
     async def connect(self, account: str, text: str) -> PressOutcome:
-        """The account sent us a message of this text: one with a code connects it to the person who was given that."""
+        """The account sent us a message of this text: one with a code connects it to the person that got the code."""
         ...
 
     async def refuse(self, account: str, reason: str) -> PressOutcome:

@@ -1,4 +1,4 @@
-"""Reading what platforms send, which may be anything. Pure."""
+"""Reading the calls of platforms, which may hold anything. Pure."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class SlackApp:
         return message
 
     async def _find(self, id: str, place: ChatPlace) -> str | None:
-        """The message that an earlier try has sent. Where the history is not open to the app, nobody can tell."""
+        """The message that an earlier try has sent. None, too, where the history is not open to the app."""
         channel = place.id
         try:
             if place.is_account:
@@ -224,7 +224,7 @@ def _plain(text: str) -> str:
 
 
 def _message(card: Card) -> dict[str, Any]:
-    """Everything is plain text, which Slack takes for what it is; the arguments stand in as many sections as they
+    """Everything is plain text, which Slack does not read as markup; the arguments stand in as many sections as they
     need."""
     blocks = [_section(each) for each in card.lines()]
     text = card.arguments or ""

@@ -172,7 +172,7 @@ class TeamsApp:
             return  # it is connected, or not, whether or not they can be event
 
     async def _prove(self, call: PlatformCall) -> tuple[Mapping[str, Any], list[str]]:
-        """The claims of the call's token, and what its key is endorsed for. Raises UnprovenCall."""
+        """The claims of the call's token, and the channels that its key is endorsed for. Raises UnprovenCall."""
         import jwt
 
         scheme, _, token = call.headers.get("authorization", "").partition(" ")
