@@ -91,8 +91,7 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 
 ## Don't
 
-- No `goto`, `else`, `depends_on`, `next`, `type`: steps run in the order of the list. `break` and `continue` stand in
-  loops alone.
+- No `goto`, `else`, `depends_on`, `next`, `type`: steps run in their order. `break` and `continue` stand in loops.
 - No holes in keys, ids, `call`, `run`, `as`, nor in `if when until while match expect` (they are expressions already).
 - No `retry` on blocks or on people, no `timeout` on people (`deadline`), no `deadline` on calls (`timeout`).
 - No `catch` without `errors` to catch a rejection: it takes everything but `approval.*` and `limit.*`. Name it.

@@ -299,7 +299,10 @@ class Declarations(Parts):
     def check_fallbacks(self) -> None:
         """Report fallbacks that no entry of `models` declares."""
         for reader, name, at in self.fallbacks:
-            if not self.incomplete:
+            if name == at[1]:
+                message = f"`{name}` is its own fallback: where it does not answer, it is not asked again; name another"
+                reader.error(at, "model.fallback", message)
+            elif not self.incomplete:
                 check_model(reader, self.models, name, at)
 
     def _key(self, fields: Mapping[str, Json], at: Path, names: Names) -> str | None:

@@ -136,7 +136,7 @@ def _gate(context: StepContext, draft: StepDraft, names: Names) -> plan.Approval
     raw_arguments = draft.fields.get("http" if draft.verb == "http" else "with", {})
     arguments: list[str] = [str(key) for key in raw_arguments] if isinstance(raw_arguments, Mapping) else []
     if draft.verb == "http":
-        arguments = ["method", "url", *arguments]
+        arguments = ["method", "url", *(key for key in arguments if key in SENT)]
     return approval(context, value, (*draft.at, "approval"), names, arguments)
 
 

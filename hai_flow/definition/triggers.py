@@ -28,6 +28,9 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 
 
+_OF_KINDS: Final = {"schedule": "instant", "event": "event", "run": "end of a run"}
+
+
 @dataclass(frozen=True, slots=True)
 class TriggerStarts:
     """The triggers. `alone`: the kind of the first one whose runs the system starts."""
@@ -47,6 +50,9 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
             continue
         kinds.append(kind)
         body, at = raw[kind], ("triggers", index, kind)
+        if kind in ("schedule", "event", "run") and isinstance(body, Mapping) and raw in value[:index]:
+            message = f"this trigger stands here twice, so each such {_OF_KINDS[kind]} starts two runs; remove one"
+            parts.reader.warning(("triggers", index), "trigger.double", message)
         match kind:
             case "api":
                 fields = parts.reader.fields(DOCUMENT_SHAPES["api"], {} if body is None else body, at, "`api`")

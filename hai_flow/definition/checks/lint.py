@@ -85,6 +85,11 @@ class _Linter:
                 )
                 self.reader.warning(clause.at, "catch.shadowed", message)
             before.update(patterns)
+        if step.fields.get("continue_on_error") is True and any(
+            not clause.fields.get("errors") for clause in step.catch
+        ):
+            message = "this does nothing: a clause of `catch` without `errors` takes everything before; leave one out"
+            self.reader.warning((*step.at, "continue_on_error"), "catch.shadowed", message, key=True)
 
     def _report_self_start(self, step: StepDraft) -> None:
         """Report a `run` of this very workflow that every run of it reaches: each waits for the next one, for ever."""

@@ -16,12 +16,15 @@ _HABITS: Final = {
     "not in": "write !(x in list)",
     "??": "a default is written a.?b.orValue(c)",
     "is": "== or !=",
+    "=>": "write x.map(y, y.name), x.filter(y, y > 0)",
+    'f"': 'texts are joined by +: "a " + input.b',
+    "f'": 'texts are joined by +: "a " + input.b',
     "${{": "this is an expression already; drop the `${{ }}`",
     "|": "there are no filters; call a function, such as size(x), x.join(', ')",
 }  # fmt: skip
 _WRITTEN_SO: Final = ("and", "or", "not", "===", "!==", "?.", "<>")
 TOKEN: Final = re.compile(
-    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|<>|not\s+in\b|\?\?|\?\.|\$\{\{|\|\||\||[A-Za-z_]\w*|."
+    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|<>|not\s+in\b|\?\?|\?\.|=>|\bf[\"']|\$\{\{|\|\||\||[A-Za-z_]\w*|."
 )
 
 
@@ -46,6 +49,25 @@ _HINTS: Final = {
     "not": "write !(...)",
     "count": "use size(x)",
     "now": "`now` is a value: write now, without ()",
+    **dict.fromkeys(
+        ("today", "date", "current_date", "utcnow"), "`now` is the time; its day is now.format_time('%Y-%m-%d')"
+    ),
+    **dict.fromkeys(("slice", "substr", "left", "right"), "of text use x.substring(0, 3)"),
+    **dict.fromkeys(("reduce", "fold"), "use x.sum(), or a state variable with `reduce`"),
+    **dict.fromkeys(("min", "max"), "use math.least(...) and math.greatest(...)"),
+    "round": "use math.round(x)",
+    "abs": "use math.abs(x)",
+    "ceil": "use math.ceil(x)",
+    "floor": "use math.floor(x)",
+    "first": "write x[0]",
+    "last": "write x[size(x) - 1]",
+    "keys": "x.map(k, k) is the list of the keys of a map",
+    "if": "write condition ? one : other",
+    "isNull": "write x == null",
+    "toString": "use string(x)",
+    "parseInt": "use int(x)",
+    "uuid": "`run.id` is the id of the run; make others in a tool",
+    "env": "name what changes with the deployment in `input`; a secret is ${{ secrets.NAME }} where it is sent",
     "str": "use string(x)",
     "float": "use double(x)",
     "default": "write a.?b.orValue(c)",
@@ -141,6 +163,7 @@ _STRANGERS: Final = {
     "|": "write || for or; there are no filters, call a function: size(x)",
     '"': "close the quotes",
     "'": "close the quotes",
+    "`": "text stands in quotes, and is joined by +",
 }
 
 
@@ -153,6 +176,10 @@ def _format_syntax(message: str) -> str:
     text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")
     if "'='" in text or "'=" in text:
         text += "; comparison is =="
+    if text.startswith("did not expect '`"):
+        text += "; text stands in quotes, and is joined by +"
+    if re.match(r"did not expect ':' expecting '\]'", text):
+        text += "; there are no slices: of text use x.substring(0, 3)"
     return text
 
 
@@ -179,7 +206,7 @@ def _format_overload(function: str, types: str) -> str:
     operands = types.removeprefix("(").removesuffix(")")
     for name, word in _TYPE_WORDS.items():
         operands = operands.replace(name, word)
-    operator = operator.removeprefix("@")
+    operator = {"math.@max": "math.greatest", "math.@min": "math.least"}.get(operator, operator.removeprefix("@"))
     if operator == "==" or operator == "!=":
         hint = _suggest_other_side(operands.split(", "))
         return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal{hint}"

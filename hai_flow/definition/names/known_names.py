@@ -238,7 +238,11 @@ class Names:
     def check(self, source: str, chain: Chain) -> ExpressionFault | None:
         """The fault of one path, or None."""
         if chain.path[0] not in self.roots:
-            return ExpressionFault(chain.start, "expression.unknown_name", _explain_absence(str(chain.path[0])))
+            message = _explain_absence(str(chain.path[0]))
+            own = sorted(self.roots - ROOTS)
+            if chain.path[0] == "item" and "index" in self.roots and own:  # of a loop, and of `let`
+                message += f" without `as`; the names of this place are {', '.join(f'`{each}`' for each in own)}"
+            return ExpressionFault(chain.start, "expression.unknown_name", message)
         if chain.path[0] == "steps":
             fault = self._check_step(source, chain)
             if fault is not None:

@@ -105,7 +105,7 @@ def approval(
     context: StepContext, value: Json, at: Path, names: Names, arguments: Sequence[str] | None
 ) -> plan.Approval | None:
     """A gate. `arguments`: the names that `edit` may have; None where they are not known."""
-    names = names.with_roots("args")
+    names = names.with_roots(schemas={"args": _describe_arguments(arguments)})
     fields = context.reader.fields(APPROVAL, value, at, "`approval`")
     when = context.condition(fields["when"], (*at, "when"), names) if "when" in fields else None
     title = context.text(fields, "title", at, names)
@@ -113,6 +113,14 @@ def approval(
     _check_edit(context, fields, at, arguments)
     rule = policy(context, "approval", fields, at, names)
     return plan.Approval(rule, when, title, message) if rule is not None else None
+
+
+def _describe_arguments(arguments: Sequence[str] | None) -> Json:
+    """The schema of `args`: their names. An edit may replace values, so their types are open."""
+    if arguments is None:
+        return {}
+    closed = {"type": "object", "additionalProperties": False}
+    return {**closed, "properties": {name: {} for name in arguments}, "required": list(arguments)}
 
 
 def _check_edit(context: StepContext, fields: Mapping[str, Json], at: Path, arguments: Sequence[str] | None) -> None:

@@ -70,6 +70,10 @@ def check_deciders(context: StepContext, fields: Mapping[str, Json], at: Path, g
         _check_open_panel(context, fields, at, panel, quorum)
     elif not panel.deciders:
         message = "nobody can decide this: everyone in `from` is excluded; name others, or set `exclude: []`"
+        roles = [selector[5:] for selector in panel.selectors if selector.startswith("role:")]
+        empty = next((role for role in roles if not context.declared.roles[role]), None)
+        if empty is not None:
+            message = f"nobody can decide this: `roles` gives `{empty}` to nobody; name people or groups there"
         context.reader.warning(place, "approval.nobody", message)
     elif panel.selectors == (REQUESTER,) and context.declared.starts_alone is not None:
         message = (

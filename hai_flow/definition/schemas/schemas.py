@@ -43,6 +43,7 @@ _OTHER_TYPES: Final = {
     "none": "null",
 }  # fmt: skip
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # text in YAML 1.2
+_NO_LIST: Final = ' is not of type "array"'
 _NO_PATTERN: Final = ' is not a "regex"'  # as the library ends its message
 _ROUNDS_MAX: Final = 8  # of `fit`: each round converts at least one text
 _FITTED_PARTS_MAX: Final = 30_000  # of a value, added up over the rounds
@@ -445,7 +446,9 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
     except Exception as error:  # the library raises several unrelated types here, ValueError among them
         path: Path = tuple(getattr(error, "instance_path", ()))
         text = _first_line(error)
-        if text.endswith(_NO_PATTERN):
+        if path and path[-1] in ("required", "enum") and text.endswith(_NO_LIST):
+            text = f"`{path[-1]}` is a list; write `{path[-1]}: [{_list_words(text.removesuffix(_NO_LIST))}]`"
+        elif text.endswith(_NO_PATTERN):
             text = f"`pattern` takes a regular expression (`regex`), and {text.removesuffix(_NO_PATTERN)} is none"
         fault(path, "schema.invalid", f"expected a JSON Schema (2020-12): {text}")
         return None
@@ -508,6 +511,11 @@ def _validator(raw: Json) -> jsonschema_rs.Draft202012Validator:
         retriever=_deny,
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000),
     )
+
+
+def _list_words(text: str) -> str:
+    """The words of a quoted text, as the items of a list."""
+    return ", ".join(re.findall(r"[\w./@-]+", text))
 
 
 def _first_line(error: Exception) -> str:

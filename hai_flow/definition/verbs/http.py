@@ -8,9 +8,10 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.fields import Record, texts
+from hai_flow.definition.fields import Record, is_hole, texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.secret_names import CallbackBearing, SecretBearing
+from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.verbs.verb import VerbRules, record
@@ -72,6 +73,12 @@ def _http(context: StepContext, draft: StepDraft, names: Names) -> plan.Http | N
     url = context.text(fields, methods[0], at, names) if methods else None
     if methods and isinstance(fields.get(methods[0]), str):
         _check_url(context, fields[methods[0]], (*at, methods[0]))
+    for key in ("query", "headers", "form", "multipart"):
+        part = fields.get(key)
+        is_open = isinstance(part, str) and is_hole(part)  # the value of the hole decides
+        if part is not None and not is_open and not isinstance(part, Mapping):
+            message = f"`{key}`: expected a mapping of names to values, found {kind_of(part)}"
+            context.reader.error((*at, key), "http.mapping", message)
     awaits = "await_callback" in fields
     body_names = names.with_roots("callback") if awaits else names
     parts: list[tuple[str, plan.Template]] = []

@@ -262,6 +262,8 @@ def _explain_unknown_key(key: str, place: _Place) -> str:
         return f"unknown key `{key}` in {where}; {hint}"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
+    if key == "name" and {"id", "title"} <= {*keys}:
+        return f"unknown key `name` in {where}; people see the `title` of a step, others read it by its `id`"
     meant = _suggest_synonym(key, keys) or ("" if (level := _suggest_level(key, place)) else _suggest_near(key, keys))
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
@@ -299,7 +301,8 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "outputs": ("output",), "variables": ("state",), "vars": ("state",),
     "on": ("triggers",), "args": ("with",), "arguments": ("with",), "params": ("with",), "parameters": ("with",),
     "payload": ("with", "body"),
-    "name": ("id",), "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
+    "name": ("id", "title"),
+    "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
     "on_error": ("catch",), "on_failure": ("catch",), "except": ("catch",), "always": ("finally",),
     "compensate": ("undo",), "rollback": ("undo",), "attempts": ("max",), "max_attempts": ("max",),
     "times": ("max",), "max_iterations": ("max",), "delay": ("every",), "interval": ("every",), "in": ("items",),
