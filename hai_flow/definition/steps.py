@@ -18,6 +18,7 @@ from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
 from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
 from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
+from hai_flow.definition.verbs.http import SENT
 from hai_flow.definition.verbs.state import let_schemas
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json

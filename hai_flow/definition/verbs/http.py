@@ -54,6 +54,7 @@ AWAIT_CALLBACK: Final = Shape("await_callback", "`await_callback`", (
 ))  # fmt: skip
 (METHODS,) = HTTP.exactly_one
 (_BODIES,) = HTTP.at_most_one
+SENT: Final = ("query", "headers", "auth", *_BODIES)  # what people see of a request, beside its method and its URL
 
 _SCHEME: Final = re.compile(r"(?i)(https?|\$\{\{.*\}\}):?//")
 _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/|$)")
@@ -82,7 +83,7 @@ def _http(context: StepContext, draft: StepDraft, names: Names) -> plan.Http | N
     awaits = "await_callback" in fields
     body_names = names.with_roots("callback") if awaits else names
     parts: list[tuple[str, plan.Template]] = []
-    for key in ("query", "headers", "auth", *_BODIES):
+    for key in SENT:
         if key in fields:
             if key in ("headers", "auth"):
                 given_secrets = SecretBearing(
