@@ -35,6 +35,7 @@ class ModuleFiles:
         self._late = 0
         self._sources: dict[str, tuple[Path, PythonModule] | str | None] = {}
         self._imported: dict[str, PythonModule | str | None] = {}
+        self._registered: PythonModule | None = None
         self.unread: dict[str, str] = {}
 
     def find(self, name: str, functions: Sequence[str] = ()) -> PythonModule | str | None:
@@ -77,15 +78,20 @@ class ModuleFiles:
         return [_EXAMPLES, *offered, *(f"tools.{stem}" for stem in files if stem.isidentifier())]
 
     def _find_registered(self, functions: Sequence[str]) -> PythonModule | None:
+        if self._registered is None:  # each call of such a tool asks
+            self._registered = self._read_registered()
+        module = self._registered
+        if module.find(functions) is None and functions:
+            self.unread.setdefault(functions[0], "no module here registers it; a server may")
+        return module
+
+    def _read_registered(self) -> PythonModule:
         registered: dict[str, FunctionSource] = {}
         for name in self.modules_with_tools():
             place = self.source_of(name)
             if isinstance(place, tuple):
                 registered |= place[1].filter_registered().functions
-        module = PythonModule(registered, frozenset(registered), frozenset(), True)
-        if module.find(functions) is None and functions:
-            self.unread.setdefault(functions[0], "no module here registers it; a server may")
-        return module
+        return PythonModule(registered, frozenset(registered), frozenset(), True)
 
     def _look_for(self, name: str) -> tuple[Path, PythonModule] | str | None:
         parts = name.split(".")
