@@ -590,6 +590,7 @@ async def _pool(
         max_inactive_connection_lifetime=300.0,
         statement_cache_size=256,
         max_cached_statement_lifetime=0,  # for ever: a person who answers after minutes must not wait for a new plan
+        max_cacheable_statement_size=0,  # of any size: a commit of all its parts has 17 kB
         setup=None,
         init=None,
         reset=_keep_as_it_is if keep_sessions else _leave_nothing,
