@@ -156,12 +156,14 @@ class StepAsks(Command, frozen=True):
 class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
 
-    `reason` is a sentence on that; None: the process is gone.
+    `reason` is a sentence on that; None: the process is gone. `held`: a freeze holds the attempt, and nothing of it has
+    happened.
     """
 
     path: str
     attempt: int
     reason: str | None = None
+    held: bool = False
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):

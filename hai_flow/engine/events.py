@@ -461,13 +461,15 @@ class IterationEnded(Event, frozen=True):
 
 
 class StepRetried(Event, frozen=True):
-    """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None."""
+    """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None.
+    `held`: a freeze held it before it began, so it counts neither as failed nor as lost."""
 
     path: str
     attempt: int
     error: Error
     due: int | None = None
     lost: bool = False
+    held: bool = False
 
 
 class StepStopped(Event, frozen=True):

@@ -86,6 +86,8 @@ class ReceiptRecorder:
                 self._begin(event, state)
             case _ if self._effect and isinstance(event, _ENDS) and event.path == self._path:
                 self._end(event, shown)
+            case e.StepRetried(held=True) if self._effect and event.path == self._path and self._executions:
+                self._executions.pop()  # nothing of it has happened
             case e.StepRetried() if self._effect and event.path == self._path and self._executions:
                 self._executions[-1] |= {"ended_at": _time(event.at), "outcome": "failed", "error": event.error.code}
             case e.StepUndone() if self._executions and event.path == self._path:

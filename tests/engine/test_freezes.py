@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
@@ -74,6 +75,30 @@ def test_what_has_begun_is_finished_and_nothing_follows_until_the_thaw() -> None
     assert (it.play.status, it.play.open, dict(it.play.state.held)) == ("running", {"b": 1}, {})
     it.play.succeed("b")
     assert it.play.status == "finished"
+    it.check_again()
+
+
+def test_an_attempt_that_had_not_begun_is_given_back_and_counts_neither_as_lost_nor_as_failed() -> None:
+    it = Frozen(TWO_CALLS)
+    it.freeze()
+    it.play.do(c.StepLost(path="a", attempt=1, held=True))
+    step = it.play.state.steps["a"]
+    assert (it.play.open, dict(it.play.state.held), step.lost, step.failures) == ({}, {"a": "f1"}, 0, 0)
+    assert (it.play.status, dict(it.play.state.timeouts)) == ("waiting", {})
+    it.play.advance(60 * MINUTE)
+    it.thaw()
+    assert it.play.open == {"a": 2}
+    it.play.succeed("a")
+    it.check_again()
+
+
+def test_a_call_that_may_happen_once_is_not_in_doubt_when_it_had_not_begun() -> None:
+    it = Frozen(TWO_CALLS.replace("{id: a,", "{id: a, delivery: at_most_once,"))
+    it.freeze()
+    it.play.do(c.StepLost(path="a", attempt=1, held=True))
+    assert not it.play.state.open_pendings
+    it.thaw()
+    assert it.play.open == {"a": 2}
     it.check_again()
 
 

@@ -34,7 +34,7 @@ advance.bug("a run with held steps keeps its turn open", ("and not has_ready(sta
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",
-    ("        if self._newest != self._version:\n            return True\n", ""),
+    ("return self._newest != self._version or self", "return self"),
     by=f"{_RUNTIME}::test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit",
 )
 freezes.bug(
@@ -51,4 +51,20 @@ thaws.bug(
     ("        if due is None or due.to_release:", "        if due is None:"),
 )
 
-ROOMS: Final = (held, advance, freezes, thaws)
+outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)
+outcomes.bug(
+    "an attempt that a freeze held counts as lost",
+    ("    if command.held:\n", "    if False:\n"),
+    by=f"{_ENGINE}::test_an_attempt_that_had_not_begun_is_given_back_and_counts_neither_as_lost_nor_as_failed",
+)
+worker = Room("hai_flow/runtime/worker/worker.py", _RUNTIME)
+worker.bug(
+    "attempts that a freeze holds stay in the memory of their process",
+    (
+        "        self.committer.freezes.changed.append(self._heed_freezes)",
+        "        self.committer.freezes.changed.append(self._begin_waiting)",
+    ),
+    by=f"{_RUNTIME}::test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze",
+)
+
+ROOMS: Final = (held, advance, freezes, thaws, outcomes, worker)

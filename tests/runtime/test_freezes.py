@@ -92,7 +92,9 @@ async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: 
     effects.gate.set()
     await until(lambda: is_now(runtime, one, "finished"))
     assert len(effects.begun) == 1
-    assert await is_now(runtime, two, "running")
+    await until(lambda: is_now(runtime, two, "waiting"))  # the log holds it, and no process's memory
+    state = await state_of(runtime, two)
+    assert (dict(state.attempts), list(state.held.values())) == ({}, [str(row.id)])
     await thaw(other, row)
     await until(lambda: is_now(runtime, two, "finished"))
     await other.close()

@@ -29,7 +29,6 @@ from hai_flow.store.identity.tenants import Limits, Tenant
 from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import Fire, ScheduleRow
-from hai_flow.store.ops.freezes import FreezeRow
 from hai_flow.store.people import notifications
 from hai_flow.store.people.chat import Account
 from hai_flow.store.people.delegations import Delegation
@@ -87,22 +86,6 @@ def run_view(run: RunRow) -> dict[str, Json]:
 async def build_run_view(run: RunRow) -> dict[str, Json]:
     """As `run_view`; a large input or output is read beside the loop."""
     return await run_by_size(len(run.input or b"") + len(run.result or b""), run_view, run)
-
-
-def freeze_view(freeze: FreezeRow, tenant: str | None) -> dict[str, Json]:
-    """A freeze; `tenant` is the name of its tenant."""
-    return {
-        "id": str(freeze.id),
-        "mode": freeze.mode,
-        "scope": freeze.scope,
-        "name": freeze.name,
-        "tenant": tenant,
-        "reason": freeze.reason,
-        "created_by": freeze.created_by,
-        "created_at": time_of(freeze.created_at),
-        "thawed_by": freeze.thawed_by,
-        "thawed_at": time_of(freeze.thawed_at),
-    }
 
 
 def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:

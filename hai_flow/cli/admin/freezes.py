@@ -202,18 +202,7 @@ def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str 
 
 
 def _view(row: FreezeRow, tenant: str | None) -> dict[str, Json]:
-    return {
-        "id": str(row.id),
-        "mode": row.mode,
-        "scope": row.scope,
-        "name": row.name,
-        "tenant": tenant or (None if row.tenant is None else str(row.tenant)),
-        "reason": row.reason,
-        "created_by": row.created_by,
-        "created_at": row.created_at.isoformat(),
-        "thawed_by": row.thawed_by,
-        "thawed_at": None if row.thawed_at is None else row.thawed_at.isoformat(),
-    }
+    return row.render(tenant or (None if row.tenant is None else str(row.tenant)))
 
 
 _MODES: Final = {"frozen": "nothing begins", "read_only": "nothing that writes begins", "no_agents": "no agent acts"}

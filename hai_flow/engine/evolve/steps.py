@@ -285,7 +285,7 @@ def step_retried(state: RunState, event: e.StepRetried) -> RunState:
         steps=with_step(
             state,
             event.path,
-            lost=step.lost + 1 if event.lost else 0,
+            lost=step.lost + (not event.held) if event.lost else 0,
             failures=step.failures + (not event.lost),
         ),
         attempts=remove_entry(state.attempts, event.path),

@@ -100,6 +100,7 @@ def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
 
 
 _GONE: Final = "The process that performed the step is gone."
+_HELD: Final = "A freeze held the attempt before it had begun."
 
 
 def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
@@ -107,6 +108,8 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
         draft.already = True
         return None
     step = _attempt(draft, command.path, command.attempt)
+    if command.held:
+        return _give_attempt_back(draft, step, command.attempt)
     budget.charge(draft, step)
     close_message(draft, step.path, aborted=True)
     alone = len(open_attempts(draft.state)) == 1
@@ -128,6 +131,19 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
         elif lost >= LOST_IN_A_ROW_MAX and alone and draft.state.status in ("running", "paused"):
             reason = f"{lost} attempts in a row were lost with their process; retry, stop or terminate the run."
             draft.emit(e.RunNeedsAttention, path=step.path, reason=reason)
+    go_on(draft)
+    return None
+
+
+def _give_attempt_back(draft: Draft, step: Step, attempt: int) -> Json:
+    """Nothing of the attempt has happened, so the step is ready as before: the run's log holds it, and not the memory
+    of a process that may die over it, and its timeout does not run meanwhile."""
+    draft.cut = True
+    if draft.state.status == "stopping" and not is_in_cleanup(step.path):
+        stopping.stop_leaf(draft, step, "held")
+    else:
+        error = draft.error("step.lost", _HELD, step.path, retriable=True)
+        draft.emit(e.StepRetried, path=step.path, attempt=attempt, error=error, lost=True, held=True)
     go_on(draft)
     return None
 

@@ -274,6 +274,9 @@ def _guess_failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[
     attempt, error = _find_attempt(state, event.path), event.error
     if attempt is None or event.path in state.children:
         return
+    if getattr(event, "held", False):
+        yield c.StepLost(path=event.path, attempt=attempt, held=True)
+        return
     if getattr(event, "lost", False):
         yield c.StepLost(path=event.path, attempt=attempt)
         yield c.StepLost(path=event.path, attempt=attempt, reason=error.message)

@@ -55,8 +55,10 @@ class Freezes(Service):
 
     def holds(self, run: CachedRun, path: str) -> bool:
         """Whether the attempt at `path` may not begin; also where the process does not know it yet."""
-        if self._newest != self._version:
-            return True
+        return self._newest != self._version or self.certainly_holds(run, path)
+
+    def certainly_holds(self, run: CachedRun, path: str) -> bool:
+        """Whether a freeze that the process knows holds the attempt at `path`."""
         freezes = self.of(run.tenant)
         if not freezes or run.plan is None:
             return False

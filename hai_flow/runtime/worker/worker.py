@@ -203,7 +203,7 @@ class Worker(Service):
         self._stage.closing = False
         self.committer.claims.served = self.config.served
         self.committer.listeners.changed.append(self.sync)
-        self.committer.freezes.changed.append(self._begin_waiting)
+        self.committer.freezes.changed.append(self._heed_freezes)
         self.committer.listeners.unusable.append(self._release_unusable)
         try:
             await self._register()
@@ -303,7 +303,7 @@ class Worker(Service):
             await heart.stop()
         self.committer.forget_claims()
         self.committer.listeners.changed.remove(self.sync)
-        self.committer.freezes.changed.remove(self._begin_waiting)
+        self.committer.freezes.changed.remove(self._heed_freezes)
         self.committer.listeners.unusable.remove(self._release_unusable)
         self._held.clear()
         self._claims.clear()
@@ -388,6 +388,17 @@ class Worker(Service):
         for run_id in waiting:
             if (ours := self._held.get(run_id)) is not None:
                 self.sync(ours.run)
+
+    def _heed_freezes(self) -> None:
+        """Other freezes are in force: give back what they hold and what has not begun, and begin what waited."""
+        for held in list(self._held.values()):
+            for path, performance in list(held.attempts.items()):
+                task = performance.task
+                if task is None or performance.begun or not self.committer.freezes.certainly_holds(held.run, path):
+                    continue
+                task.cancel()
+                self._give_attempt_back(held, path, performance.attempt)
+        self._begin_waiting()
 
     async def _start_over(self) -> None:
         """Drop everything and take a new id: others may perform the runs that we held."""
@@ -533,6 +544,11 @@ class Worker(Service):
         error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
         self.committer.report(held.run, failure(path, attempt, error))
 
+    def _give_attempt_back(self, held: HeldRun, path: str, attempt: int) -> None:
+        """A freeze holds the attempt, which has not begun: the run's log holds the step from here on."""
+        held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
+        self.committer.report(held.run, c.StepLost(path=path, attempt=attempt, held=True))
+
     def _set_timer(self, run: CachedRun) -> None:
         if self._wakes.set(run.id, wake_at(run.state)):
             self._woken.set()
@@ -563,6 +579,9 @@ class Worker(Service):
         run = held.run
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
+            return
+        if self._may_begin and self.committer.freezes.certainly_holds(run, path):
+            self._give_attempt_back(held, path, attempt)
             return
         if not self._may_begin or self.committer.freezes.holds(run, path):
             self._waiting.add(run.id)

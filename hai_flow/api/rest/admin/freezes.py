@@ -16,7 +16,6 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import freeze_view
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.engine.steps.freezes import Mode, Scope
@@ -167,4 +166,4 @@ def _cells(access: Access, tenant: UUID | None) -> list[int]:
 
 
 async def _view(access: Access, row: FreezeRow) -> dict[str, Any]:
-    return freeze_view(row, None if row.tenant is None else await access.cells.home.tenants.name(row.tenant))
+    return row.render(None if row.tenant is None else await access.cells.home.tenants.name(row.tenant))
