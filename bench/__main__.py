@@ -31,6 +31,7 @@ from bench import (
     language,
     memory,
     neighbours,
+    receipts,
     resume,
     stalls,
     starts,
@@ -66,6 +67,7 @@ KEYS = {
     "feed_cost_idle": "reads of lists a second for an open console beside commits of other tenants; aim 0",
     "idle_statements_per_second": "statements a second of a process that performs and has nothing to do; aim 3",
     "freeze_cost": "a step whose commits read the switch that freezes, to one whose commits do not; aim 1.00",
+    "receipt_ms": "a signed receipt of one decision, read off the log of its run, in milliseconds",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
@@ -122,6 +124,7 @@ def main() -> None:
             "feeds": _run(feeds.measure(database("feeds"), 3.0 if arguments.quick else 20.0)),
             "idle": _run(idle.measure(database("idle"), 5.0 if arguments.quick else 20.0)),
             "freezes": _run(freezes.measure(database("freezes"), *((3, 256) if arguments.quick else (7, 1024)))),
+            "receipts": _run(receipts.measure(database("receipts"), 50 if arguments.quick else 200)),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

@@ -24,6 +24,7 @@ from bench import (
     memory,
     neighbours,
     prune,
+    receipts,
     resume,
     scale,
     stalls,
@@ -84,6 +85,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["idle"] = await idle.measure(dsn, 0.5)
     with postgres_server.database() as dsn:
         measured["freezes"] = await freezes.measure(dsn, 1, 4, concurrency=2)
+    with postgres_server.database() as dsn:
+        measured["receipts"] = await receipts.measure(dsn, 3)
     with postgres_server.database() as dsn:
         measured["telemetry"] = await telemetry.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:
