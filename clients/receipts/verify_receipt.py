@@ -1,9 +1,9 @@
 """Verify a receipt: python verify_receipt.py RECEIPT.json KEYS.json. Needs `cryptography`, and nothing of HAI Flow."""
 
 import base64
-import hashlib
 import json
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -37,7 +37,7 @@ def verify(receipt: str, keys: str) -> dict:
         named = json.loads(header)
     except ValueError as error:
         raise ValueError(f"the signed part: {error}") from None
-    if named.get("alg") != "EdDSA" or named.get("typ") != "hai-flow-receipt+jws":
+    if set(named) != {"alg", "kid", "typ"} or (named["alg"], named["typ"]) != ("EdDSA", "hai-flow-receipt+jws"):
         raise ValueError("the header: it is not one of a receipt")
     known = {key["kid"]: key["x"] for key in json.loads(keys)["keys"]}
     if named.get("kid") not in known:
@@ -49,10 +49,7 @@ def verify(receipt: str, keys: str) -> dict:
         raise ValueError("the signature: it is not that of the key over this content") from None
     content = json.loads(payload)
     for digest, text in texts.items():
-        if (
-            set(text) != {"salt", "text"}
-            or hashlib.sha256((text["salt"] + text["text"]).encode()).hexdigest() != digest
-        ):
+        if set(text) != {"salt", "text"} or sha256((text["salt"] + text["text"]).encode()).hexdigest() != digest:
             raise ValueError(f"the texts: {digest} is not the digest of its text")
         if digest not in digests(content):
             raise ValueError(f"the texts: nothing that was signed has the digest {digest}")
@@ -64,5 +61,5 @@ def verify(receipt: str, keys: str) -> dict:
 if __name__ == "__main__":
     try:
         print(json.dumps(verify(*(Path(path).read_text() for path in sys.argv[1:3])), indent=2))
-    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
         sys.exit(f"Not verified: {wrong}")

@@ -32,6 +32,7 @@ export async function verify(receipt: string, keys: string): Promise<Content> {
   const [header, payload, signature] = parts.map(bytes);
   const text = new TextDecoder("utf-8", { fatal: true });
   const named = JSON.parse(text.decode(header)) as { alg: string; kid: string; typ: string };
+  if (Object.keys(named).sort().join() !== "alg,kid,typ") throw new Error("the header: it has members that no receipt has");
   if (named.alg !== "EdDSA" || named.typ !== "hai-flow-receipt+jws") throw new Error("the header: it is not one of a receipt");
   const jwk = (JSON.parse(keys) as { keys: { kid: string; x: string }[] }).keys.find((each) => each.kid === named.kid);
   if (!jwk) throw new Error(`the key: ${named.kid} is none of those given`);

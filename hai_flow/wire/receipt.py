@@ -254,7 +254,7 @@ def read_texts(document: str) -> tuple[str, dict[str, dict[str, str]]]:
             key: set(each) == {"salt", "text"} and hash_with_salt(each["salt"], each["text"]) == key
             for key, each in texts.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise UnprovenReceipt(
             "the file: expected a receipt with its `receipt` and its `texts`, found something else."
         ) from None
@@ -271,7 +271,7 @@ def check_payload(payload: bytes, texts: Mapping[str, Any]) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(payload)
         decided, executed = content["decision"]["arguments"], [each["arguments"] for each in content["executed"]]
         form = content["form"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise UnprovenReceipt("the content: expected a receipt, found something else.") from None
     if form != FORM:
         raise UnprovenReceipt(f"the content: expected form {FORM} of a receipt, found {form!r}.")

@@ -205,6 +205,10 @@ deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
 deposits.bug("deposits are all the same run", ("place_id(deposit.id,", "place_id(UUID(int=1),"))
 deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if False:"))
 
+signing = Room("hai_flow/signing.py", "tests/wire/test_hostile_receipts.py")
+signing.bug("a header says how the rest is to be read", ("is_exact = len(named) == 3", "is_exact = True"))
+signing.bug("a receipt names its own algorithm", ('if algorithm != "EdDSA" or kind != TYPE:', "if kind != TYPE:"))
+
 ROOMS: Final = (
     catalog,
     starts,
@@ -230,4 +234,5 @@ ROOMS: Final = (
     tickets,
     approvals,
     deposits,
+    signing,
 )
