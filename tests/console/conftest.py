@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from console import building
+from hai_flow.runtime.people.receipts import make_key
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.support.models import Answer, FakeModels, spoken
@@ -102,7 +103,9 @@ def running_models(*answers: Answer) -> Iterator[str]:
 @pytest.fixture(scope="package")
 def server(postgres_server: Server, built: Path, driver: rig.Driver, models: Path) -> Iterator[ServerProcess]:
     """A server with the workflows of these tests."""
-    with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_MODELS": str(models)}) as process:
+    make_key(keys := models.with_name("receipt-keys.json"))
+    environment = {"HAI_FLOW_MODELS": str(models), "HAI_FLOW_RECEIPT_KEYS": str(keys)}
+    with postgres_server.database() as dsn, serving(dsn, environment=environment) as process:
         with httpx2.Client(base_url=process.url, timeout=PATIENCE) as http:
             for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
                 published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)

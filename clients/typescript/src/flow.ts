@@ -161,6 +161,15 @@ export class Pendings {
     const body = written({ ...(digest !== undefined && { digest }), ...answer });
     return recordOf<Decision>(await this.#rest.post(`/v1/pendings/${segment(id)}/decide`, body, options));
   }
+
+  /**
+   * The signed receipt of a decision, byte for byte (docs/receipts.md): keep it as it is. Fails with 409 while the question
+   * is open, or the call that was approved has not ended.
+   */
+  async receipt(question: QuestionRef, options: Abortable = {}): Promise<string> {
+    const id = typeof question === "string" ? question : question.id;
+    return await this.#rest.text(`/v1/pendings/${segment(id)}/receipt`, options);
+  }
 }
 
 /** What an agent asks for: an action, its exact arguments, and who decides (`policy`) or the workflow that asks. */

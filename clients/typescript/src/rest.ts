@@ -46,6 +46,11 @@ export class Rest {
     return this.#asked(path, query, { method: "GET" }, signal);
   }
 
+  /** What the server answers, byte for byte as text. Throws as `get` does. */
+  async text(path: string, { signal }: Abortable = {}): Promise<string> {
+    return (await this.#asked(path, {}, { method: "GET" }, signal, this.#reconnect.attemptsMax, textOf)) as string;
+  }
+
   /** The answer to a command. However often it is sent, it happens once; with a `key`, over several calls, too. */
   async post(path: string, body: unknown = undefined, { signal, key }: Abortable & { key?: string } = {}): Promise<unknown> {
     const headers = { "Idempotency-Key": key ?? newId("key") };
@@ -104,12 +109,13 @@ export class Rest {
     init: RequestInit,
     signal = new AbortController().signal,
     again = this.#reconnect.attemptsMax,
+    read: (response: Response) => Promise<unknown> = contentOf,
   ): Promise<unknown> {
     for (let failures = 0; ; ) {
       const connection = new Connection(signal);
       try {
         const fetching = (): Promise<Response> => this.#fetched(path, query, init, connection.signal);
-        return await contentOf(await accepted(fetching, connection.signal, this.#idleMs));
+        return await read(await accepted(fetching, connection.signal, this.#idleMs));
       } catch (error) {
         if (signal.aborted) throw error;
         await this.#pause(error, (failures += 1), signal, again);
@@ -164,13 +170,16 @@ class Connection {
   }
 }
 
-async function contentOf(response: Response): Promise<unknown> {
-  let text: string;
+async function textOf(response: Response): Promise<string> {
   try {
-    text = await response.text();
+    return await response.text();
   } catch (error) {
     throw new ConnectionBroken("the connection broke in the middle of an answer", { cause: error });
   }
+}
+
+async function contentOf(response: Response): Promise<unknown> {
+  const text = await textOf(response);
   if (response.status === 204) return undefined;
   try {
     return JSON.parse(text);

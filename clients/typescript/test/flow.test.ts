@@ -149,6 +149,14 @@ test("a command that may not have arrived is sent again under its key, and a ref
   assert.equal(requests.length, 4);
 });
 
+test("a receipt is what the server has given, byte for byte", async (context) => {
+  const receipt = '{"receipt":"a.b.c","texts":{"1":{"salt":"s","text":"1.0"}}}\n';
+  const { url, requests } = await serve(context, (response) => void response.end(receipt), refuses(409, { code: "receipt_early" }));
+  assert.equal(await flowAt(url).pendings.receipt({ id: "a/b", digest: "d" }), receipt);
+  assert.equal(requests[0]?.path, "/v1/pendings/a%2Fb/receipt");
+  await assert.rejects(flowAt(url).pendings.receipt("a"), (error) => error instanceof HttpProblem && error.code === "receipt_early");
+});
+
 test("an inbox is followed over broken connections, and what has not changed is not told again", async (context) => {
   const whole = { items: [record("b", { deadline: "2026-03-02T10:00:00.000Z" }), record("a", { deadline: "2026-03-02T09:00:00.500Z" })] };
   const { url, requests } = await serve(

@@ -121,6 +121,8 @@ export const zh: Texts = {
     evidence: "详情",
     args: "请求执行的操作",
     argsOver: "曾请求的操作",
+    receipt: "凭证",
+    effects: { read: "只读", reversible: "可撤回", external: "影响外部", irreversible: "不可撤回", write: "有改动" },
     edit: "编辑",
     editStop: "放弃修改",
     before: "修改前",

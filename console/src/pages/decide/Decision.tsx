@@ -36,6 +36,8 @@ import { useWho } from "../../context.ts";
 // Most decisions have no form, and those that do wait for their question anyway.
 const LazyForm = lazy(() => import("../../parts/Form.tsx").then(({ Form }) => ({ default: Form })));
 
+const LazyReceipt = lazy(() => import("./Receipt.tsx").then(({ Receipt }) => ({ default: Receipt })));
+
 function Form(props: FormProps) {
   const t = useText();
   return (
@@ -196,10 +198,27 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
           <Value value={value} />
         </section>
       )}
+      <Proof id={pending.id} />
       <p>
         <Go href={`/console/runs/${pending.run_id}`}>{t.decision.toRun}</Go>
       </p>
     </>
+  );
+}
+
+/** The receipt, which is fetched and checked when somebody opens it. */
+function Proof({ id }: { id: string }) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t.decision.receipt}</summary>
+      {open && (
+        <Suspense fallback={<p role="status">{t.app.loading}</p>}>
+          <LazyReceipt id={id} />
+        </Suspense>
+      )}
+    </details>
   );
 }
 
@@ -220,6 +239,7 @@ function About({ pending, parameters }: { pending: Pending; parameters: Schema |
           <h2>
             {pending.status === "open" ? t.decision.args : t.decision.argsOver}
             {pending.tool && <span className="quiet"> · {pending.tool}</span>}
+            {pending.effect && <span className={`tag ${pending.effect === "irreversible" ? "warn" : ""}`}>{t.decision.effects[pending.effect]}</span>}
           </h2>
           <Value value={pending.args} schema={parameters} />
         </section>
