@@ -136,6 +136,9 @@ def test_pictures_of_what_runs_have_done(
     shown.goto(f"/console/runs/{kinds['id']}?tab=models")
     shown.role("heading", "Model calls").there()
     picture(shown, "models")
+    shown.goto("/console/overview")
+    shown.until("document.querySelector('.chart path') !== null")  # after the second look the lines begin
+    picture(shown, "overview")
     shown.goto(f"/console/runs/{failed['id']}?step=check")
     shown.role("button", "Again from here").click()
     dialog = shown.role("dialog")
