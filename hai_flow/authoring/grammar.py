@@ -84,7 +84,7 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - Give an `id` to each step that another one refers to. Ids are unique in the whole document.
 - Put `approval:` on the step with the effect: people then decide over exactly its arguments. `approve:` is for
   decisions that no single call carries out.
-- Declare every tool under `tools`. `call: tool.function` with `with:`; the client's own tools are `frontend`.
+- Declare tools under `tools`. `call: tool.function` with `with` (`a2a`: `text`, `data`); the client's are `frontend`.
 - Handle a rejection in `on_reject` and end it with `return`; otherwise it is raised as `approval.rejected`.
 - Carry values from one iteration of `repeat` to the next in `state`.
 - Give cases of a `switch`, and branches, a `result`; name a value that two steps need by `let`. Neither is `state`.
@@ -95,8 +95,7 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - No holes in keys, ids, `call`, `run`, `as`, nor in `if when until while match expect` (they are expressions already).
 - No `retry` on blocks or on people, no `timeout` on people (`deadline`), no `deadline` on calls (`timeout`).
 - No `catch` without `errors` to catch a rejection: it takes everything but `approval.*` and `limit.*`. Name it.
-- No `ask approve approval wait wait_for return` inside `undo` and `finally`.
-- No secrets in prompts, state, arguments or texts.
+- No `ask approve approval wait wait_for return` inside `undo` and `finally`. No secrets in prompts, state or texts.
 - No `on_decision.approve`: write the next step. No YAML tags, merge keys (`<<`) or tabs.
 """
 

@@ -614,3 +614,57 @@ def test_a_workflow_for_clients_with_tasks_refuses_others_and_asks_before_its_ta
     assert again["taskId"] == task["taskId"]
     done = sure(lambda: caller.result("tasks/get", {"taskId": task["taskId"]}).get("result", {}))
     assert done["content"][0]["text"] == "Hello, Ann!"
+
+
+ASKING = "ask: {title: Well?, from: requester, form: {type: object, properties: {ok: {type: boolean}}}}"
+
+
+def draft(name: str, version: int, step: str = "say: Hello", id: str = "first") -> str:
+    return f"hai: flow/v1\nname: {name}\nversion: {version}\nsteps:\n  - {{id: {id}, {step}}}\n"
+
+
+def test_a_draft_is_published_by_a_person_who_saw_its_document_and_what_is_new(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    name = unique("drafted").replace("-", "_")
+    caller = Caller(http)
+    first = draft(name, 1, ASKING).encode()
+    assert http.post("/v1/workflows", content=first, headers=YAML).status_code == 201
+    waiting = http.post("/v1/runs", json={"workflow": name}).json()["id"]
+    until_waits(http, waiting)
+    source = draft(name, 2, id="second")
+    asked = caller.call("draft_publish", {"source": source})["structuredContent"]
+    assert asked["status"] == "pending"
+    (question,) = http.get("/v1/pendings", params={"run_id": asked["approval"]}).json()["items"]
+    assert "-version: 1\n+version: 2" in question["message"]
+    assert f"- `{waiting}` at `first`" in question["message"]
+    assert question["args"]["arguments"]["source"] == source
+    assert caller.call("draft_publish", {"source": source})["structuredContent"] == asked
+    decision = {"decision": "approve", "digest": question["digest"]}
+    assert http.post(f"/v1/pendings/{question['id']}/decide", json=decision).status_code == 200
+    for _ in range(2):
+        done = caller.call("draft_publish", {"source": source, "seconds": 20})["structuredContent"]
+        assert done["status"] == "published"
+    assert http.get(f"/v1/workflows/{name}@2/source").text == source
+
+
+def test_a_draft_with_findings_or_that_is_rejected_is_not_published(http: httpx2.Client) -> None:
+    name = unique("drafted").replace("-", "_")
+    caller = Caller(http)
+    wrong = caller.call("draft_publish", {"source": draft(name, 1, "say2: Hello")})
+    assert wrong["isError"]
+    source = draft(name, 1)
+    asked = caller.call("draft_publish", {"source": source})["structuredContent"]
+    (question,) = http.get("/v1/pendings", params={"run_id": asked["approval"]}).json()["items"]
+    decision = {"decision": "reject", "reason": "not now", "digest": question["digest"]}
+    assert http.post(f"/v1/pendings/{question['id']}/decide", json=decision).status_code == 200
+    rejected = caller.call("draft_publish", {"source": source, "seconds": 20})
+    assert rejected["structuredContent"]["status"] == "rejected"
+    assert "not now" in rejected["content"][0]["text"]
+    again = caller.call("draft_publish", {"source": source, "attempt": 2})["structuredContent"]
+    assert (again["status"], again["approval"] != asked["approval"]) == ("pending", True)
+    assert http.get(f"/v1/workflows/{name}").status_code == 404
+
+
+def until_waits(http: httpx2.Client, run_id: str) -> None:
+    sure(lambda: http.get(f"/v1/runs/{run_id}").json()["status"] == "waiting")

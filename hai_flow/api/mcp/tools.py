@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.api.http.problems import build_problem
-from hai_flow.api.mcp import approvals, card
+from hai_flow.api.mcp import approvals, card, publishing
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.authoring import AUTHORING
 from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
@@ -136,4 +136,5 @@ TOOLS: Final[tuple[ServedTool, ...]] = (
     ),
     *approvals.TOOLS,
     *AUTHORING,
+    *publishing.TOOLS,
 )  # fmt: skip

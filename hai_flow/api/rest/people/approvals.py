@@ -289,6 +289,14 @@ def _find_gate(state: RunState) -> PendingState | None:
     return gates[-1] if gates else None
 
 
+def find_approver(state: RunState) -> str:
+    """Whose vote let an approved action through: the last one's."""
+    gate = _find_gate(state)
+    assert gate is not None, "a gate stands before each consumption"
+    votes = [vote for vote in gate.votes if vote.decision == "approve"]
+    return votes[-1].on_behalf_of or votes[-1].by
+
+
 def _status(state: RunState) -> str:
     call, gate = _call_of(state), _find_gate(state)
     if call is not None and call.status in ("open", "answered"):
