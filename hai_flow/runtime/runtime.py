@@ -170,6 +170,7 @@ class Runtime(Service):
         self._beside = beside
         self._observers = observers
         self.requests: list[OnRequest] = []  # called with each request that was answered
+        self.hint_listeners: list[Callable[[str], None]] = []  # called with each payload
         self._closing = False
         self.dsn = dsn
         self.settings = settings
@@ -434,6 +435,8 @@ class Runtime(Service):
         self.fanout.hint(payload)
         self.threads.hint(payload)
         self.inbox.hint(payload)
+        for listener in self.hint_listeners:
+            listener(payload)
         if self.performs:
             self._sweeper.hint(payload)
             self._deposits.hint(payload)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
+from uuid import UUID, uuid4
 
+import asyncpg
 import httpx2
 import pytest
 
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.identity import erasure
+from hai_flow.store.messaging.pushes import Push, open_config, seal_config
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
@@ -255,3 +262,83 @@ def test_nobody_sees_or_deletes_the_configurations_of_somebody_else(http: httpx2
     assert http.get(f"{path}/mine", headers=boss).status_code == 404
     assert http.delete(f"{path}/mine", headers=boss).status_code in (200, 404)
     assert rpc(http, "GetTaskPushNotificationConfig", {"taskId": id, "id": "mine"})["result"]["id"] == "mine"
+
+
+def test_410_gives_a_state_up_at_once_and_the_next_one_is_told(http: httpx2.Client, receiver: Receiver) -> None:
+    task = send(http, DELETE, {"filename": "a.txt"})
+    receiver.statuses = [410]
+    create(http, task["id"], receiver.url)
+    wait_for(lambda: receiver.calls)
+    send(http, DELETE, {"confirm": True}, taskId=task["id"])
+    wait_for(lambda: receiver.states(task["id"])[-1:] == ["COMPLETED"])
+    assert receiver.states(task["id"]) == ["INPUT_REQUIRED", "COMPLETED"]
+
+
+async def test_what_the_database_holds_of_an_address_is_sealed(
+    dsn: str, http: httpx2.Client, receiver: Receiver
+) -> None:
+    task = send(http, DELETE, {"filename": "a.txt"})
+    create(http, task["id"], receiver.url, token="very-secret-token")
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch("SELECT config FROM pushes WHERE run_id = $1", UUID(task["id"]))
+        assert len(rows) == 1
+        assert b"very-secret" not in rows[0]["config"]
+        assert receiver.url.encode() not in rows[0]["config"]
+        await asyncio.to_thread(wait_for, lambda: receiver.states(task["id"]))
+    finally:
+        await connection.close()
+
+
+def test_a_row_opens_for_its_run_its_caller_and_its_database_alone() -> None:
+    run, key = uuid4(), b"k" * 32
+    sealed = seal_config(key, run, "user:ann", b"{}")
+    assert sealed != seal_config(key, run, "user:ann", b"{}")
+    row = Push(uuid4(), run, "user:ann", "1", sealed, b"", True, None, 0)
+    assert open_config(key, row) == b"{}"
+    for other in (
+        replace(row, run_id=uuid4()), replace(row, principal="user:bob"), replace(row, config=sealed[:-1]),
+        replace(row, config=b"{}"),
+    ):  # fmt: skip
+        assert open_config(key, other) is None
+    assert open_config(b"x" * 32, row) is None
+
+
+async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
+    postgres_server: Server, receiver: Receiver
+) -> None:
+    receiver.statuses = [500] * 3
+    with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}) as server:
+        with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as http:
+            source = (FLOWS / "confirm_delete.flow.yaml").read_bytes()
+            assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
+            task = send(http, DELETE, {"filename": "a.txt"})
+        connection = await asyncpg.connect(dsn)
+        try:
+            with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as http:
+                create(http, task["id"], receiver.url)
+            await asyncio.to_thread(wait_for, lambda: receiver.calls)
+            await connection.execute("UPDATE pushes SET tries = 14, due_at = now()")
+            await asyncio.to_thread(wait_for, lambda: "push_given_up" in server.log)
+            async with asyncio.timeout(60):
+                while await connection.fetchval("SELECT tries FROM pushes") != 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            assert "500" in await connection.fetchval("SELECT error FROM pushes")
+        finally:
+            await connection.close()
+
+
+async def test_addresses_of_a_person_who_is_erased_are_gone(dsn: str, http: httpx2.Client, receiver: Receiver) -> None:
+    ann = {"HAI-Act-As": "user:erased,role:requester"}
+    body = {"message": {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"data": {"filename": "a.txt"}}]}}
+    task = rpc(http, "SendMessage", body, DELETE, **ann)["result"]["task"]
+    created = rpc(http, "CreateTaskPushNotificationConfig", {"taskId": task["id"], "url": receiver.url}, **ann)
+    assert "result" in created
+    connection = await asyncpg.connect(dsn)
+    try:
+        count = "SELECT count(*) FROM pushes WHERE principal = 'user:erased'"
+        assert await connection.fetchval(count) == 1
+        await erasure.forget(connection, LOCAL_TENANT, "user:erased", by="service:test")
+        assert await connection.fetchval(count) == 0
+    finally:
+        await connection.close()

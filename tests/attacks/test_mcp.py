@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx2
 import pytest
@@ -369,11 +369,12 @@ def test_a_question_of_an_older_revision_is_answered_through_another_server_and_
         assert output_of_call(call)["output"] == "confirmed: true"
 
 
-def test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open(house: House) -> None:
+@pytest.mark.parametrize("server", [0, 1], ids=["where the call waits", "elsewhere"])
+def test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open(house: House, server: int) -> None:
     session = read_session(house, house.ann, elicitation={})
     threads, call, question = called_in(house, session)
     with threads:
-        old_message(house.http[0], house.ann, {**question, "result": {"action": "cancel"}}, session)
+        old_message(house.http[server], house.ann, {**question, "result": {"action": "cancel"}}, session)
         content = output_of_call(call)
     assert (content["status"], content["questions"][0]["id"]) == ("waiting", question["id"])
 
@@ -466,6 +467,39 @@ def test_the_person_behind_an_agent_does_not_decide_what_it_started(house: House
     run_id = house.caller(agent).call(house.gate("role:boss"))["structuredContent"]["run_id"]
     assert house.decide(run_id, eve) == (403, "pending_forbidden")
     assert house.decide(run_id, boss)[0] == 200
+
+
+FOR: Final = "hai-flow/onBehalfOf"
+
+
+def test_a_person_whom_an_agent_names_in_a_call_does_not_decide_what_it_starts(house: House) -> None:
+    _, text = house.people.key("agent:desk", speaks_for=["user:shop-*"])
+    agent = {"Authorization": f"Bearer {text}"}
+    named = house.people.person("user:shop-1", roles=["decider", "boss"])
+    other = house.people.person("user:shop-2", roles=["decider", "boss"])
+    workflow = house.gate("role:boss")
+    params = {"name": workflow, "arguments": {}}
+    result = house.caller(agent).result("tools/call", params, meta={FOR: "user:shop-1"})
+    run_id = result["structuredContent"]["run_id"]
+    assert house.decide(run_id, named) == (403, "pending_forbidden")
+    assert house.decide(run_id, other)[0] == 200
+    message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"data": {}}], "metadata": {FOR: "user:shop-2"}}
+    params = {"message": message, "configuration": {"returnImmediately": True}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+    url = f"{house.first.url}/workflows/{workflow}/a2a"
+    task = httpx2.post(url, json=body, headers={**agent, "A2A-Version": "1.0"}).json()["result"]["task"]
+    assert house.decide(task["id"], other) == (403, "pending_forbidden")
+    assert house.decide(task["id"], named)[0] == 200
+
+
+@pytest.mark.parametrize("person", ["user:ann", "user:sho", "", 3, ["user:shop-1"], "user:*"])
+def test_nobody_acts_for_people_for_whom_their_key_does_not_speak(house: House, person: Any) -> None:
+    _, text = house.people.key(f"agent:{unique('desk')}", speaks_for=["user:shop-*"])
+    params = {"name": "greet", "arguments": {"name": "x"}}
+    for who in ({"Authorization": f"Bearer {text}"}, house.bob):
+        result = house.caller(who).result("tools/call", params, meta={FOR: person})
+        assert result["isError"]
+        assert result["_meta"]["hai-flow/problem"]["code"] == "credential_limited"
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

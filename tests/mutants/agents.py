@@ -156,6 +156,47 @@ gates.bug(
     by=f"{_AGENTS}::test_the_declared_class_decides_whether_a_call_asks_its_requester",
 )
 
+
+_PUSH: Final = "tests/api/test_a2a_push.py"
+_ATTACKS: Final = "tests/attacks/test_mcp.py"
+sealed = Room("hai_flow/store/messaging/pushes.py", _PUSH)
+sealed.bug(
+    "the secrets of an address open for the row of another run",
+    (
+        'nonce + _cipher(key).encrypt(nonce, config, f"{run_id} {principal}".encode())',
+        "nonce + _cipher(key).encrypt(nonce, config, b'')",
+    ),
+    by=f"{_PUSH}::test_a_row_opens_for_its_run_its_caller_and_its_database_alone",
+)
+sessions = Room("hai_flow/api/mcp/sessions.py", _ATTACKS)
+sessions.bug(
+    "a session is good for everybody",
+    ('f"mcp session v1 {principal} {payload}"', 'f"mcp session v1 {payload}"'),
+    by=f"{_ATTACKS}::test_a_session_is_good_for_who_began_it_as_it_was_begun",
+)
+sessions.bug(
+    "what a person put off elsewhere keeps its call waiting",
+    (
+        "        if (question := hints.parse_put_off(payload)) is not None:",
+        "        if (question := None) is not None:",
+    ),
+    by=f"{_ATTACKS}::test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open",
+)
+people = Room("hai_flow/api/requests/access.py", _ATTACKS)
+people.bug(
+    "an agent acts for people for whom its key does not speak",
+    (
+        "        if not isinstance(person, str) or not any(is_pattern_of(each, person) for each in patterns):",
+        "        if False:",
+    ),
+    by=f"{_ATTACKS}::test_nobody_acts_for_people_for_whom_their_key_does_not_speak",
+)
+publishing = Room("hai_flow/api/mcp/publishing.py", _MCP)
+publishing.bug(
+    "what a person rejected is published",
+    ('    if status in ("approved", "consumed"):', '    if status in ("approved", "consumed", "rejected"):'),
+    by=f"{_MCP}::test_a_draft_with_findings_or_that_is_rejected_is_not_published",
+
 ROOMS: Final = (
     tasks,
     operations,
@@ -170,4 +211,8 @@ ROOMS: Final = (
     resumed,
     effects,
     gates,
+    sealed,
+    sessions,
+    people,
+    publishing,
 )

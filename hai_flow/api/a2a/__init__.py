@@ -147,7 +147,7 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
         _demand_version(request, old=old)
         if not isinstance(params, dict):
             raise a2a.invalid("/params: expected an object.")
-        return await exchange.perform(older.METHODS.get(method, method), params)
+        return await exchange.perform(older.METHODS.get(method, method), a2a.read_names(params))
     except a2a.Fault as fault:
         return _build_rpc_error(id, fault)
     except Rejected as rejected:
@@ -237,7 +237,7 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
                     raise a2a.invalid("The body: expected an object.")
                 params |= posted
         method, more = _operation(request.method, operation)
-        return await _A2aExchange(request, access, name, None).perform(method, {**params, **more})
+        return await _A2aExchange(request, access, name, None).perform(method, {**a2a.read_names(params), **more})
     except a2a.Fault as fault:
         return _build_rest_error(fault, _media_type_of(request))
     except Rejected as rejected:

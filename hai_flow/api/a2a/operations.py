@@ -54,7 +54,7 @@ class CalledAgent:
         with anyio.CancelScope(shield=True):
             access, row = await begin_row(
                 StartBody(workflow=workflow, input=input, thread_id=message.context_id),
-                self._access,
+                self._access.acting_for(message.person),
                 f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",
                 Response(),
                 words,

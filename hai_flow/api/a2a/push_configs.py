@@ -15,7 +15,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.errors import StepError
 from hai_flow.settings import Settings
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.store.messaging import pushes
+from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.values import Json
 from hai_flow.wire import a2a
@@ -41,7 +41,7 @@ async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mappi
         return write_push_config(config, str(run_id), old=old)
     mine = access.runtime.database.api, access.tenant, run_id, access.principal.id
     if method == LIST:
-        configs = [_decode(push) for push in await pushes.list_pushes(*mine)]
+        configs = await _read_configs(access, run_id)
         documents: list[Any] = [write_push_config(each, str(run_id), old=old) for each in configs]
         return documents if old else {"configs": documents, "nextPageToken": ""}
     id = params.get("pushNotificationConfigId") if old else params.get("id")
@@ -50,7 +50,7 @@ async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mappi
             raise a2a.invalid("The id of a push configuration is missing.")
         await pushes.delete_push(*mine, id)
         return None if old else {}
-    configs = [_decode(push) for push in await pushes.list_pushes(*mine)]
+    configs = await _read_configs(access, run_id)
     config = next((each for each in configs if id in (each.id, None)), None)
     if config is None:
         raise unknown_push_config()
@@ -58,14 +58,16 @@ async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mappi
 
 
 async def demand_reachable(settings: Settings, config: PushConfig) -> None:
-    """Raises Fault for an address that this server does not connect to. Each call is judged again."""
+    """Raises Fault for an address that this server does not connect to. Each call is judged again, and one whose name
+    leads nowhere now is tried then."""
     if settings.http_proxy is not None:
         return  # which judges it
     parts = urlsplit(config.url)
     try:
         await EgressGuard(settings.http_hosts).address(parts.hostname or "", parts.port or 443)
     except StepError as error:
-        raise a2a.invalid(f"url: {error.message}") from None
+        if not error.retriable:
+            raise a2a.invalid(f"url: {error.message}") from None
 
 
 async def store_push_config(access: Access, run_id: UUID, config: PushConfig) -> None:
@@ -73,10 +75,19 @@ async def store_push_config(access: Access, run_id: UUID, config: PushConfig) ->
     principal = access.principal
     may = principal.may(Right.ANSWER) or principal.may(Right.DECIDE)
     encode = msgspec.json.encode
-    push = Push(access.tenant, run_id, principal.id, config.id, encode(config), encode(principal.who), may, None, 0)
+    sealed = pushes.seal_config(await _key_of(access), run_id, principal.id, encode(config))
+    push = Push(access.tenant, run_id, principal.id, config.id, sealed, encode(principal.who), may, None, 0)
     if not await pushes.store_push(access.runtime.database.api, push):
         raise too_many(pushes.PUSHES_MAX)
 
 
-def _decode(push: Push) -> PushConfig:
-    return msgspec.json.decode(push.config, type=PushConfig)
+async def _read_configs(access: Access, run_id: UUID) -> list[PushConfig]:
+    """Those of the caller. One that this database can't open, because it is a copy, is left out."""
+    key = await _key_of(access)
+    rows = await pushes.list_pushes(access.runtime.database.api, access.tenant, run_id, access.principal.id)
+    opened = [pushes.open_config(key, row) for row in rows]
+    return [msgspec.json.decode(each, type=PushConfig) for each in opened if each is not None]
+
+
+async def _key_of(access: Access) -> bytes:
+    return (await hints.seal_of(access.runtime.database.api)).key

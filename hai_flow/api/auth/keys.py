@@ -41,10 +41,12 @@ class Keys:
         await self._used.get(key.id)
         id = await self._people.one(key.tenant, key.principal)
         who = c.Principal(id, tuple(key.roles), tuple(key.groups))
-        behind = tuple(each for each in key.speaks_for or () if not each.endswith("*")) if is_agent(who) else ()
+        speaks_for = tuple(key.speaks_for or ()) if is_agent(who) else ()
+        behind = tuple(each for each in speaks_for if not each.endswith("*"))
         return Principal(
-            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind
-        )
+            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind,
+            speaks_for=speaks_for,
+        )  # fmt: skip
 
     async def find(self, id: str) -> Key | None:
         """The key of this id, as it was a moment ago."""

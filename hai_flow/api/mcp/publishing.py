@@ -1,7 +1,7 @@
 """The tool with which an agent has a workflow published: a person who may publish decides over the exact document.
 
 The question is an approval as any other (docs/approvals.md), which the server consumes itself. So a repeated call asks
-once, publishes once, and what is published is what was shown.
+once, publishes once, and what is published is what was view.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
         consumed = approvals.ConsumeBody(action=ACTION, arguments=arguments)
         await approvals.consume(access, approval["id"], consumed, key, base)
         approver = approvals.find_approver(state)
-        asked = AuditActor(who=Principal(approver, roles=()), way="approval", credential=approval["id"], via="mcp")
-        await access.catalog.publish(access.tenant, source, dev=False, asked=asked)
+        publisher = AuditActor(who=Principal(approver, roles=()), way="approval", credential=approval["id"], via="mcp")
+        await access.catalog.publish(access.tenant, source, dev=False, asked=publisher)
         await access.repeat()
         access.hint_lists()
         status = "published"
-    shown = approvals.view_of(state, base)
-    page = shown["page"]
+    view = approvals.view_of(state, base)
+    page = view["page"]
     says = {
         "published": f"{arguments['workflow']} is published.",
         "pending": f"Nobody has decided yet: that is done at {page}. Call {NAME} with the same source later.",
     }
-    text = says.get(status, f"It is not published: {status}. {shown['reason'] or ''}".strip())
-    content = {"status": status, "workflow": arguments["workflow"], "approval": shown["id"], "page": page}
+    text = says.get(status, f"It is not published: {status}. {view['reason'] or ''}".strip())
+    content = {"status": status, "workflow": arguments["workflow"], "approval": view["id"], "page": page}
     return {**make_text_result(text), "structuredContent": content}
 
 
@@ -98,11 +98,11 @@ async def _describe(access: Access, plan: Plan, text: str) -> str:
         return f"There is no workflow `{plan.name}` yet; the whole document stands in the arguments."
     before = stored.source.decode(errors="replace").splitlines()
     names = f"{old.name}@{old.version}", f"{plan.name}@{plan.version}"
-    shown = "\n".join(difflib.unified_diff(before, text.splitlines(), *names, lineterm=""))
-    if len(shown) > DIFF_CHARS_MAX:
-        shown = f"{shown[:DIFF_CHARS_MAX]}\n… the rest stands in the arguments"
-    fence = "`" * (max([2, *(len(each) for each in re.findall("`+", shown))]) + 1)  # nothing in it ends it
-    return f"{fence}diff\n{shown}\n{fence}\n\n{await _tell_stranded(access, old, plan)}"
+    view = "\n".join(difflib.unified_diff(before, text.splitlines(), *names, lineterm=""))
+    if len(view) > DIFF_CHARS_MAX:
+        view = f"{view[:DIFF_CHARS_MAX]}\n… the rest stands in the arguments"
+    fence = "`" * (max([2, *(len(each) for each in re.findall("`+", view))]) + 1)  # nothing in it ends it
+    return f"{fence}diff\n{view}\n{fence}\n\n{await _tell_stranded(access, old, plan)}"
 
 
 async def _tell_stranded(access: Access, old: Plan, new: Plan) -> str:

@@ -42,6 +42,7 @@ from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from hai_flow.store.messaging import hints
+from hai_flow.wire.a2a import ON_BEHALF_OF
 from hai_flow.wire.mcp import (
     IDEMPOTENCY_KEY,
     TASKS,
@@ -99,7 +100,10 @@ async def server_of(app: FastAPI, access: Access) -> McpEndpoint:
     server: McpEndpoint | None = getattr(app.state, "mcp", None)
     if server is None:
         seal = await hints.seal_of(access.cells.home.database.api)
-        server = app.state.mcp = McpEndpoint(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
+        if getattr(app.state, "mcp", None) is None:  # another request may have made it meanwhile
+            app.state.mcp = McpEndpoint(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
+            access.cells.home.hint_listeners.append(app.state.mcp.hear)
+        server = app.state.mcp
     return server
 
 
@@ -160,6 +164,10 @@ class McpEndpoint:
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
+    def hear(self, payload: str) -> None:
+        """A hint has come."""
+        self._sessions.hear(payload)
+
     async def _take_response(self, access: Access, message: Mapping[str, Any]) -> Response:
         """What a client of an older revision answers to a question of the server's, whose id is that of a question."""
         id, result = message["id"], message.get("result")
@@ -174,6 +182,7 @@ class McpEndpoint:
             return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
         if response.get("action") != "accept" or not isinstance(response.get("content"), Mapping):
             self._sessions.put_off(id)
+            await access.cells.home.committer.hints.tell(hints.build_put_off_payload(id))
         return Response(status_code=202)
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
@@ -212,6 +221,7 @@ class McpEndpoint:
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         access, base = build_access(ctx), find_address(ctx)
         try:
+            access = access.acting_for(_meta(ctx).get(ON_BEHALF_OF))
             own = next((each for each in TOOLS if each.name == params.name and each.is_for(access)), None)
             if own is not None:
                 return _complete(await own.call(access, base, params.arguments or {}, _key(ctx), _progress(ctx)))

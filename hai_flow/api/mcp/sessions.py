@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from starlette.types import Message, Send
 
 from hai_flow import values
+from hai_flow.store.messaging import hints
 
 HEADER: Final = "mcp-session-id"
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -33,8 +34,8 @@ class Session(NamedTuple):
 class McpSessions:
     """Begins and resumes sessions with the key that all processes of a deployment have.
 
-    Two facts are known to this process alone, and only save time: the level of log messages that a session wants,
-    without which it gets none, and that a person has put off a question, without which its call waits to its end.
+    One fact is known to this process alone: the level of log messages that a session wants, without which it gets
+    none. That a person has put off a question is told to the others, whose calls wait to their end without it.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -76,6 +77,11 @@ class McpSessions:
 
     def forget(self, question: str) -> None:
         self._put_off.pop(question, None)
+
+    def hear(self, payload: str) -> None:
+        """A hint of this process or of another one, which may have taken what a person said."""
+        if (question := hints.parse_put_off(payload)) is not None:
+            self.put_off(question)
 
     def put_off(self, question: str) -> None:
         if (event := self._put_off.get(question)) is not None:

@@ -70,8 +70,8 @@ class Principal:
     `key` (its id), or on the browser's session `session` (its digest), if on either. It ends when that key or session
     does, or when the roles of the session's person change (`session_version` counts these changes). `keep` is called
     now and then while a stream of theirs is open. `people`: whose ids are one person's in their tenant.
-    `behind`: the people for whom an agent acts, who are behind the runs that it starts. `accounts`: by channel, the
-    accounts in chats that their issuer names.
+    `behind`: the people for whom an agent acts, who are behind the runs that it starts; `speaks_for`: the patterns of
+    those whom it may name. `accounts`: by channel, the accounts in chats that their issuer names.
     """
 
     who: c.Principal
@@ -88,6 +88,7 @@ class Principal:
     people: Aliases = field(default=NO_ALIASES, compare=False, repr=False)
     behind: tuple[str, ...] = ()
     accounts: tuple[tuple[str, str], ...] = ()
+    speaks_for: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

@@ -49,12 +49,14 @@ from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.commit.projection import read_thread_entry
+from hai_flow.store.identity.keys import is_pattern_of
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.row_security import Reads
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
+from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import concerns, strip_conversation
@@ -245,6 +247,19 @@ class Access:
         """The access of the principal as the delegate `who`."""
         actor = msgspec.structs.replace(self.asked, who=who)
         return replace(self, principal=replace(self.principal, who=who), asked=actor, _seen={})
+
+    def acting_for(self, person: Json) -> Access:
+        """The access of an agent that names the person for whom it acts: they are behind the runs that it starts, too.
+        Raises Rejected 403 where its key does not speak for them."""
+        if person is None:
+            return self
+        patterns = self.principal.speaks_for
+        if not isinstance(person, str) or not any(is_pattern_of(each, person) for each in patterns):
+            some = ", ".join(patterns) or "nobody"
+            detail = f"you can't act for {str(person)[:100]!r}: your key speaks for {some}; an admin makes others."
+            raise Rejected(403, "credential_limited", detail)
+        behind = tuple(dict.fromkeys((*self.principal.behind, person)))
+        return replace(self, principal=replace(self.principal, behind=behind))
 
     # --- runs, as far as the principal may see them
 

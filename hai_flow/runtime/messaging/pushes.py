@@ -28,7 +28,7 @@ from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.store.messaging import pushes
+from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
@@ -68,6 +68,7 @@ class Pushes(Service):
         self._rows = rows
         self.config = config or PushesConfig()
         self._due = asyncio.Event()
+        self._key: bytes | None = None
 
     async def _start(self) -> None:
         self._poster = Poster(self._guard, self._http)
@@ -100,10 +101,11 @@ class Pushes(Service):
     async def _tell(self, push: Push) -> None:
         """Tell the address how the task stands, if that is news."""
         task = await self._look(push)
-        if task is None:  # it was removed
+        opened = pushes.open_config(await self._find_key(), push)
+        if task is None or opened is None:  # it was removed; or this database is a copy, which calls nobody
             await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
             return
-        config = msgspec.json.decode(push.config, type=PushConfig)
+        config = msgspec.json.decode(opened, type=PushConfig)
         state, body = write_push(task, old=config.old)
         error = None
         if state != push.sent:
@@ -117,6 +119,11 @@ class Pushes(Service):
                 log.error("push_given_up", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
         apart = None if state in a2a.ENDS else timedelta(seconds=self.config.apart_seconds)
         await pushes.mark_told(self._database.api, push, task.state.seq, state, error, apart)
+
+    async def _find_key(self) -> bytes:
+        if self._key is None:
+            self._key = (await hints.seal_of(self._database.api)).key
+        return self._key
 
     async def _put_off(self, push: Push, error: str) -> None:
         wait = min(self.config.again_seconds * 2 ** (push.tries - 1), self.config.again_seconds_max)

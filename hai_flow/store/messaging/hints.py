@@ -81,6 +81,19 @@ def parse_tenants(payload: str) -> frozenset[UUID] | None:
         return None
 
 
+_PUT_OFF: Final = "put-off:"
+
+
+def build_put_off_payload(question: str) -> str:
+    """The payload that says that whoever was asked over a connection answers this question later, or elsewhere."""
+    return _PUT_OFF + question
+
+
+def parse_put_off(payload: str) -> str | None:
+    """The question that the payload says it of; None: it says something else."""
+    return payload.removeprefix(_PUT_OFF) if payload.startswith(_PUT_OFF) else None
+
+
 class HintSecret(NamedTuple):
     """A secret that only the processes over one database share: the `place` at which they leave hints for each other
     outside of it, and the `key` by which they know their own."""

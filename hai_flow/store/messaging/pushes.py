@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     from hai_flow.store.postgres.database import Connection, Pool
 
 PUSHES_MAX: Final = 10
@@ -16,8 +20,9 @@ PUSHES_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """An address (`config`: JSON of a `PushConfig`) of a caller (`who`: JSON of a `Principal`; `may`: whether they may
-    answer questions). `sent`: the state that it was told last. `tries`: those of this change, with this one."""
+    """An address (`config`: JSON of a `PushConfig`, sealed) of a caller (`who`: JSON of a `Principal`; `may`:
+    whether they may answer questions). `sent`: the state that it was told last. `tries`: those of this change, with
+    this one."""
 
     tenant: UUID
     run_id: UUID
@@ -30,6 +35,31 @@ class Push:
     tries: int
 
 
+def seal_config(key: bytes, run_id: UUID, principal: str, config: bytes) -> bytes:
+    """The configuration, which holds tokens of others, encrypted: for this row of this database (`hints.seal_of`)
+    alone."""
+    nonce = os.urandom(_NONCE)
+    return nonce + _cipher(key).encrypt(nonce, config, f"{run_id} {principal}".encode())
+
+
+def open_config(key: bytes, push: Push) -> bytes | None:
+    """The configuration of a row. None: it is of another database, or was changed."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        about = f"{push.run_id} {push.principal}".encode()
+        return _cipher(key).decrypt(push.config[:_NONCE], push.config[_NONCE:], about)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _cipher(key: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only who has such rows pays for its import
+
+    return AESGCM(hmac.digest(key, b"push config v1", "sha256"))
+
+
+_NONCE: Final = 12
 _COLUMNS: Final = "tenant, run_id, principal, id, config, who, may, sent, tries"
 _STORE: Final = """
 INSERT INTO pushes (tenant, run_id, principal, id, config, who, may)

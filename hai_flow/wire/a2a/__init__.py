@@ -30,6 +30,8 @@ VERSIONS: Final = (VERSION, OLD_VERSION)
 MEDIA_TYPE: Final = "application/a2a+json"
 WORKFLOW: Final = "hai-flow/workflow"
 """The member of `metadata` that names a workflow, or a version of one."""
+ON_BEHALF_OF: Final = "hai-flow/onBehalfOf"
+"""The member of `metadata`, and of `_meta` in MCP, that names the person for whom an agent acts."""
 PENDING: Final = "hai.pending"
 """The member of a data part that names questions, and of an answer's that names its question."""
 FIELD: Final = "x-a2a"
@@ -132,11 +134,28 @@ def _text(value: Json) -> str:
     return values.dumps(value).decode()
 
 
+_AS_IT_IS: Final = ("data", "metadata", "values")  # what is in these is the client's own
+
+
+def read_names(value: Json) -> Json:
+    """Parameters with the names of their fields as JSON has them: readers of ProtoJSON take those of the protocol's
+    definition, too (`task_id`)."""
+    if isinstance(value, Mapping):
+        return {_camel(name): each if name in _AS_IT_IS else read_names(each) for name, each in value.items()}
+    return [read_names(each) for each in value] if isinstance(value, list) else value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(each.capitalize() for each in others) if first else name
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
 class Message(NamedTuple):
-    """A message of a client. `texts` and `data` are its parts; files are refused. `workflow`: the one that it names."""
+    """A message of a client. `texts` and `data` are its parts; files are refused. `workflow`: the one that it names;
+    `person`: for whom the client acts."""
 
     id: str
     context_id: str | None
@@ -144,6 +163,7 @@ class Message(NamedTuple):
     texts: tuple[str, ...]
     data: tuple[Json, ...]
     workflow: str | None
+    person: Json = None
 
     @property
     def text(self) -> str:
@@ -185,7 +205,7 @@ def read_message(params: Json) -> Message:
         raise invalid(f"/message/parts: at most {TEXT_CHARS_MAX} characters of text.")
     return Message(
         id, _id(message, "contextId"), _id(message, "taskId"), tuple(texts), tuple(data),
-        _named(message) or _named(params),
+        _named(message) or _named(params), _member(message, ON_BEHALF_OF) or _member(params, ON_BEHALF_OF),
     )  # fmt: skip
 
 
@@ -196,9 +216,13 @@ def _id(message: Mapping[str, Json], name: str) -> str | None:
     return id or None
 
 
-def _named(holder: Mapping[str, Json]) -> str | None:
+def _member(holder: Mapping[str, Json], name: str) -> Json:
     metadata = holder.get("metadata")
-    workflow = metadata.get(WORKFLOW) if isinstance(metadata, Mapping) else None
+    return metadata.get(name) if isinstance(metadata, Mapping) else None
+
+
+def _named(holder: Mapping[str, Json]) -> str | None:
+    workflow = _member(holder, WORKFLOW)
     return workflow if isinstance(workflow, str) and 0 < len(workflow) <= 200 else None
 
 
