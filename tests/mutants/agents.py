@@ -196,6 +196,7 @@ publishing.bug(
     "what a person rejected is published",
     ('    if status in ("approved", "consumed"):', '    if status in ("approved", "consumed", "rejected"):'),
     by=f"{_MCP}::test_a_draft_with_findings_or_that_is_rejected_is_not_published",
+)
 
 ROOMS: Final = (
     tasks,
