@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hai_flow import values
-from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Run
+from hai_flow.definition.personal.personal import declares
+from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Return, Run
 from hai_flow.definition.tools.effects import Effect, gravest
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
@@ -103,7 +104,7 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
         "title": reveal(plan.title or plan.name)[:200],
         "description": reveal(description)[:DESCRIPTION_CHARS_MAX],
         "inputSchema": {"type": "object", **_strip_own_keywords(plan.input.raw)},
-        "outputSchema": RESULT_SCHEMA,
+        "outputSchema": describe_result(plan),
         "annotations": {
             "readOnlyHint": effect == "read",
             "destructiveHint": effect in ("write", "irreversible"),
@@ -113,6 +114,20 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
         "_meta": {WORKFLOW: reference_of(plan)},
         **({"execution": {"taskSupport": "required"}} if needs_tasks(plan) else {}),
     }
+
+
+def describe_result(plan: Plan) -> dict[str, Any]:
+    """The schema of the results of a workflow, with the members of its output. A `return` gives another one, and in
+    the place of what is personal a mask may stand: then nothing is said of it."""
+    written = None if plan.output is None else plan.output.written
+    returns = any(isinstance(step.verb, Return) for step in plan.steps.values())
+    if returns or declares(plan) or not isinstance(written, Mapping):
+        return RESULT_SCHEMA
+    output = {
+        "type": "object", "required": list(written), "properties": {name: {} for name in written},
+        "description": "of a finished run",
+    }  # fmt: skip
+    return {**RESULT_SCHEMA, "properties": {**RESULT_SCHEMA["properties"], "output": output}}
 
 
 def build_prompt(plan: Plan, name: str) -> dict[str, Any]:

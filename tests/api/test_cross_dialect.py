@@ -1,4 +1,4 @@
-"""A run started in one protocol is followed and answered in every other: five by five, a tool and a decision."""
+"""A run started in one protocol is followed and answered in every other: seven by seven, a tool and a decision."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.agent_client import AgentClient, approval, output, say
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, Live, answer, unique, user
+from tests.support.mcp_caller import Caller
 from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
 
@@ -186,7 +187,69 @@ class Agent:
         assert self.client.post(given).status == 200
 
 
-PARTIES: dict[str, type[Any]] = {"hai": Hai, "agui": Agui, "social": Social, "aui": Aui, "agent-api": Agent}
+class Mcp:
+    """A client that can show nothing: it looks and answers with tools. Its call has a thread of its own."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def _call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        with httpx2.Client(base_url=self.place.url, timeout=60) as http:
+            return Caller(http).call(tool, arguments)["structuredContent"]
+
+    def start(self) -> None:
+        run = self._call(self.place.workflow, {})
+        assert run["status"] == "waiting"
+        self.place.thread_id = run["run_id"]
+
+    def pending(self, what: str) -> str:
+        questions = self._call("list_pending", {"workflow": self.place.workflow, "limit": 50})["questions"]
+        runs = httpx2.get(f"{self.place.url}/v1/runs", params={"thread_id": self.place.thread_id}).json()["items"]
+        (id,) = [each["id"] for each in questions if each["run_id"] == runs[0]["id"]]
+        return str(id)
+
+    def answer(self, what: str, id: str) -> None:
+        answered = self._call("answer", {"question_id": id, **ANSWERS[what]})
+        assert not answered["already"]
+
+
+class A2a:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def _ask(self, method: str, **params: Any) -> dict[str, Any]:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        url = f"{self.place.url}/workflows/{self.place.workflow}/a2a"
+        answered = httpx2.post(url, json=body, headers={"A2A-Version": "1.0"}, timeout=60).json()
+        assert "result" in answered, answered
+        result: dict[str, Any] = answered["result"]
+        return result
+
+    def _send(self, part: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [part], **fields}
+        task: dict[str, Any] = self._ask("SendMessage", message=message)["task"]
+        return task
+
+    def start(self) -> None:
+        task = self._send({"text": "go"}, contextId=self.place.thread_id)
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+    def _task(self) -> dict[str, Any]:
+        task: dict[str, Any] = self._ask("ListTasks", contextId=self.place.thread_id)["tasks"][0]
+        return task
+
+    def pending(self, what: str) -> str:
+        (data,) = [part["data"] for part in self._task()["status"]["message"]["parts"] if "data" in part]
+        return str(data["hai.pending"][0]["id"])
+
+    def answer(self, what: str, id: str) -> None:
+        self._send({"data": {"hai.pending": {"id": id, **ANSWERS[what]}}}, taskId=self._task()["id"])
+
+
+ANSWERS: dict[str, dict[str, Any]] = {TOOL: {"result": "confirmed"}, DECISION: {"decision": "approve"}}
+PARTIES: dict[str, type[Any]] = {
+    "hai": Hai, "agui": Agui, "social": Social, "aui": Aui, "agent-api": Agent, "mcp": Mcp, "a2a": A2a,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -203,8 +266,8 @@ def test_a_run_of_one_protocol_is_followed_and_answered_in_another(
 ) -> None:
     place = Place(server.url, NAMES[what], unique("cross"))
     starter: Party = PARTIES[started](place)
-    answerer: Party = PARTIES[answered](place)
     starter.start()
+    answerer: Party = PARTIES[answered](place)
     id = answerer.pending(what)
     answerer.answer(what, id)
     (run,) = http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]

@@ -18,7 +18,7 @@ from mcp.client import Client
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.testing.apart import NotPlayed, play_apart
 from hai_flow.testing.documents.reader import read_suite
-from hai_flow.wire.mcp import content_of
+from hai_flow.wire.mcp import RESULT_SCHEMA, content_of, describe_result
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
 from tests.support.server import ROOT, YAML, ServerProcess
@@ -668,3 +668,32 @@ def test_a_draft_with_findings_or_that_is_rejected_is_not_published(http: httpx2
 
 def until_waits(http: httpx2.Client, run_id: str) -> None:
     sure(lambda: http.get(f"/v1/runs/{run_id}").json()["status"] == "waiting")
+
+
+@pytest.mark.parametrize(
+    ("ends", "members"),
+    [
+        ('output: {n: 1, note: "${{ input.note }}"}', ["n", "note"]),
+        ("output: ${{ input.note }}", None),
+        ("output: {}", []),
+        ("", None),
+    ],
+)
+def test_the_output_schema_of_a_workflow_names_the_members_of_its_output(ends: str, members: list[str] | None) -> None:
+    head = "hai: flow/v1\nname: x\nversion: 1\ninput: {type: object, properties: {note: {type: string, default: a}}}\n"
+    plan = compile_workflow(f"{head}steps: [{{say: Hello}}]\n{ends}\n".encode())
+    output = describe_result(plan)["properties"]["output"]
+    assert output.get("required") == members
+    returning = f"{head}steps: [{{if: 'input.note == \"b\"', return: 3}}]\n{ends}\n"
+    assert describe_result(compile_workflow(returning.encode())) == RESULT_SCHEMA
+
+
+def test_a_result_fits_the_output_schema_of_its_workflow_as_the_official_client_demands(server: ServerProcess) -> None:
+    async def call() -> tuple[Any, Any]:
+        async with Client(f"{server.url}/mcp") as client:
+            tools = {each.name: each for each in (await client.list_tools()).tools}
+            return tools["slow_compute"].output_schema, await client.call_tool("slow_compute", {"seconds": 0})
+
+    schema, result = asyncio.run(call())
+    content = result.structured_content
+    assert set(schema["properties"]["output"].get("required", ())) <= set(content["output"])

@@ -32,6 +32,7 @@ def url(postgres_server: Server) -> Iterator[str]:
     [
         ("nothing", "waiting", "2026-07-28"),
         ("elicitation", "finished", "2026-07-28"),
+        ("tasks", "task", "2026-07-28"),
         ("legacy", "waiting", "2025-11-25"),
         ("legacy-elicitation", "finished", "2025-11-25"),
     ],

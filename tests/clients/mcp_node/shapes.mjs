@@ -1,18 +1,62 @@
 // One run of confirm_delete in each shape of the official TypeScript client: `node shapes.mjs URL SHAPE`.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
+const anything = { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } };
 const [url, shape] = process.argv.slice(2);
+const TASKS = "io.modelcontextprotocol/tasks";
 const elicits = shape.endsWith("elicitation");
 const capabilities = elicits ? { elicitation: { form: {} } } : {};
+if (shape === "tasks") {
+  Object.assign(capabilities, { elicitation: { form: {} }, extensions: { [TASKS]: {} } });
+}
 const options = { capabilities, ...(shape.startsWith("legacy") ? {} : { versionNegotiation: { mode: "auto" } }) };
 const client = new Client({ name: "test", version: "1" }, options);
 if (elicits) {
   client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { confirm: true } }));
 }
-await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+// The client knows no tasks yet: its fetch is extended. A task is handed on as structured content, and the requests of
+// tasks have the header that they need.
+const withTasks = async (address, init) => {
+  const message = typeof init?.body === "string" ? JSON.parse(init.body) : {};
+  const headers = new Headers(init?.headers);
+  if (message.method?.startsWith("tasks/")) {
+    headers.set("Mcp-Name", message.params.taskId);
+  }
+  const response = await fetch(address, { ...init, headers });
+  if (shape !== "tasks" || message.method !== "tools/call") {
+    return response;
+  }
+  const rewritten = (data) => {
+    const answer = JSON.parse(data);
+    if (answer.result?.resultType !== "task") {
+      return data;
+    }
+    const structuredContent = { run_id: answer.result.taskId, status: "", task: answer.result };
+    return JSON.stringify({ ...answer, result: { resultType: "complete", content: [], structuredContent } });
+  };
+  const whole = await response.text(); // JSON, or events
+  const text = whole.startsWith("{") ? rewritten(whole) : whole.replace(/^data: (.*)$/gm, (_, data) => `data: ${rewritten(data)}`);
+  return new Response(text, { status: response.status, headers: response.headers });
+};
+await client.connect(new StreamableHTTPClientTransport(new URL(url), { fetch: withTasks }));
 const call = async (name, args) => (await client.callTool({ name, arguments: args })).structuredContent;
 let shown = await call("confirm_delete", { filename: "a.txt" });
 const first = shown.status;
+if (shown.task) {
+  const { taskId } = shown.task;
+  const ask = (method, params = {}) => client.request({ method, params: { taskId, ...params } }, anything);
+  let task;
+  while ((task = await ask("tasks/get")).status !== "completed") {
+    if (task.status === "input_required") {
+      const [id] = Object.keys(task.inputRequests);
+      await ask("tasks/update", { inputResponses: { [id]: { action: "accept", content: { confirm: true } } } });
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const { output } = task.result.structuredContent;
+  console.log(JSON.stringify({ first: "task", version: client.getNegotiatedProtocolVersion?.() ?? null, output }));
+  process.exit(0);
+}
 if (first === "waiting") {
   await call("answer", { question_id: shown.questions[0].id, values: { confirm: true } });
   shown = await call("wait_run", { run_id: shown.run_id });
