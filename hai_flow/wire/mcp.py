@@ -119,12 +119,12 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
 def describe_result(plan: Plan) -> dict[str, Any]:
     """The schema of the results of a workflow, with the members of its output. A `return` gives another one, and in
     the place of what is personal a mask may stand: then nothing is said of it."""
-    written = None if plan.output is None else plan.output.written
+    members = None if plan.output is None else plan.output.written
     returns = any(isinstance(step.verb, Return) for step in plan.steps.values())
-    if returns or declares(plan) or not isinstance(written, Mapping):
+    if returns or declares(plan) or not isinstance(members, Mapping):
         return RESULT_SCHEMA
     output = {
-        "type": "object", "required": list(written), "properties": {name: {} for name in written},
+        "type": "object", "required": list(members), "properties": {name: {} for name in members},
         "description": "of a finished run",
     }  # fmt: skip
     return {**RESULT_SCHEMA, "properties": {**RESULT_SCHEMA["properties"], "output": output}}
