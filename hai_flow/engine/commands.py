@@ -339,7 +339,10 @@ class ChildEnded(Command, frozen=True):
 
 
 class TimerFired(Command, frozen=True):
-    """Some timer of the run is due. Which ones, the state knows."""
+    """Some timer of the run is due. Which ones, the state knows. `receipts`: what has come so far of the answers that a
+    `timeout` cuts off, by the paths of their steps."""
+
+    receipts: Mapping[str, Json] = {}
 
 
 class Continue(Command, frozen=True):

@@ -77,6 +77,7 @@ class Draft:
         self.posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
         self.posted_state: Mapping[str, Json] = {}  # the state that came with it, for the runs above
         self.looked_at: Json = state.state  # the state that the conditions of open questions were held against last
+        self.receipts: Mapping[str, Json] = {}  # of attempts whose time is over (`TimerFired`)
         self._steps: dict[str, Step] = {}
 
     def step(self, path: str) -> Step:

@@ -30,6 +30,8 @@ def pass_time_before(draft: Draft, command: c.Command) -> bool:
         return True  # time that passes may lead to events that can't be stored: this command must work in spite of them
     if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):
         return True
+    if isinstance(command, c.TimerFired):
+        draft.receipts = command.receipts
     until = min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock
     return pass_time(draft, until, attempts=isinstance(command, c.TimerFired))
 
@@ -112,7 +114,8 @@ def _fail_too_late(draft: Draft, path: str) -> None:
         stop(draft, children.time_out())
         return
     step = draft.step(path)
-    error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
+    receipt = draft.receipts.get(path)
+    error = draft.error("step.timeout", "The step took longer than its timeout.", path, receipt, retriable=True)
     if path in draft.state.attempts:
         draft.cut = True
         budget.charge(draft, step)

@@ -116,6 +116,10 @@ class Answer(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
 
 
+def _ignore_receipt(describe: Callable[[], Json]) -> None:
+    pass
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
@@ -127,6 +131,8 @@ class Attempt(msgspec.Struct, frozen=True):
     tools. `answer`: a person's answer to the tool's question. `pins`: the digests that the workflow has of functions of
     servers. `traceparent`: the attempt's place in a trace, as W3C writes it. `failures` and `lost`: how many attempts
     before it have failed, and how many were lost right before it. `is_stopped`: whether the run is being stopped.
+    `receive` takes a function that gives what has come so far of the answer: the `data` of the error if the step's time
+    ends before the answer does.
     """
 
     run_id: str
@@ -151,6 +157,7 @@ class Attempt(msgspec.Struct, frozen=True):
     failures: int = 0
     lost: int = 0
     is_stopped: Callable[[], bool] = _go_on
+    receive: Callable[[Callable[[], Json]], None] = _ignore_receipt
 
     @property
     def idempotency_key(self) -> str:

@@ -12,11 +12,13 @@ import pytest
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
+from hai_flow.runtime.ops.verify import Verifying, verify
 from hai_flow.steps.mcp import http as mcp_http
 from tests.foreign.test_fastapi import JSON
 from tests.foreign.test_fastapi import serving as serving_framework
 from tests.foreign.test_mcp import Odd, serving
-from tests.runtime.conftest import Make, is_now, start, state_of
+from tests.runtime.conftest import Connection, Make, is_now, start, state_of
+from tests.runtime.conftest import eye as eye
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call
 from tests.support.service import Received, Reply
@@ -102,7 +104,7 @@ def _falls_silent(place: str, kind: str, over: asyncio.Event) -> Any:
 @pytest.mark.parametrize("step", ["", ", stream: text"], ids=["whole", "streamed"])
 @pytest.mark.parametrize("place", ["before its head", "behind its head", "in the middle"])
 async def test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout(
-    make: Make, place: str, step: str
+    make: Make, eye: Connection, place: str, step: str
 ) -> None:
     over = asyncio.Event()
     async with serving_framework(_falls_silent(place, "text/event-stream" if step else JSON, over)) as url:
@@ -114,3 +116,7 @@ async def test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its
         over.set()
     assert error is not None
     assert error.code == "step.timeout"
+    received = {"status": 201, "url": url, "text": "data: half\n\n" if place == "in the middle" else ""}
+    assert error.data == (None if place == "before its head" else received)
+    verified = [each async for each in verify(eye, Verifying())][-1]
+    assert (verified.runs, verified.broken, verified.undecided) == (1, 0, 0)

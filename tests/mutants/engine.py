@@ -514,6 +514,11 @@ going_on.bug(
 )
 redeciding = Room("hai_flow/engine/runs/replay.py", f"{_T}redeciding.py")
 redeciding.bug(
+    "a time-out is made again without what had come of the answer",
+    ("    yield c.TimerFired(_list_receipts(events))", "    yield c.TimerFired()"),
+    by="tests/foreign/test_silence.py::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
+)
+redeciding.bug(
     "a result that came late is a decision that does not follow",
     ("for ended_at in (None, state.at, 0):", "for ended_at in (None, state.at):"),
     by=f"{_T}redeciding.py::test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came",

@@ -32,6 +32,7 @@ from hai_flow.engine.state.run_size import TRACE
 from hai_flow.engine.state.state import LastChild, RunState
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 
 
 class Again(NamedTuple):
@@ -185,8 +186,14 @@ def _guess_commands(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Co
         read = _READERS.get(type(event))
         if read is not None:
             yield from read(state, events[number:])
-    yield c.TimerFired()
+    yield c.TimerFired(_list_receipts(events))
     yield c.Continue()
+
+
+def _list_receipts(events: Sequence[e.Event]) -> dict[str, Json]:
+    """What had come of the answers that time-outs cut off."""
+    errors = [each.error for each in events if isinstance(each, e.StepFailed | e.StepRetried)]
+    return {error.path: error.data for error in errors if error.code == "step.timeout" and error.data is not None}
 
 
 def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:

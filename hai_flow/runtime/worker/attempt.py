@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
@@ -141,6 +142,7 @@ class RunningAttempt:
     __slots__ = (
         "_ended",
         "_progress",
+        "_receipt",
         "_stage",
         "_succeeded",
         "_text",
@@ -175,6 +177,18 @@ class RunningAttempt:
         self._progress: _Progress | None = None
         self._transaction: Transaction | None = None
         self._ended = self._succeeded = False
+        self._receipt: tuple[Context, Callable[[], Json]] | None = None
+
+    def receive(self, describe: Callable[[], Json]) -> None:
+        """Take a function that gives what has come so far of the attempt's answer (`Attempt.receive`)."""
+        self._receipt = copy_context(), describe
+
+    def describe_receipt(self) -> Json:
+        """What has come so far of the answer, without secrets; None where nothing has."""
+        if self._receipt is None:
+            return None
+        context, describe = self._receipt
+        return context.run(lambda: self._stage.registry.hidden(describe()))
 
     @property
     def transaction(self) -> Transaction | None:
@@ -224,6 +238,7 @@ class RunningAttempt:
                 failures=step_state.failures,
                 lost=step_state.lost,
                 is_stopped=self._is_stopped,
+                receive=self.receive,
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))

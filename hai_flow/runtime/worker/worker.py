@@ -49,6 +49,7 @@ from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases
 from hai_flow.store.runs.leases import Claimed, Heartbeat, Load
+from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
@@ -100,6 +101,13 @@ class HeldRun:
             if performance.task is not None:
                 performance.task.cancel()
         self.attempts.clear()
+
+
+def _describe_receipts(held: HeldRun) -> dict[str, Json]:
+    """What has come of the answers that a step's `timeout` may cut off now, by the steps' paths."""
+    timed = (path for path in held.attempts if path in held.run.state.timeouts)
+    receipts = {path: held.attempts[path].describe_receipt() for path in timed}
+    return {path: receipt for path, receipt in receipts.items() if receipt is not None}
 
 
 class Worker(Service):
@@ -562,7 +570,7 @@ class Worker(Service):
                 if held is not None and not any(
                     isinstance(each.command, c.TimerFired) for each in held.run.submissions
                 ):
-                    self.committer.report(held.run, c.TimerFired())
+                    self.committer.report(held.run, c.TimerFired(_describe_receipts(held)))
             self._woken.clear()
             first = self._wakes.first
             # No longer than that in one piece: the database's clock may have been set forward meanwhile.

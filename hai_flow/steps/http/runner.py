@@ -213,10 +213,11 @@ class HttpExchange:
             headers = body.pop("headers", {}) | headers
             request = client.build_request(asked["method"], _with_query(url, query), headers=headers, **body)
             response = await client.send(request, stream=True)
+            self._attempt.receive(partial(self._describe_partial, response, content, url))
             try:
                 telling = self._telling(response)
                 if telling is not None:
-                    return await self._stream_body(response, telling, url)
+                    return await self._stream_body(response, telling, content, url)
                 await self._read(unpack_body(response), content, url)
             except StepError as error:
                 if error.data is None:
@@ -273,7 +274,10 @@ class HttpExchange:
     def _piece(self, template: Template, event: Json) -> Json:
         return self._attempt.evaluate(template, event=event)
 
-    async def _stream_body(self, response: httpx2.Response, telling: Telling, url: str) -> dict[str, Json]:
+    async def _stream_body(
+        self, response: httpx2.Response, telling: Telling, content: bytearray, url: str
+    ) -> dict[str, Json]:
+        """The response whose text is streamed. `content` gets the beginning of its body, for an error."""
         verb = self._attempt.step.verb
         assert isinstance(verb, Http)
         assert verb.stream is not None
@@ -288,6 +292,7 @@ class HttpExchange:
             if chunk is None:
                 break
             self._count(chunk, url)
+            content += chunk[: max(0, HIDDEN_CHARS_MAX - len(content))]
             await telling.take(chunk)
         await telling.take(b"", final=True)
         return self._build_response_value(response, telling.text, None, url, telling.notes)
