@@ -59,6 +59,10 @@ def publish(
             try:
                 done.append({"file": name, **await api.post("/v1/workflows", content=source)})
             except Problem as problem:
+                if (by_server := problem.body.get("findings")) is not None and problem.code == "definition.invalid":
+                    in_file = [each for each in findings if each.code != _OF_FOLDER and each.file == name]
+                    own = [{**each.as_dict(), "file": "<workflow>"} for each in in_file]  # as the server names it
+                    problem.body["findings"] = own + [each for each in by_server if each not in own]
                 refused.append({"file": name, **problem.body})
                 if not as_json:
                     _explain_refusal(name, source, problem)

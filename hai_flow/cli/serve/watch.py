@@ -229,8 +229,14 @@ class Shelf:
         heading = f"{_relative_path(file.path)} is not loaded"
         try:
             findings = _find_no_error(checked.findings(str(file.path)))
+        except DefinitionError as error:
+            self._print_fault(file, heading, error)
+            return None
+        try:
             reference, warnings = await self._backend.publish(file.source, str(file.path), file.plan)
         except (*FAILURES, HaiFlowError) as error:
+            if isinstance(error, DefinitionError) and not isinstance(error, RunnersMissing):
+                error = DefinitionError(list(dict.fromkeys((*findings, *error.findings))))
             self._print_fault(file, heading, error)
             return None
         file.stands = True
