@@ -129,9 +129,10 @@ sessions.bug(
 )
 sealing = Room("hai_flow/store/postgres/tool_transactions.py", _SESSIONS)
 sealing.bug("a statement that a tool has prepared stays in its session", ("    DEMAND_NO_STATEMENTS,\n))", "))"))
-sealing.bug(
-    "a session that was never sealed counts as spotless",
-    ("        if done.won:\n            _session", "        if True:\n            _session"),
+sessions.bug(
+    "a session that one tool left spotless counts as spotless behind every later one",
+    ("    connection.spotless = False\n", ""),
+    by=f"{_SESSIONS}::test_what_a_tool_that_fails_leaves_is_taken_back_behind_one_that_was_committed",
 )
 sealing.bug(
     "behind a pooler the locks of a tool that failed are left to anybody",

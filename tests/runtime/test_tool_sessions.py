@@ -103,6 +103,13 @@ async def test_the_next_tool_finds_the_session_as_it_was_before(database: Databa
     assert await found(database) == before
 
 
+async def test_what_a_tool_that_fails_leaves_is_taken_back_behind_one_that_was_committed(database: Database) -> None:
+    before = await found(database)
+    await use(database, ("SELECT 1",), "committed")
+    await use(database, LEFT["advisory lock"], "failed")
+    assert await found(database) == before
+
+
 async def test_a_tool_s_temporary_table_with_the_name_of_ours_is_not_written_by_the_commit(
     database: Database,
 ) -> None:
