@@ -150,6 +150,25 @@ def test_a_card_for_somebody_who_may_not_decide_has_no_buttons(chat: Chat) -> No
     assert sorted(bool(each.buttons) for each in chat.platform.of(asked.mark)) == [False, True]
 
 
+def test_a_room_of_one_reader_has_the_evidence_and_one_for_reading_has_no_buttons(chat: Chat) -> None:
+    if not chat.platform.takes_rooms:
+        pytest.skip("the platform has no rooms")
+    asked, room = chat.ask("rooms"), chat.platform.room
+    wait_for(lambda: len(chat.platform.of(asked.mark)) == 3)
+    by_place = {each.place: each for each in chat.platform.of(asked.mark)}
+    assert {place.removeprefix(room): bool(each.buttons) for place, each in by_place.items()} == {
+        "": True, "own": True, "quiet": False,
+    }  # fmt: skip
+    assert ["because it is so" in by_place[f"{room}{name}"].text for name in ("", "own", "quiet")] == [
+        False, True, False,
+    ]  # fmt: skip
+    assert asked.pending["digest"] in by_place[room].text
+    own = by_place[f"{room}own"]
+    assert "alone" in asked.press("Approve", chat.platform.bob, own)
+    assert "Recorded, as user:ann" in asked.press("Approve", chat.platform.ann, own)
+    assert "Approved by user:ann" in asked.result()
+
+
 def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Chat) -> None:
     asked = chat.ask("reasoned")
     if not chat.platform.takes_dialogs:

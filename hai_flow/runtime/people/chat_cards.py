@@ -80,11 +80,22 @@ class Chats:
         return channel if isinstance(channel, App) else None
 
     def person(self, tenant: str, id: str, channel: str) -> ChatPerson | None:
-        """The person of the file with an account of the channel."""
-        person = self._file.place(tenant).people.get(id)
-        if person is None or channel not in person.accounts:
+        """The person of the file with an account of the channel, or who alone reads its room."""
+        person, app = self._file.place(tenant).people.get(id), self.channel(tenant, channel)
+        if person is None or app is None or (channel not in person.accounts and app.person != id):
             return None
-        return ChatPerson(id, person.accounts[channel], person.roles, person.groups)
+        return ChatPerson(id, person.accounts.get(channel, ""), person.roles, person.groups)
+
+    def place(self, tenant: str, channel: str, id: str, person: str | None) -> ChatPlace:
+        """The room or the account of this id."""
+        app = self.channel(tenant, channel)
+        return ChatPlace(id, is_account=person is not None and (app is None or id != app.room))
+
+    def is_same_app(self, tenant: str, one: str, other: str) -> bool:
+        """Whether two channels are of one app, which the platform calls at one address."""
+        channels = self.channel(tenant, one), self.channel(tenant, other)
+        apps = [(each.app, each.settings) for each in channels if each is not None]
+        return len(apps) == 2 and apps[0] == apps[1]
 
     def owner(self, tenant: str, channel: str, account: str) -> ChatPerson | None:
         """The person of the file whose account it is."""
@@ -153,8 +164,9 @@ class ChatCards(Service):
         """Send the card of a notification, once: a card that is there already is not sent again. `person`: its only
         reader. False: it is not needed. Raises NotSent."""
         channel = notification.channel or ""
-        app = self._chats.app(await self._tenants.name(notification.tenant), channel)
-        place = ChatPlace(notification.whom, is_account=person is not None)
+        tenant = await self._tenants.name(notification.tenant)
+        app = self._chats.app(tenant, channel)
+        place = self._chats.place(tenant, channel, notification.whom, None if person is None else person.id)
         if not place.id:
             message = "nobody who is meant has connected an account of this chat, and the channel has no `room`"
             raise NotSent(message, final=True)
@@ -214,7 +226,8 @@ class ChatCards(Service):
             await chat.put_off_card(pool, row.id, timedelta(seconds=wait), str(failure))
 
     async def _update(self, row: CardRow) -> None:
-        app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
+        tenant = await self._tenants.name(row.tenant)
+        app = self._chats.app(tenant, row.channel)
         person = None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
         drawn = await self._draw(row, app, person)
         if drawn is None or row.message is None:
@@ -223,8 +236,9 @@ class ChatCards(Service):
         message: str | None = row.message
         if drawn.digest != row.content:
             card = await self._add_buttons(row, drawn)
+            place = self._chats.place(tenant, row.channel, row.place, row.person)
             async with _in_time():
-                message = await app.update(card, ChatPlace(row.place, is_account=row.person is not None), row.message)
+                message = await app.update(card, place, row.message)
         if message is None and row.content is not None:  # it stays as it was, with the buttons that it has
             await self._mark(row, drawn, row.message, row.content)
         else:
@@ -236,14 +250,6 @@ class ChatCards(Service):
         await chat.mark_shown(self._database.api, row, message, digest, drawn.seq, wait)
 
     # --- what a card says
-
-    async def draw(self, row: CardRow) -> Card | None:
-        """The card as it reads now, without buttons."""
-        app = self._chats.app(await self._tenants.name(row.tenant), row.channel)
-        drawn = await self._draw(
-            row, app, None if row.person is None else await self.principal(row.tenant, row.channel, row.person)
-        )
-        return None if drawn is None else drawn.card
 
     async def _draw(self, row: CardRow, app: ChatApp, person: c.Principal | None) -> _DrawnCard | None:
         state = await state_at(self._database, row.tenant, row.run_id, NEWEST)

@@ -104,6 +104,19 @@ steps:
       deadline: 1d
 ---
 hai: flow/v1
+name: rooms
+version: 1
+input: {type: object, properties: {mark: {type: string, default: x}}}
+steps:
+  - id: go
+    approve:
+      title: "Go ${{ input.mark }}?"
+      from: [role:boss]
+      evidence: {why: "because it is so"}
+      notify: [chat, own, quiet]
+      deadline: 1d
+---
+hai: flow/v1
 name: long
 version: 1
 input: {type: object, properties: {mark: {type: string, default: x}, text: {type: string}}}
@@ -249,14 +262,18 @@ def settings_of(platform: Platform, folder: Path) -> dict[str, str]:
     }  # fmt: skip
     roles = {"user:eve": ["clerk"]}
     room = {"room": platform.room} if platform.takes_rooms else {}
-    channels = {"chat": {"kind": platform.kind, **platform.settings(), **room}}
+    channels: dict[str, Any] = {"chat": {"kind": platform.kind, **platform.settings(), **room}}
+    if platform.takes_rooms:  # further rooms of the same app
+        app = {"kind": platform.kind, **platform.settings()}
+        channels["own"] = {**app, "room": f"{platform.room}own", "person": "user:ann"}
+        channels["quiet"] = {**app, "room": f"{platform.room}quiet", "read_only": True}
     gus = {"roles": ["boss"], "accounts": {"chat": platform.ann}}
     notify = {
         "hai": "notify/v1",
         "url": "https://flow.example.com",
         "hosts": ["127.0.0.1"],
         "channels": channels,
-        "tenants": {"globex": {"channels": channels, "people": {"user:gus": gus}}},
+        "tenants": {"globex": {"channels": {"chat": channels["chat"]}, "people": {"user:gus": gus}}},
         "people": {
             id: {"roles": roles.get(id, ["boss"]), "accounts": {"chat": account}} for id, account in people.items()
         },

@@ -162,7 +162,7 @@ class _Desk:
         button = await chat.find_button(access.pool, digest_of(press.token), press.account)
         card = None if button is None else await chat.find_card(access.pool, button.card)
         theirs = await self._find_person(access, press.account)
-        if button is None or card is None or button.tenant != self._tenant or card.channel != self._channel:
+        if button is None or card is None or button.tenant != self._tenant or not self._is_ours(card):
             raise _Refusal(_STALE, theirs)
         subject = f"pending:{card.pending_id}"
         if press.message is not None and card.message is not None and press.message != card.message.split(" ")[0]:
@@ -180,6 +180,10 @@ class _Desk:
         if button.is_taken:
             raise _Refusal("Somebody else has pressed this button just now. Look at the card.", theirs, subject)
         return _Pressed(button, card, theirs)
+
+    def _is_ours(self, card: CardRow) -> bool:
+        """Whether the card is of the app that the platform calls for: several channels may be rooms of one app."""
+        return self._chats.is_same_app(self._tenant_name, card.channel, self._channel)
 
     async def _find_person(self, access: Access, account: str) -> Access | None:
         """The access of the person whose account it is, with the roles that they have now."""
@@ -206,7 +210,8 @@ class _Desk:
         """Say it, and keep it on record where it is known who they are."""
         log.info("chat_refused", channel=self._channel, reason=text)
         if theirs is not None:
-            with contextlib.suppress(Rejected):  # the server is full: the refusal stands all the same
+            with contextlib.suppress(Rejected):  # the server is full, or there are too many: it stands all the same
+                theirs.decisions.take(self._tenant, theirs.principal.id, theirs.peer)  # so many records in a minute
                 async with theirs.act() as connection:
                     await theirs.record(connection, "chat.refused", subject=subject, reason=text)
         return PressOutcome(text)
