@@ -156,7 +156,7 @@ known.bug(
 grammar = Room("hai_flow/authoring/grammar.py", "tests/authoring/test_grammar_lines.py")
 grammar.bug(
     "the page tells to write what the checker refuses",
-    ("`break` and `continue` stand in\n  loops alone.", "`break` and `continue` stand\n  nowhere.\n- No `if`."),
+    ("`break` and `continue` stand in loops.", "`break` and `continue` stand\n  nowhere.\n- No `if`."),
     by="tests/authoring/test_grammar_lines.py",
 )
 schemas.bug(
