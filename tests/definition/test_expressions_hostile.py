@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,3 +168,47 @@ def test_any_template_is_filled_or_its_faults_have_places(value: Any) -> None:
         assert fault.message
     with contextlib.suppress(ExpressionError):
         template.render(SCOPE)
+
+
+_LISTS: Final = {
+    "list": [{"a": n * 7919 % 1_000, "c": [n, n]} for n in range(300)],
+    "n": [n * 7919 % 1_000 for n in range(2_000)],
+    "text": [f"t{n}" for n in range(300)],
+}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "L.list.map(x, L.list)",
+        "L.n.map(x, L.n)",
+        "L.list.map(x, L.list).size()",
+        "L.n.filter(x, [L.n, L.n].size() > 3)",
+        "L.n.map(x, L.n.sum())",
+        "L.n.filter(x, L.n.sum() > x)",
+        "L.n.map(x, L.n.map(y, y).sum())",
+        "L.list.map(x, L.n.group_by(y, y).size())",
+        "L.text.map(x, L.text.filter(y, y.matches('(a|t)*[0-9]+' + x))).size()",
+    ],
+)
+def test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work(source: str) -> None:
+    """Some of them took seconds, with 15 kB of data."""
+    program = compile_expression(source.replace("L.", "steps.a.output."), names())
+    scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": _LISTS}}}
+    begun = time.thread_time()
+    with pytest.raises(ExpressionError) as caught:
+        program.evaluate(scope)
+    assert caught.value.code in ("expression.budget", "expression.too_large")
+    assert time.thread_time() - begun < 0.2
+
+
+def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_is_given_up() -> None:
+    source = "steps.a.output.map(x, [x, x, x, x])"
+    program = compile_expression(source, names())
+    for rows, fits in ((6_500, True), (8_000, False)):
+        scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": [1] * rows}}}
+        if fits:
+            assert program.evaluate(scope) == [[1] * 4] * rows
+        else:
+            with pytest.raises(ExpressionError, match="larger than 64 KiB"):
+                program.evaluate(scope)

@@ -13,6 +13,10 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 GROWTH_MAX: Final = 4 * 1024 * 1024  # characters and elements that an intermediate value may have
 
 _PRODUCTS: Final = frozenset(("replace", "join", "format"))
+_WALKED: Final = frozenset(("sum", "join", "sort_by__", "group_by__"))
+_ELEMENT: Final = 32  # what these, and a copy, take for an element of a list, for one character of growth
+_PATTERN: Final = 3_000  # what it takes to compile a pattern that is made while the expression is evaluated
+_ROUNDS: Final = ""  # in place of a variable's name: how often a part of the tree is evaluated
 _MATCH_SHARE: Final = 8  # characters of text times of pattern, for one character of growth: RE2 is that much cheaper
 
 
@@ -62,9 +66,11 @@ class Growth:
             case Select():
                 return self._part(self._compute_bound(tree.operand, bound, sizes))
             case Call():
-                return self._call(tree, [self._compute_bound(part, bound, sizes) for part in tree.operands])
+                parts = [self._compute_bound(part, bound, sizes) for part in tree.operands]
+                return self._call(tree, parts, bound.get(_ROUNDS, SCALAR).total)
             case _:
                 parts = [self._compute_bound(part, bound, sizes) for part in children(tree)]
+                self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))
                 total = self._allow(1 + len(parts) + sum(part.total for part in parts))
                 return Size(total, len(parts), widest(parts) if parts else None)
 
@@ -72,27 +78,33 @@ class Growth:
         over = self._compute_bound(loop.range, bound, sizes)
         start = self._compute_bound(loop.start, bound, sizes)
         # A macro's step is `accumulator + [element]`, a boolean, or the accumulator itself: linear in the rounds.
-        inner = {**bound, loop.variable: self._part(over), loop.accumulator: SCALAR}
+        rounds = over.count or (over.total if over.element is None else 0)
+        often = Size(bound.get(_ROUNDS, SCALAR).total * max(1, rounds))
+        inner = {**bound, loop.variable: self._part(over), loop.accumulator: SCALAR, _ROUNDS: often}
         self._compute_bound(loop.condition, inner, sizes)
         step = self._compute_bound(loop.step, inner, sizes)
-        rounds = over.count or (over.total if over.element is None else 0)
         total = self._allow(start.total + rounds * step.total)
         gathered = Size(
             max(total, step.total), start.count + rounds * max(1, step.count), step.element or start.element
         )
         if is_empty(loop.range):  # optMap: the accumulator is the value itself
             gathered = start
-        return self._compute_bound(loop.result, {**inner, loop.accumulator: gathered}, sizes)
+        behind = {**inner, loop.accumulator: gathered, _ROUNDS: bound.get(_ROUNDS, SCALAR)}
+        return self._compute_bound(loop.result, behind, sizes)
 
     def _part(self, whole: Size) -> Size:
         return whole.element or whole
 
-    def _call(self, call: Call, parts: list[Size]) -> Size:
+    def _call(self, call: Call, parts: list[Size], rounds: int) -> Size:
         if call.function in ("_?_:_",):
             return widest(parts[1:])
         if call.function in ("_[_]", "_?._", "_[?_]"):
             return self._part(parts[0])
+        if call.function in _WALKED:
+            self._allow(rounds * _ELEMENT * sum(part.count for part in parts))
         if call.function == "matches":  # it makes nothing, but its work is a product
+            if not isinstance(call.operands[-1], Const):
+                self._allow(rounds * _PATTERN)
             return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
         total = sum(part.total for part in parts) + 32
         if call.function == "format_time":
@@ -109,3 +121,8 @@ class Growth:
             count, elements = parts[0].total, [parts[0]]
             total += 32 * count  # an element costs far more than its one character
         return Size(self._allow(total), count, widest(elements) if elements else None)
+
+
+def _count_below(size: Size) -> int:
+    """The elements of a list, of the lists in it, and so on."""
+    return 0 if size.element is None else size.count * (1 + _count_below(size.element))

@@ -95,19 +95,38 @@ def widest(sizes: Sequence[Size]) -> Size:
 
 
 def plain(value: cel.Value) -> Json:
-    """A result as JSON. Walked by type: the library's own plain_value() crashes the process on nested optionals."""
+    """A result as JSON. Walked by type: the library's own plain_value() crashes the process on nested optionals. Raises
+    `ExpressionError` as soon as it is certain to be longer than `RESULT_MAX`: each step costs microseconds."""
+    return _plain(value, [RESULT_MAX])
+
+
+def _plain(value: cel.Value, room: list[int]) -> Json:
+    """`room`: how many bytes of JSON text may still come. A value has one at least, and a comma."""
     name = value.type().name()
     if name.startswith("LIST"):
-        return [plain(item) for item in value.value()]
+        listed = value.value()
+        _take_room(room, 2 * len(listed))
+        return [_plain(item, room) for item in listed]
     if name.startswith("MAP"):
         items = {_key(key): item for key, item in value.value().items()}
-        return {key: plain(items[key]) for key in sorted(items)}
+        _take_room(room, sum(len(key) + 5 for key in items))
+        return {key: _plain(items[key], room) for key in sorted(items)}
     read = _SCALARS.get(name)
     if read is None:
         # An optional inside a list says that it is an ERROR: its type has no name in the library.
         what = "an optional; add orValue(...)" if name == "ERROR" or name.startswith("optional") else name.lower()
         raise ExpressionError("expression.error", f"expected a JSON value as the result, found {what}")
     return read(value.value())
+
+
+def _take_room(room: list[int], size: int) -> None:
+    room[0] -= size
+    if room[0] < 0:
+        raise _too_large()
+
+
+def _too_large() -> ExpressionError:
+    return ExpressionError("expression.too_large", "the result is larger than 64 KiB; let a tool keep it")
 
 
 def _key(key: Json) -> str:
@@ -166,5 +185,5 @@ def check_result(value: Json) -> Json:
     except NotJson as error:
         raise ExpressionError("expression.error", f"the result can't be stored: {error}") from None
     if type(value) is not int and type(value) is not float and len(dumps(value)) > RESULT_MAX:
-        raise ExpressionError("expression.too_large", "the result is larger than 64 KiB; let a tool keep it")
+        raise _too_large()
     return value
