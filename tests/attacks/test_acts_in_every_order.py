@@ -3,6 +3,7 @@ between. Whatever the order, both are answered, and what stands at the end is wh
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,6 +25,7 @@ from tests.attacks.test_two_acts_at_once import all_at_rest, has_paid, is_now
 from tests.runtime.conftest import Connection, Make
 from tests.support.hai_client import unique
 from tests.support.interleaving import Held, names_any, sessions_of
+from tests.support.mcp_caller import FORMS, Caller, accept
 from tests.support.server import YAML
 from tests.support.waiting import until
 
@@ -44,6 +46,7 @@ steps:
 """
 UNDO: Final = ", undo: {{call: fx.echo, with: {{value: released}}}}"
 FAILS: Final = "  - {{id: late, call: look.breaks}}\n"
+HOLDING: Final = "SELECT run_id FROM (SELECT run_id FROM slots UNION SELECT run_id FROM slot_waiters) AS holding"
 POINTS_MAX: Final = 60
 
 Answer: TypeAlias = "httpx2.Response | Pruned"
@@ -143,10 +146,14 @@ class World:
         """Nothing holds a slot, waits for one, or is on its way, but the runs of the thread that have not ended."""
         active = [each["id"] for each in await self.runs() if each["status"] not in ("finished", "failed", "stopped")]
 
+        others = "SELECT id FROM runs WHERE thread_id <> $1"
+
         async def settled() -> bool:
-            rows = await self.eye.fetch("SELECT run_id FROM slots UNION SELECT run_id FROM slot_waiters")
-            sent = await self.eye.fetchval("SELECT count(*) FROM outbox WHERE due_at < now() + interval '1 minute'")
-            return {str(row[0]) for row in rows} <= set(active) and not sent
+            rows = await self.eye.fetch(f"{HOLDING} WHERE run_id NOT IN ({others})", self.thread)
+            query = (
+                f"SELECT count(*) FROM outbox WHERE due_at < now() + interval '1 minute' AND run_id NOT IN ({others})"
+            )
+            return {str(row[0]) for row in rows} <= set(active) and not await self.eye.fetchval(query, self.thread)
 
         await until(settled)
 
@@ -328,6 +335,7 @@ async def archive_in_every_order(world: World, monkeypatch: pytest.MonkeyPatch, 
 
 
 async def stop_all(world: World) -> None:
+    """Of the thread."""
     await world.at_rest()
     for each in await world.runs():
         if each["status"] == "waiting":
@@ -365,3 +373,231 @@ async def demand_kept(world: World, act: Act, answer: httpx2.Response) -> None:
     else:
         events = (await world.http[0].get(f"/v1/runs/{world.run}/events", params={"limit": 500})).json()["items"]
         assert any(each["type"] in ("run_retried", "run_resumed", "step_skipped") for each in events), events
+
+
+# --- one run, one thread ----------------------------------------------------------------------------------------------
+
+
+async def paid_runs(world: World) -> list[str]:
+    return [each["id"] for each in await world.runs() if await has_paid(world.http[0], each["id"])]
+
+
+@pytest.mark.parametrize(("held", "other"), [(fork, approve), (approve, fork), (fork_whole, approve)], ids=named)
+async def test_a_fork_and_an_answer_pay_once_whatever_comes_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act
+) -> None:
+    await world.publish()
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        answers = {held: one, other: two}
+        forked, answered = answers[other if held is approve else held], answers[approve]
+        await world.at_rest()
+        assert {one.status_code, two.status_code} <= {200, 201, 404, 409}, (told(one), told(two))
+        runs = await world.runs()
+        assert len(runs) == 1 + (forked.status_code == 201)
+        paid = await paid_runs(world)
+        assert paid in ([], [world.run])
+        if not forked.is_success:
+            assert answered.is_success, "one of them comes through"
+            assert paid == [world.run]
+        await world.demand_nothing_held()
+        await world.verify()
+
+    assert await in_every_order(world, monkeypatch, held, other, check, begin=world.begin) >= 2
+
+
+@pytest.mark.parametrize(
+    ("held", "other", "on_message"),
+    [
+        *[(stop, begin_anew, way) for way in ("reject", "enqueue")],
+        *[(begin_anew, stop, way) for way in ("reject", "enqueue")],
+        *[(stop, say, way) for way in ("reject", "interrupt", "enqueue")],
+        *[(say, stop, way) for way in ("reject", "interrupt")],
+    ],
+)
+async def test_a_stop_and_a_beginning_leave_one_run_and_hold_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act, on_message: str
+) -> None:
+    world.on_message = on_message
+    await world.publish()
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        stopped, begun = (one, two) if held is stop else (two, one)
+        assert stopped.is_success or stopped.status_code == 409, told(stopped)
+        await world.at_rest()
+        runs = {each["id"]: each["status"] for each in await world.runs()}
+        assert runs[world.run] == "stopped"
+        assert await is_undone(world)
+        active = [id for id, status in runs.items() if status == "waiting"]
+        if begun.status_code in (200, 201):
+            assert len(active) == 1, "what was taken begins"
+            assert active != [world.run]
+        else:
+            assert begun.status_code in (409, 429), told(begun)
+            assert active == []
+        queued = (await world.http[0].get(f"/v1/threads/{world.thread}/queue")).json()
+        assert queued.get("items", []) == []
+        await world.demand_nothing_held()
+        await world.verify()
+        await stop_all(world)  # the run of a message has the same key in each thread
+
+    assert await in_every_order(world, monkeypatch, held, other, check, begin=world.begin) >= 2
+
+
+async def is_undone(world: World) -> bool:
+    events = (await world.http[0].get(f"/v1/runs/{world.run}/events", params={"limit": 500})).json()["items"]
+    return any("undo" in event["type"] for event in events)
+
+
+@pytest.mark.parametrize(("held", "other"), [(freeze, approve), (approve, freeze)], ids=named)
+async def test_what_is_answered_while_its_workflow_is_frozen_is_paid_once_and_behind_the_thaw(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act
+) -> None:
+    await world.publish()
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        frozen, answered = (one, two) if held is freeze else (two, one)
+        assert (frozen.status_code, answered.status_code) == (201, 200), (told(frozen), told(answered))
+
+        thawed = await world.http[1].post(f"/v1/freezes/{frozen.json()['id']}/thaw")
+        assert thawed.status_code == 200, thawed.text
+        await until(lambda: is_now(world.http[0], world.run, "finished"))
+        events = (await world.http[0].get(f"/v1/runs/{world.run}/events", params={"limit": 500})).json()["items"]
+        began = [each for each in events if each["type"] in ("step_started", "step_finished") and each["path"] == "pay"]
+        assert [each["type"] for each in began] == ["step_started", "step_finished"]
+        await world.demand_nothing_held()
+        await world.verify()
+
+    assert await in_every_order(world, monkeypatch, held, other, check, begin=world.begin) >= 2
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("held", "other"), [(retire, begin_anew), (begin_anew, retire)], ids=named)
+async def test_a_start_and_the_retirement_of_its_version_come_one_behind_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act
+) -> None:
+    async def begin() -> None:
+        await world.publish()
+        world.thread, world.run, world.pending = unique("thread"), "", ""
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        retired, begun = (one, two) if held is retire else (two, one)
+        assert retired.status_code == 200, told(retired)
+        assert begun.status_code in (201, 409), told(begun)
+        await until(lambda: all_at_rest(world.http[0], world.thread))
+        runs = await world.runs()
+        assert [each["status"] for each in runs] == (["waiting"] if begun.status_code == 201 else [])
+        if begun.status_code == 409:
+            assert begun.json()["code"] == "workflow_retired"
+            rows = await world.eye.fetch(HOLDING)
+            assert {str(row[0]) for row in rows} <= set(world.more.get("begun", ()))
+        else:
+            world.more.setdefault("begun", set()).add(runs[0]["id"])
+        for http in world.http:
+            assert (await world.start(http)).json()["code"] == "workflow_retired", "from then on, at both processes"
+        await world.verify()
+
+    assert await in_every_order(world, monkeypatch, held, other, check, begin=begin) >= 2
+
+
+TRIGGERED: Final = """\
+hai: flow/v1
+name: {name}
+version: {version}
+triggers:
+  - event: {{type: {name}_{version}}}
+steps:
+  - {{id: say, say: Hello}}
+"""
+
+
+@pytest.mark.parametrize("which", ["the retirement is held", "the publication is held"])
+async def test_the_triggers_are_those_of_the_highest_version_in_use_whatever_comes_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    async def publish_version(version: int, http: httpx2.AsyncClient) -> httpx2.Response:
+        text = TRIGGERED.format(name=world.name, version=version)
+        return await http.post("/v1/workflows", content=text, headers=YAML)
+
+    async def publish_third(world: World, http: httpx2.AsyncClient) -> httpx2.Response:
+        return await publish_version(3, http)
+
+    async def retire_second(world: World, http: httpx2.AsyncClient) -> httpx2.Response:
+        return await http.post(f"/v1/workflows/{world.name}@2/retire")
+
+    async def begin() -> None:
+        world.name = unique("triggered").replace("-", "_").lower()
+        for version in (1, 2):
+            assert (await publish_version(version, world.http[0])).status_code == 201
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        assert {one.status_code, two.status_code} <= {200, 201}, (told(one), told(two))
+        rows = await world.eye.fetch("SELECT type FROM event_triggers WHERE workflow_name = $1", world.name)
+        assert [row[0] for row in rows] == [f"{world.name}_3"]
+
+    acts = (retire_second, publish_third) if which == "the retirement is held" else (publish_third, retire_second)
+    assert await in_every_order(world, monkeypatch, *acts, check, begin=begin) >= 2
+
+
+# --- an elicitation of MCP --------------------------------------------------------------------------------------------
+
+ASKING: Final = """\
+hai: flow/v1
+name: {name}
+version: 1
+input: {{type: object, properties: {{}}}}
+steps:
+  - id: sure
+    ask: {{title: Sure?, from: anyone, form: {{type: object, required: [ok], properties: {{ok: {{type: boolean}}}}}}}}
+output: "ok: ${{{{ steps.sure.output.ok }}}}"
+"""
+
+
+@pytest.mark.parametrize("which", ["the client's answer is held", "the other person's answer is held"])
+async def test_an_elicitation_that_another_person_answers_at_the_same_moment_has_one_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Both say something else; the client is told what counts, and no error of the server."""
+    world.flow = ASKING
+    await world.publish()
+    caller = Caller(httpx2.Client(), FORMS)
+    call: dict[str, Any] = {"name": world.name, "arguments": {}}
+
+    async def send(http: httpx2.AsyncClient, **more: Any) -> httpx2.Response:
+        return await http.post("/mcp", **caller.request("tools/call", {**call, **more}))
+
+    def result(answer: httpx2.Response) -> dict[str, Any]:
+        caller.answered = answer
+        message = caller.message()
+        assert "result" in message, message
+        return dict(message["result"])
+
+    async def elicit(world: World, http: httpx2.AsyncClient) -> httpx2.Response:
+        answers = {"sure": accept(ok=True)}
+        return await send(http, requestState=world.more["state"], inputResponses=answers)
+
+    async def decide(world: World, http: httpx2.AsyncClient) -> httpx2.Response:
+        return await http.post(f"/v1/pendings/{world.pending}/decide", json={"values": {"ok": False}})
+
+    async def begin() -> None:
+        asked = result(await send(world.http[0]))
+        assert asked["resultType"] == "input_required", asked
+        pendings = (await world.http[0].get("/v1/pendings", params={"workflow": world.name})).json()["items"]
+        newest = max(pendings, key=lambda each: each["run_id"])
+        world.run, world.pending, world.more["state"] = newest["run_id"], newest["id"], asked["requestState"]
+        world.thread = (await world.http[0].get(f"/v1/runs/{world.run}")).json()["thread_id"]
+
+    async def check(one: httpx2.Response, two: httpx2.Response) -> None:
+        elicited, decided = (one, two) if which.startswith("the client") else (two, one)
+        await until(lambda: is_now(world.http[0], world.run, "finished"))
+        output = (await world.http[0].get(f"/v1/runs/{world.run}")).json()["output"]
+        assert output == ("ok: false" if decided.is_success else "ok: true")
+        assert decided.status_code in (200, 409), told(decided)
+        told_client = result(elicited)
+        assert output in json.dumps(told_client) or "pending_decided" in json.dumps(told_client), told_client
+        await world.verify()
+
+    acts = (elicit, decide) if which.startswith("the client") else (decide, elicit)
+    assert await in_every_order(world, monkeypatch, *acts, check, begin=begin) >= 2

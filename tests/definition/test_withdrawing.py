@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.definition.compiler import check_workflow
+from hai_flow.definition.compiler import check_workflow, compile_workflow
+from hai_flow.engine import commands as c
+from tests.support.runs import Play
 from tests.testing.support import messages, played
 
 HEAD = (
@@ -110,6 +112,17 @@ def test_a_form_that_is_answered_is_taken_back_by_nothing(tmp_path: Path) -> Non
     source = ASK.replace("output:", "  - wait: {for: 1m}\noutput:")
     answer = "{answer: {pending: size, by: ann, value: {size: M}}}"
     play(tmp_path, source, f"{answer}, {{{CANCELLED % 'A1'}}}, {{advance: 2m}}", "M")
+
+
+def test_an_event_that_comes_while_an_approved_call_is_under_way_is_not_its_result() -> None:
+    play = Play(compile_workflow(BY_EVENT.encode(), "a"), input={"order": "A1"})
+    (path,) = play.asking
+    play.answer(path, by=c.Principal("user:bob", ("boss",)), decision="approve")
+    assert play.signal("s1", "order.cancelled", {"order": "A1"}).outcome == {"id": "s1", "taken": False, "awaits": []}
+    play.go_on()
+    assert not play.signal("s2", "order.cancelled", {"order": "A1"}).outcome["taken"]
+    play.succeed(path, "paid")
+    assert play.output == "paid"
 
 
 def test_a_deadline_of_a_question_that_an_event_may_take_back_is_that_of_the_question(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ pendings.bug(
         "state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,",
         "state.subscriptions,",
     ),
-    by=f"{_WITHDRAWING}::test_a_form_that_is_answered_is_taken_back_by_nothing",
+    by=f"{_WITHDRAWING}::test_an_event_that_comes_while_an_approved_call_is_under_way_is_not_its_result",
 )
 due = Room("hai_flow/engine/due.py", _WITHDRAWING)
 due.bug(
