@@ -307,6 +307,7 @@ live = Room("hai_flow/api/rest/runs/live_lists.py", _SHARED)
 live.bug("a claim that ends by itself is seen with the next poll", ("if at > time.time()", "if at > 1e12"))
 
 ROOMS: Final = (
+    opinions,
     shared_lists, live,
     catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
     redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,

@@ -208,6 +208,29 @@ deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if Fals
 signing = Room("hai_flow/signing.py", "tests/wire/test_hostile_receipts.py")
 signing.bug("a header says how the rest is to be read", ("is_exact = len(named) == 3", "is_exact = True"))
 signing.bug("a receipt names its own algorithm", ('if algorithm != "EdDSA" or kind != TYPE:', "if kind != TYPE:"))
+_LOOPS: Final = (
+    "tests/definition/test_expressions_hostile.py::test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work"
+)
+growth = Room("hai_flow/definition/expressions/cel_growth.py", _LOOPS)
+growth.bug(
+    "a list is copied in a loop, however often",
+    ("self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))", "pass"),
+)
+growth.bug(
+    "a list is added up or grouped in a loop, however often",
+    ("self._allow(rounds * _ELEMENT * sum(part.count for part in parts))", "pass"),
+)
+growth.bug("patterns are made in a loop, however many", ("self._allow(rounds * _PATTERN)", "pass"))
+_EXTREMES: Final = "tests/foreign/test_values.py"
+extremes = Room("hai_flow/values.py", _EXTREMES)
+extremes.bug(
+    "a text with very many extreme numbers is read", ("        if count > EXTREMES_MAX:\n", "        if False:\n")
+)
+extremes.bug(
+    "a value with very many extreme numbers is taken",
+    ("            if len(extremes) > EXTREMES_MAX:\n", "            if False:\n"),
+)
+extremes.bug("500 extreme numbers are too many", ("EXTREMES_MAX: Final = 500", "EXTREMES_MAX: Final = 499"))
 
 ROOMS: Final = (
     catalog,
@@ -235,28 +258,6 @@ ROOMS: Final = (
     approvals,
     deposits,
     signing,
+    growth,
+    extremes,
 )
-
-_LOOPS: Final = (
-    "tests/definition/test_expressions_hostile.py::test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work"
-)
-growth = Room("hai_flow/definition/expressions/cel_growth.py", _LOOPS)
-growth.bug(
-    "a list is copied in a loop, however often",
-    ("self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))", "pass"),
-)
-growth.bug(
-    "a list is added up or grouped in a loop, however often",
-    ("self._allow(rounds * _ELEMENT * sum(part.count for part in parts))", "pass"),
-)
-growth.bug("patterns are made in a loop, however many", ("self._allow(rounds * _PATTERN)", "pass"))
-_EXTREMES: Final = "tests/foreign/test_values.py"
-extremes = Room("hai_flow/values.py", _EXTREMES)
-extremes.bug(
-    "a text with very many extreme numbers is read", ("        if count > EXTREMES_MAX:\n", "        if False:\n")
-)
-extremes.bug(
-    "a value with very many extreme numbers is taken",
-    ("            if len(extremes) > EXTREMES_MAX:\n", "            if False:\n"),
-)
-extremes.bug("500 extreme numbers are too many", ("EXTREMES_MAX: Final = 500", "EXTREMES_MAX: Final = 499"))
