@@ -158,7 +158,8 @@ def _count_matching(
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
-        if decided and [_with_run_time(each, state.at) for each in events[: len(decided)]] == decided:
+        recorded = [_with_run_time(each, state.at) for each in events[: len(decided)]]
+        if decided and (recorded == decided or recorded == list(map(_without_new_words, recorded, decided))):
             return len(decided), now
     return 0, 0
 
@@ -169,6 +170,16 @@ def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Fr
     held = {path: id for event in holds for path, id in event.held.items()} if holds else dict(state.held)
     reasons = {next(iter(event.held.values())): event.reason for event in holds if event.held}
     return [Freeze(id, "frozen", "step", path, reasons.get(id, "")) for path, id in held.items()]
+
+
+def _without_new_words(recorded: Any, decided: Any) -> Any:
+    """The decided event as a release wrote it that did not tell the class of an effect: a question of such a log has
+    none, and nobody was asked to confirm an answer because of it."""
+    opened = isinstance(recorded, e.PendingOpened) and isinstance(decided, e.PendingOpened)
+    if not opened or recorded.effect is not None or decided.effect is None:
+        return decided
+    policy = recorded.policy if decided.effect == "irreversible" else decided.policy
+    return msgspec.structs.replace(decided, effect=None, policy=policy)
 
 
 def _with_run_time(event: e.Event, least: int) -> e.Event:
