@@ -159,7 +159,9 @@ def _count_matching(
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
         recorded = [_with_run_time(each, state.at) for each in events[: len(decided)]]
-        if decided and (recorded == decided or recorded == list(map(_without_new_words, recorded, decided))):
+        if len(recorded) != len(decided) or not decided:
+            continue
+        if recorded == decided or recorded == list(map(_without_new_words, recorded, decided)):
             return len(decided), now
     return 0, 0
 
