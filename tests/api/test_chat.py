@@ -169,6 +169,16 @@ def test_a_room_of_one_reader_has_the_evidence_and_one_for_reading_has_no_button
     assert "Approved by user:ann" in asked.result()
 
 
+def test_personal_values_are_masked_where_anybody_may_read(chat: Chat) -> None:
+    if not chat.platform.takes_rooms:
+        pytest.skip("the platform has no rooms")
+    asked, room = chat.ask("iban"), chat.platform.room
+    wait_for(lambda: len(chat.platform.of(asked.mark)) == 2)
+    texts = {each.place.removeprefix(room): each.text for each in chat.platform.of(asked.mark)}
+    assert "DE-4711" not in texts[""]
+    assert "DE-4711" in texts["own"]
+
+
 def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Chat) -> None:
     asked = chat.ask("reasoned")
     if not chat.platform.takes_dialogs:

@@ -117,6 +117,20 @@ steps:
       deadline: 1d
 ---
 hai: flow/v1
+name: iban
+version: 1
+input:
+  type: object
+  properties: {mark: {type: string, default: x}, iban: {type: string, default: DE-4711, pii: true}}
+tools:
+  fx: {python: tests.support.effects, effect: write}
+steps:
+  - id: pay
+    call: fx.echo
+    with: {value: "${{ input.iban }}"}
+    approval: {title: "Pay ${{ input.mark }}?", from: [role:boss], notify: [chat, own], deadline: 1d}
+---
+hai: flow/v1
 name: long
 version: 1
 input: {type: object, properties: {mark: {type: string, default: x}, text: {type: string}}}
