@@ -319,7 +319,7 @@ async def test_models_are_offered_the_operations_with_their_schemas() -> None:
     found = {each.name: each for each in await runner.offered("shop", tool)}
     assert list(found) == ["shop.getOrder", "shop.deleteOrder", "shop.addOrder", "shop.sendForm"]
     assert {name: each.effect for name, each in found.items()} == {
-        "shop.getOrder": "read", "shop.deleteOrder": "write", "shop.addOrder": "write", "shop.sendForm": "write",
+        "shop.getOrder": "read", "shop.deleteOrder": "irreversible", "shop.addOrder": "write", "shop.sendForm": "write",
     }  # fmt: skip
     order = found["shop.getOrder"]
     assert order.description == "Read an order."
