@@ -241,6 +241,12 @@ class Asked:
             if each["type"] == "vote_cast"
         ]
 
+    def reasons(self) -> list[str | None]:
+        """Why notifications of it were dropped."""
+        params = {"run_id": self.run, "status": "dropped"}
+        page = self.chat.http.get("/v1/notifications", params=params, headers=self.chat.operator)
+        return [each["error"] for each in page.json()["items"]]
+
     def result(self) -> str:
         """What the card says when the question is over."""
         cards = wait_for(self._closed)
