@@ -19,7 +19,6 @@ from tests.support.chats.world import BOSS, PLATFORMS, Chat, chatting, settings_
 from tests.support.postgres import Server, run_apart
 from tests.support.server import serving
 
-
 KEPT_OUT = "the workflow keeps it out of chats"
 
 
