@@ -108,7 +108,8 @@ def grammar() -> str:
 def _line(key: Key) -> str:
     word = key.name + ("!" if key.required else "")
     default = f" = {key.default}" if key.default else ""
-    return f"{word}: {key.type.word}{default}".replace("`", "")
+    instead = f" (or {key.instead})" if key.instead else ""
+    return f"{word}: {key.type.word}{default}{instead}".replace("`", "")
 
 
 def _keys(keys: Iterable[Key]) -> str:

@@ -66,16 +66,20 @@ def _scalars() -> dict[str, Json]:
     }
 
 
+_NULLABLE: Final = ("nothing", "reject", "consent")  # of which `fail:` and `reject:` alone are short for `{}`
+
+
 def _mapping(shape: Shape) -> dict[str, Json]:
     """A mapping of the language. `additionalProperties` is false, so that a misspelt key is underlined."""
     result: dict[str, Json] = {
-        "type": "object",
+        "type": ["object", "null"] if shape.name in _NULLABLE else "object",
         "properties": {key.name: _property(key) for key in shape.keys},
-        "required": [key.name for key in shape.keys if key.required],
+        "required": [key.name for key in shape.keys if key.required and not key.instead],
     }
     if not shape.open:
         result["additionalProperties"] = False
     groups = [{"oneOf": [{"required": [key]} for key in group]} for group in shape.exactly_one]
+    groups += [{"anyOf": [{"required": [key.name]}, {"required": [key.instead]}]} for key in shape.keys if key.instead]
     groups += [{"not": {"required": list(pair)}} for group in shape.at_most_one for pair in _pairs(group)]
     groups += [
         {"if": {"required": [key.name]}, "then": {"anyOf": [{"required": [other]} for other in key.beside]}}

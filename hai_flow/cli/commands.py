@@ -29,6 +29,7 @@ HELP: Final = "help"  # `help` and `help COMMAND`: what --help shows
 _EVERYTHING: Final = "commands"  # `help commands`: each with its sentence
 SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
+_VALUE_OPTIONAL: Final = frozenset({"--recipe"})  # without a value: what there is
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
 
 
@@ -209,6 +210,10 @@ class CliCommand(TyperCommand):
         _write_examples(ctx, formatter)
         super().format_epilog(ctx, formatter)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        own = _VALUE_OPTIONAL & {option for each in self.params for option in each.opts}
+        return super().parse_args(ctx, [_complete(args, at, own) for at in range(len(args))])
+
     def get_params(self, ctx: Any) -> Any:
         return _read_here(super().get_params(ctx))
 
@@ -226,6 +231,11 @@ def _read_here(parameters: list[Any]) -> list[Any]:
         if read is not None:
             parameter.get_runtime_param = _Reading(read).itself
     return parameters
+
+
+def _complete(args: list[str], at: int, options: frozenset[str]) -> str:
+    """An argument; one of `options` that no value follows has an empty one, which typer has no word for."""
+    return f"{args[at]}=" if args[at] in options and (args[at + 1 :] or ["-"])[0].startswith("-") else args[at]
 
 
 def _display_name(name: str, kind: str) -> str:

@@ -52,7 +52,7 @@ class TextConsole:
     def __init__(self, file: TextIO) -> None:
         self.file = file
         self.aligns = file.isatty()
-        self.styles = _shows_styles(file)
+        self.styles = shows_styles(file)
 
     def print(self, text: object = "", style: str | None = None, end: str = "\n") -> None:
         """Write `text`. `style`: words like "bold red"."""
@@ -95,7 +95,7 @@ def cells(text: str) -> int:
     return cell_len(text)
 
 
-def _shows_styles(file: TextIO) -> bool:
+def shows_styles(file: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

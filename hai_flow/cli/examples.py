@@ -13,7 +13,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "run": ("run refund.flow.yaml -i order=A-1 -i amount=75", "run refund --detach"),
     "validate": ("validate .", "validate refund.flow.yaml --fix"),
     "test": ("test", "test refund.test.yaml -k rejection --verbose"),
-    "new": ("new refund", "new onboarding --template approval"),
+    "new": ("new refund", "new travel --recipe expense"),
     "fmt": ("fmt refund.flow.yaml", "fmt . --check"),
     "graph": ("graph refund.flow.yaml", "graph refund.flow.yaml --format svg -o refund.svg"),
     "schema": ("schema -o flow.schema.json", "schema --tests -o test.schema.json"),

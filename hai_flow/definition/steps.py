@@ -143,8 +143,21 @@ def _gate(context: StepContext, draft: StepDraft, names: Names) -> plan.Approval
 
 def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> dict[str, str]:
     for option, steps in draft.handlers.items():
-        context.compile(steps, names.with_roots("error") if option == "reject" else names)
+        context.compile(steps, names.with_roots("error") if option == "reject" else _know_reason(draft, option, names))
     return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
+
+
+def _know_reason(draft: StepDraft, option: str, names: Names) -> Names:
+    """The names of the handler of `option`: people have given a reason, where they need to for this answer.
+
+    Not of `reject`, which a deadline may give as well.
+    """
+    policy = draft.fields.get("approve" if draft.verb == "approve" else "approval")
+    reasons = policy.get("reasons") if isinstance(policy, Mapping) else None
+    if not isinstance(reasons, Mapping) or reasons.get(option) != "required":
+        return names
+    member = "output" if draft.verb == "approve" else "approval"
+    return names.knowing({("steps", draft.id, each, "reason") for each in (member, "approval")})
 
 
 def compile_catch(context: StepContext, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:

@@ -23,7 +23,7 @@ from tests.graph.stories import EVERYTHING
 from tests.support.examples import examples
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted([*(ROOT / "workflows").rglob("*.flow.yaml"), *(ROOT / "hai_flow" / "templates").glob("*.flow.yaml")])
+FILES = sorted([*(ROOT / "workflows").rglob("*.flow.yaml"), *(ROOT / "hai_flow" / "templates").rglob("*.flow.yaml")])
 HEAD = "hai: flow/v1\nname: a\nversion: 1\n"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from hai_flow.authoring.json_schema import tests_schema as schema_of_tests
 from hai_flow.authoring.json_schema import workflow_schema
+from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import Key, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
@@ -37,6 +38,22 @@ def test_the_schemas_are_schemas() -> None:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_workflow_that_comes_along_satisfies_it(path: Path) -> None:
     assert faults(parse(path.read_bytes()).value) == []
+
+
+@pytest.mark.parametrize(("stage", "fits"), [("fail", True), ("reject", True), ("escalate", False)])
+def test_a_stage_that_says_nothing_more_may_be_empty(stage: str, fits: bool) -> None:
+    stages = f"on_deadline: [{{{stage}: }}]"
+    text = f"hai: flow/v1\nname: a\nversion: 1\nsteps: [{{approve: {{title: a, from: anyone, {stages}}}}}]\n"
+    assert (faults(parse(text.encode()).value) == []) is fits
+    assert (check_workflow(text.encode()) == []) is fits
+
+
+@pytest.mark.parametrize(("rest", "fits"), [("result: 1", True), ("steps: [{say: a}]", True), ("", False)])
+def test_a_case_has_steps_or_a_result(rest: str, fits: bool) -> None:
+    case = f"{{default: true{rest and f', {rest}'}}}"
+    text = f"hai: flow/v1\nname: a\nversion: 1\nsteps: [{{switch: [{{when: 1 == 2, result: 0}}, {case}]}}]\n"
+    assert (faults(parse(text.encode()).value) == []) is fits
+    assert (not [each for each in check_workflow(text.encode()) if each.severity == "error"]) is fits
 
 
 def test_a_document_with_every_verb_satisfies_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.authoring.grammar import grammar
-from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
+from hai_flow.authoring.scaffold import RECIPES, TEMPLATES, TemplateName, recipe, template
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.yaml.document import parse
@@ -28,6 +28,28 @@ def test_a_template_is_without_findings_under_any_name(name: TemplateName) -> No
     assert check_workflow(made.workflow.encode()) == []
     assert compile_workflow(made.workflow.encode()).name == "my_own"
     assert parse(made.tests.encode()).value["workflow"] == "my_own.flow.yaml"
+
+
+def test_every_recipe_has_tests_and_a_line_on_the_page_and_none_is_forgotten() -> None:
+    folder = resources.files("hai_flow.templates") / "recipes"
+    names = {path.name for path in folder.iterdir() if path.name.endswith(".yaml")}
+    assert names == {f"{name}.{kind}.yaml" for name in RECIPES for kind in ("flow", "test")}
+    assert list(RECIPES) == sorted(RECIPES)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text()
+    rows = re.findall(
+        r"^\| \[`(.+?)`\]\(\.\./hai_flow/templates/recipes/(.+?)\.flow\.yaml\) \| (.+) \|$", page, re.MULTILINE
+    )
+    assert rows == [(name, name, does) for name, does in RECIPES.items()]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_called_as_wanted_and_tests_silence_or_failure(name: str) -> None:
+    made = recipe(name, "my_own")
+    assert compile_workflow(made.workflow.encode()).name == "my_own"
+    tests = parse(made.tests.encode()).value
+    assert tests["workflow"] == "my_own.flow.yaml"
+    assert len(tests["cases"]) >= 3
+    assert "advance:" in made.tests or "error:" in made.tests or "reject" in made.tests
 
 
 def test_the_page_for_models_is_short_and_tells_every_verb_and_key() -> None:

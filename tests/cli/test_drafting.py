@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from hai_flow.authoring.scaffold import TEMPLATES
+from hai_flow.authoring.scaffold import RECIPES, TEMPLATES
 from hai_flow.cli import app
 
 GOOD = "hai: flow/v1\nname: sample\nversion: 1\nsteps:\n  - say: Hello\n"
@@ -56,6 +56,45 @@ def test_new_says_what_a_name_may_be(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert f"`{name}`" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_new_writes_a_recipe_without_findings_whose_tests_pass(tmp_path: Path, recipe: str) -> None:
+    made = run("new", "--recipe", recipe, "-o", tmp_path)
+    assert made.exit_code == 0, made.output
+    checked = run("validate", tmp_path)
+    assert (checked.exit_code, checked.output) == (0, "1 file: no findings.\n")
+    tested = run("test", tmp_path)
+    assert tested.exit_code == 0, tested.output
+    assert run("fmt", "--check", tmp_path).exit_code == 0
+
+
+def test_new_calls_a_recipe_as_wanted_and_says_what_to_fill_in(tmp_path: Path) -> None:
+    told = run("new", "mine", "--recipe", "invoice", "-o", tmp_path).output
+    assert f"{tmp_path / 'mine.flow.yaml'}: the workflow\n{tmp_path / 'mine.test.yaml'}: its tests\n" in told
+    assert "It asks role:accounts: put your own people there." in told
+    assert "HAI_FLOW_SECRET_INVOICES." in told
+    assert run("test", tmp_path).exit_code == 0
+    assert "It asks" not in run("new", "plain", "-o", tmp_path).output  # its comment names people
+
+
+@pytest.mark.parametrize("words", [("--recipe",), ("mine", "--recipe"), ("--recipe", "-o", "flows"), ("--recipe=",)])
+def test_new_lists_the_recipes_where_none_is_named(words: tuple[str, ...]) -> None:
+    result = run("new", *words)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == list(RECIPES)
+    assert all(does in line for does, line in zip(RECIPES.values(), lines, strict=False))
+    assert "new --recipe NAME" in lines[-1]
+
+
+def test_new_offers_the_recipe_that_was_perhaps_meant(tmp_path: Path) -> None:
+    near = run("new", "--recipe", "expnse", "-o", tmp_path)
+    assert (near.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "did you mean `expense`?" in near.stderr
+    assert all(name in run("new", "--recipe", "zzz").stderr for name in RECIPES)
+    assert "not both" in run("new", "x", "--template", "form", "--recipe", "expense").stderr
+    assert "expected a NAME" in run("new").stderr
 
 
 # --- fmt ----------------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def test_text_is_written_where_that_is_set(capfd: pytest.CaptureFixture[str]) ->
     told = capfd.readouterr().err
     assert "asked" in told
     assert not told.startswith("{")
+    assert "\x1b" not in told  # no colours where no terminal is
 
 
 def test_a_warning_that_a_command_tells_itself_is_handed_over_and_the_level_holds_for_all_others(

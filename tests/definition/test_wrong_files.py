@@ -421,6 +421,8 @@ SILENT: Final[list[Case]] = [
     ("steps: [{call: mail.send, approval: {from: anyone}, «on_reject: [{say: a}]}]\n", "?decision.raises", "`return`"),
     ("steps: [{call: mail.send, approval: {from: anyone}, on_decision: {«reject: [{say: a}]}}]\n", "?decision.raises", "`return`"),
     ("steps: [{id: a, approve: {title: a, from: anyone}}, {set: {log: «'${{ steps.a.output.reason }}'}}]\n", "?set.nullable", "if: steps.a.output.reason != null"),
+    ("steps: [{id: a, approve: {title: a, from: anyone, reasons: {reject: required}}, on_reject: [{set: {status: «'${{ steps.a.output.reason }}'}}, {return: 1}]}]\n", "?set.nullable", "if: steps.a.output.reason != null"),
+    ("steps: [{id: a, approve: {title: a, from: anyone, options: [approve, ask, reject], reasons: {reject: required}}, on_decision: {ask: [{set: {status: «'${{ steps.a.output.reason }}'}}, {return: 1}]}}]\n", "?set.nullable", "if: steps.a.output.reason != null"),
     ("steps: [{set: {status: «'${{ input.note }}'}}]\n", "?set.nullable", "`input.note` may be null"),
     (HEAD + "models: {m: {provider: «opnai, model: x}}\nsteps: [{say: a}]\n", "?model.provider", "did you mean `openai`?"),
     (HEAD + "tools: {t: {mcp: 'https://a', auth: «{whatever}}}\nsteps: [{say: a}]\n", "?auth.kind", "bearer: TOKEN"),
@@ -602,6 +604,8 @@ SOUND: Final[list[str]] = [  # and no finding at all
     "steps: [{call: mail.send, catch: [{steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}]}]\n",
     "steps: [{for_each: {items: '${{ input.items }}', steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}}]\n",
     "steps: [{run: sample, approval: {from: anyone}, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{id: a, approve: {title: a, from: anyone, options: [approve, ask, reject], reasons: {ask: required}}, on_decision: {ask: [{set: {status: '${{ steps.a.output.reason }}', log: '${{ steps.a.approval.reason }}'}}, {return: 1}]}}]\n",
+    "steps: [{id: a, call: mail.send, approval: {from: anyone, options: [approve, ask, reject], reasons: {ask: required}}, on_decision: {ask: [{set: {status: '${{ steps.a.approval.reason }}'}}, {return: 1}]}}]\n",
 ]  # fmt: skip
 
 GROUPS: Final = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,12 @@ Format: TypeAlias = Literal["mermaid", "svg", "json"]  # hai_flow.graph's, which
 _SUFFIXES: Final[dict[str, Format]] = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".md": "mermaid"}
 
 OutOption = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here, not to the terminal.")]
-TemplateOption = Annotated[TemplateName, typer.Option("--template", help="What to begin with.")]
+TemplateOption = Annotated[
+    TemplateName | None, typer.Option("--template", help=f"What to begin with, unless it is a recipe: {DEFAULT}.")
+]
+RecipeOption = Annotated[
+    str | None, typer.Option("--recipe", metavar="[RECIPE]", help="A whole workflow; without a name, their list.")
+]
 FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: as --out ends, else mermaid.")]
 
 
@@ -32,14 +38,24 @@ OWN_TOOLS: Final = (
     "Its `tools` name a module of examples. Yours are found below the folder in which `dev` and `run` are started: "
     "`python: shop` is shop.py, `python: shop.refunds` is shop/refunds.py."
 )
+LISTED: Final = ""  # of --recipe without a name
+_PEOPLE: Final = re.compile(r"\b(?:role|user|group):[a-z][a-z0-9_-]*")
+_COMMENT: Final = re.compile(r"\s#.*")
+_SECRETS: Final = re.compile(r"\bsecrets\.([A-Z][A-Z0-9_]*)")
 
 
 # --- new ----------------------------------------------------------------------------------------------------------
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name: a-z, 0-9, _ and -.")],
-    template: TemplateOption = DEFAULT,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="The workflow's name: a-z, 0-9, _ and -. A recipe has one.", show_default=False
+        ),
+    ] = None,
+    template: TemplateOption = None,
+    recipe: RecipeOption = None,
     folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write it.")] = Path("workflows"),
 ) -> None:
     """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
@@ -51,10 +67,20 @@ def new(
     from hai_flow.authoring import scaffold
     from hai_flow.definition.names.names import check_name
 
+    if recipe is not None and template is not None:
+        raise UsageError("expected --template or --recipe, not both: a recipe is a whole workflow.")
+    if recipe == LISTED:
+        _list_recipes()
+        return
+    if recipe is not None:
+        _check_recipe(recipe)
+    name = name or recipe
+    if name is None:
+        raise UsageError(f"expected a NAME for the workflow, as in `{program()} new refund`; a recipe has one.")
     fault = check_name(name, "workflow")
     if fault:
         raise UsageError(f"{fault}.")
-    texts = scaffold.template(template, name)
+    texts = scaffold.recipe(recipe, name) if recipe else scaffold.template(template or DEFAULT, name)
     files = {folder / f"{name}.flow.yaml": texts.workflow, folder / f"{name}.test.yaml": texts.tests}
     for path in files:
         if path.exists():
@@ -66,8 +92,46 @@ def new(
     say("It is valid as it is. Try:")
     for line in _to_try(texts.workflow, flow):
         say(f"  {program()} {line}")
-    if "{python:" in texts.workflow:
-        say(OWN_TOOLS)
+    for line in _to_adapt(texts.workflow):
+        say(line)
+
+
+def _list_recipes() -> None:
+    from hai_flow.authoring.scaffold import RECIPES
+
+    width = max(map(len, RECIPES))
+    for name, does in RECIPES.items():
+        say(f"{name:{width}}  {does}")
+    say(f"Write one with its tests: {program()} new --recipe NAME, or with a name of yours: new NAME --recipe RECIPE.")
+
+
+def _check_recipe(recipe: str) -> None:
+    """Raises UsageError for a recipe that is not there, with the one that was perhaps meant."""
+    from hai_flow.authoring.scaffold import RECIPES
+    from hai_flow.definition.names.wording import suggestion
+
+    if recipe not in RECIPES:
+        remedy = suggestion(recipe, RECIPES) or f"; there are {', '.join(RECIPES)}."
+        raise UsageError(f"--recipe: there is no recipe `{recipe}`{remedy}")
+
+
+def _to_adapt(source: str) -> Iterator[str]:
+    """What in a new workflow is its author's to fill in."""
+    if "{python:" in source:
+        yield OWN_TOOLS
+    people = sorted({*_PEOPLE.findall(_COMMENT.sub("", source))})
+    if people:
+        roles = any(each.startswith("role:") for each in people)
+        where = (
+            " Who has a role is said by `roles:` in the file, or by the deployment (docs/security.md)." if roles else ""
+        )
+        yield f"It asks {', '.join(people)}: put your own people there.{where}"
+    secrets = sorted({*_SECRETS.findall(source)})
+    if secrets:
+        variables = ", ".join(f"HAI_FLOW_SECRET_{each}" for each in secrets)
+        yield f"It takes its secrets from the environment of the worker: {variables}."
+    if "example.com" in source:
+        yield "Its addresses at example.com are nobody's: put your own there."
 
 
 def _to_try(source: str, flow: Path) -> Iterator[str]:

@@ -64,7 +64,7 @@ def dev(
         queues=tuple(queue) if queue else None,
     )
     folders = list_workflow_folders(settings, named=workflows is not None)
-    configure_logs("warning", settings.logs)
+    configure_logs("warning", "text" if settings.logs == "auto" else settings.logs)  # it is read by a person
     with open_database(settings) as database:
         code = live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
     say("Stopped.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any, TextIO, TypeAlias
 
-from hai_flow.cli.console import clean, join_lines
+from hai_flow.cli.console import clean, join_lines, shows_styles
 
 Hear: TypeAlias = Callable[[Mapping[str, Any]], None]
 
@@ -28,7 +28,10 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     processors: list[Any] = (
-        [_escape_values, structlog.dev.ConsoleRenderer(exception_formatter=_print_traceback)]
+        [
+            _escape_values,
+            structlog.dev.ConsoleRenderer(colors=shows_styles(sys.stderr), exception_formatter=_print_traceback),
+        ]
         if as_text
         else [
             # Without local variables: they hold inputs, arguments and secrets.

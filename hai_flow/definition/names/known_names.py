@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -87,6 +87,10 @@ class Names:
     def with_guards(self, expression: Shows | None) -> Names:
         """The same place, where `expression` is known to be true."""
         return replace(self, guarded=self.guarded | expression.guards) if expression else self
+
+    def knowing(self, paths: Iterable[tuple[Segment, ...]]) -> Names:
+        """The same place, where `paths` are known to be there, and not null."""
+        return replace(self, guarded=self.guarded | set(paths))
 
     def find_element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""

@@ -37,7 +37,7 @@ from hai_flow.values import Json
 CASE: Final = Shape("case", "An entry of `switch`", (
     Key("when", CEL, "the first that is true is taken", example='input.kind == "refund"'),
     Key("default", enum(True), "only in the last: taken if no other is", example="true"),
-    Key("steps", STEPS, "what happens then; may be left out where there is a `result`", required=True,
+    Key("steps", STEPS, "what happens then; may be left out where there is a `result`", required=True, instead="result",
         example='[{say: "A refund."}]'),
     Key("result", ANY, "the value of the switch, `steps.X.output.result`; sees the steps of the case",
         example='"${{ steps.find.output.price }}"'),

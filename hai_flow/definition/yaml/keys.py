@@ -43,7 +43,8 @@ class Key:
     """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys.
 
     `read`: the type that the reader takes, where the compiler has a better sentence for some values that are not of
-    `type`. `needed_by`: it must be there where that key is.
+    `type`. `needed_by`: it must be there where that key is. `instead`: the key that may stand in its place, where it is
+    required.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Key:
     beside: tuple[str, ...] = ()
     read: Type | None = None
     needed_by: str = ""
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
