@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -217,6 +218,24 @@ def test_a_decision_in_chat_and_in_the_console_at_one_instant_is_one_vote_and_on
         (vote,) = asked.votes()
         end = "Approved by user:ann" if vote[0] == "user:ann" else "Rejected by user:cy"
         assert end in asked.result()
+
+
+def test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_presses(chat: Chat) -> None:
+    asked, platform = chat.ask("twice"), chat.platform
+    card = asked.card(platform.ann)
+    own = replace(card, buttons=dict(card.buttons))
+    asked.press("Approve", platform.ann, own)
+    ((button, taken_by, account),) = chat.fetch(
+        "SELECT digest, taken_by, account FROM chat_buttons WHERE used_at IS NOT NULL AND run_id = $1", asked.id
+    )
+    assert (taken_by, account) == (None, None)
+    died = "UPDATE chat_buttons SET used_at = NULL, taken_by = $2, taken_at = now() - interval '2 min' WHERE digest = $1"
+    for who in (platform.ann, platform.bob):
+        chat.fetch(died, button, platform.ann)
+        told = asked.press("Approve", who, own)
+        person = {platform.ann: "user:ann", platform.bob: "user:bob"}[who]
+        assert f"Recorded, as {person}" in told or "alone" in told
+        assert ("Recorded" in told) == (person in [each[0] for each in asked.votes()])
 
 
 def test_one_press_that_comes_ten_times_at_once_is_one_vote(chat: Chat) -> None:

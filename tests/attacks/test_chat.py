@@ -95,6 +95,7 @@ UNPROVEN: Final[dict[str, Make]] = {
     "broken JSON": body(b'{"type":'),
     "deep JSON": body(b"[" * 100_000),
     "an XML bomb": body(b'<!DOCTYPE a [<!ENTITY b "cc">]><xml><Encrypt>&b;</Encrypt></xml>', "text/xml"),
+    "XML whose text never ends": body(b"<a><![CDATA[" * 20_000, "text/xml"),
     "a preview that a bot makes": lambda target: Call("GET", {"user-agent": "Slackbot-LinkExpanding 1.0"}, b""),
 }
 REFUSED: Final[dict[str, tuple[Make, str]]] = {
@@ -111,6 +112,11 @@ REFUSED: Final[dict[str, tuple[Make, str]]] = {
     "a second press": (again, "pressed before|not good|decided already"),
     "a late press": (late, "decided already|not good|alone"),
     "a code that was made up": (code("connect " + "A" * 43), "not good"),
+    "an account with a NUL": (press(who="U0\0ANN"), "hai-flow chat connect|^$"),
+    "an account of a hundred thousand signs": (press(who="U" * 100_000), "hai-flow chat connect|^$"),
+    "a button with a NUL": (press(token="A\0" * 43), "not good any more|^$"),
+    "a button of a hundred thousand signs": (press(token="A" * 100_000), "not good any more|^$"),
+    "a code from an account with a NUL": (lambda target: target.chat.platform.say("U0\0", "connect " + "A" * 43), "no account has|^$"),
     "words in place of a code": (code("please connect me as user:ann"), "hai-flow chat connect"),
 }
 
@@ -172,6 +178,37 @@ def test_a_message_of_wecom_for_another_receiver_is_not_proven(
         assert (asked.status_code, asked.content) == (200, b"1616140317555161061")
         forged = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong(sign=False)), "echostr": echo})
         assert forged.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("workflow", "label", "fields"),
+    [
+        ("reasoned", "Reject", {"Reason": "a\0b"}),
+        ("reasoned", "Reject", {"Reason": "y" * 50_000}),
+        ("reasoned", "Reject", {"Reason": "  "}),
+        ("reasoned", "Approve", {"Limit": "9" * 400}),
+        ("reasoned", "Approve", {"Limit": "NaN"}),
+        ("reasoned", "Approve", {"Limit": "1\0"}),
+        ("paying", "Edit…", {"n": "[" * 50_000}),
+        ("paying", "Edit…", {"n": "1e999"}),
+        ("paying", "Edit…", {"n": '"a\0"'}),
+        ("paying", "Edit…", {"n": '"\\u0000"'}),
+        ("paying", "Edit…", {"n": '"\\ud800"'}),
+    ],
+)
+def test_hostile_fields_of_a_dialog_are_no_vote_and_its_sender_is_told_why(
+    target: Target, workflow: str, label: str, fields: dict[str, str]
+) -> None:
+    platform = target.chat.platform
+    if not platform.takes_dialogs:
+        pytest.skip("the platform has no dialogs")
+    asked = target.chat.ask(workflow)
+    asked.press(label, platform.ann, asked.card(label=label))
+    before = asked.events()
+    response = send(target, platform.submit(platform.ann, fields))
+    assert response.status_code == 200, response.text
+    assert platform.told(response)
+    assert asked.events() == before
 
 
 def send(target: Target, call: Call) -> httpx2.Response:

@@ -181,8 +181,9 @@ async def take_button(connection: Connection | Pool, digest: bytes, account: str
 
 
 async def use_button(connection: Connection | Pool, digest: bytes) -> None:
-    """The button has decided: it is good for nothing more."""
-    await connection.execute("UPDATE chat_buttons SET used_at = now() WHERE digest = $1", digest)
+    """The button has decided: it is good for nothing more, and does not say any more whose account it was."""
+    query = "UPDATE chat_buttons SET used_at = now(), taken_by = NULL, account = NULL WHERE digest = $1"
+    await connection.execute(query, digest)
 
 
 async def give_back_button(connection: Connection | Pool, digest: bytes, account: str) -> None:

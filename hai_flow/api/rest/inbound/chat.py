@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any, Final
 from uuid import UUID
@@ -51,7 +52,7 @@ from hai_flow.runtime.people.chat_cards import Chats, as_delegation, digest_of, 
 from hai_flow.store.identity import tenants
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import ButtonRow, CardRow
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 log = structlog.get_logger(__name__)
 
@@ -121,6 +122,8 @@ class _Desk:
 
     async def press(self, press: Press) -> PressOutcome:
         """See `contract.Desk`."""
+        if not _is_storable(press.account, press.adds or ""):
+            return await self.refuse(press.account, self._is_nobody())
         try:
             pressed = await self._find(press)
             return await self._decide(pressed, press)
@@ -134,6 +137,8 @@ class _Desk:
         code = code_in(text)
         if code is None:
             return PressOutcome(self._how_to_connect())
+        if not _is_storable(account):
+            return await self.refuse(account, "This account has signs that no account has.")
         if self._chats.owner(self._tenant_name, self._channel, account) is not None:
             return PressOutcome(
                 "This account is somebody's by the file of the deployment; it can't be connected to others."
@@ -170,7 +175,7 @@ class _Desk:
         if button.account not in (None, press.account):
             raise _Refusal("This dialog was opened by somebody else.", theirs, subject)
         if theirs is None:
-            raise _Refusal(f"Nobody here is known by this account, so it can't decide. {self._how_to_connect()}")
+            raise _Refusal(self._is_nobody())
         if card.person is not None and card.person not in theirs.ids:
             raise _Refusal(f"This card is for {card.person} alone.", theirs, subject)
         if press.adds is not None:
@@ -216,6 +221,9 @@ class _Desk:
                     await theirs.record(connection, "chat.refused", subject=subject, reason=text)
         return PressOutcome(text)
 
+    def _is_nobody(self) -> str:
+        return f"Nobody here is known by this account, so it can't decide. {self._how_to_connect()}"
+
     def _how_to_connect(self) -> str:
         return (
             f"To connect it, run `hai-flow chat connect {self._channel}` where you are signed in, and send me the line "
@@ -253,7 +261,7 @@ class _Desk:
         if not await chat.take_button(theirs.pool, digest, press.account):
             raise _Refusal("Somebody else has pressed this button just now. Look at the card.", theirs)
         try:
-            view = await decide(theirs, pressed.card.pending_id, body, f"chat:{digest.hex()}", "chat")
+            view = await decide(theirs, pressed.card.pending_id, body, _command_id(digest, theirs.principal.id), "chat")
         except Rejected as rejected:
             await chat.give_back_button(theirs.pool, digest, press.account)
             outcome = await self._refuse(rejected.detail, theirs, f"pending:{pressed.card.pending_id}")
@@ -296,6 +304,17 @@ class _Desk:
         except ValidationError as error:
             place, message = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
             return PressOutcome(f"{place}: {message}.")
+
+
+def _is_storable(*texts: str) -> bool:
+    """Whether PostgreSQL can store the texts: no NUL, no half of a character."""
+    return all(storable(each) == each for each in texts)
+
+
+def _command_id(button: bytes, person: str) -> str:
+    """The id of a decision: the same where a person presses the button again, and another one for another person, who
+    must not be given the first one's outcome."""
+    return f"chat:{sha256(button + person.encode()).hexdigest()}"
 
 
 # --- dialogs ----------------------------------------------------------------------------------------------------------
