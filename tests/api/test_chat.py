@@ -229,7 +229,9 @@ def test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_
         "SELECT digest, taken_by, account FROM chat_buttons WHERE used_at IS NOT NULL AND run_id = $1", asked.id
     )
     assert (taken_by, account) == (None, None)
-    died = "UPDATE chat_buttons SET used_at = NULL, taken_by = $2, taken_at = now() - interval '2 min' WHERE digest = $1"
+    died = """
+    UPDATE chat_buttons SET used_at = NULL, taken_by = $2, taken_at = now() - interval '2 min' WHERE digest = $1
+    """
     for who in (platform.ann, platform.bob):
         chat.fetch(died, button, platform.ann)
         told = asked.press("Approve", who, own)

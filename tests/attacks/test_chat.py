@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import httpx2
 import pytest
 
+from hai_flow.notify.chat.wecom import _read_xml
 from tests.support.chats import Call, Platform, Shown, WeComPlatform, Wrong
 from tests.support.chats.world import PLATFORMS, Asked, Chat, chatting
 from tests.support.postgres import Server
@@ -116,7 +117,10 @@ REFUSED: Final[dict[str, tuple[Make, str]]] = {
     "an account of a hundred thousand signs": (press(who="U" * 100_000), "hai-flow chat connect|^$"),
     "a button with a NUL": (press(token="A\0" * 43), "not good any more|^$"),
     "a button of a hundred thousand signs": (press(token="A" * 100_000), "not good any more|^$"),
-    "a code from an account with a NUL": (lambda target: target.chat.platform.say("U0\0", "connect " + "A" * 43), "no account has|^$"),
+    "a code from an account with a NUL": (
+        lambda target: target.chat.platform.say("U0\0", "connect " + "A" * 43),
+        "no account has|^$",
+    ),
     "words in place of a code": (code("please connect me as user:ann"), "hai-flow chat connect"),
 }
 
@@ -178,6 +182,13 @@ def test_a_message_of_wecom_for_another_receiver_is_not_proven(
         assert (asked.status_code, asked.content) == (200, b"1616140317555161061")
         forged = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong(sign=False)), "echostr": echo})
         assert forged.status_code == 401
+
+
+def test_members_in_the_text_that_a_person_wrote_are_not_those_of_wecom() -> None:
+    text = "x]]></Content><FromUserName><![CDATA[boss]]></FromUserName><Content><![CDATA[y"
+    sent = f"<FromUserName><![CDATA[eve]]></FromUserName><Content><![CDATA[{text}]]></Content><AgentID>1</AgentID>"
+    assert _read_xml(f"<xml>{sent}</xml>".encode()) == {"FromUserName": "eve", "Content": "x", "AgentID": "1"}
+    assert _read_xml(b"<xml><A><B>1</B></A><C></C></xml>") == {"B": "1", "C": ""}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,25 @@ wecom.bug(
     ('if plain[20 + length :] != self._settings["corp_id"].encode():', "if not plain:"),
     by=f"{_ATTACKS}::test_a_message_of_wecom_for_another_receiver_is_not_proven",
 )
+wecom.bug(
+    "an XML whose text never ends is read to its end at each of its members",
+    (
+        "            if end < 0:\n                raise UnprovenCall\n",
+        "            if end < 0:\n                continue\n",
+    ),
+)
+wecom.bug(
+    "the last member of a name counts, which may be of the text that a person wrote",
+    ("members.setdefault(name, inner[begin:end])", "members[name] = inner[begin:end]"),
+    by=f"{_ATTACKS}::test_members_in_the_text_that_a_person_wrote_are_not_those_of_wecom",
+)
 desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
+desk.bug(
+    "the next person gets the outcome of the one whose process died",
+    ("sha256(button + person.encode())", "sha256(button)"),
+    by=f"{_CHAT}::test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_presses",
+)
+desk.bug("an account with a NUL reaches the database", ("all(storable(each) == each for each in texts)", "True"))
 desk.bug(
     "a copy of a card decides",
     ('press.message != card.message.split(" ")[0]:', "not press.message:"),

@@ -26,6 +26,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.a2a import peer
 from hai_flow.steps.a2a.peer import Interface
+from hai_flow.steps.asked_forms import find_form_fault
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner
 from hai_flow.steps.offers import OfferedFunction
@@ -219,14 +220,17 @@ class Errand:
         `lost`: why there may be one that is not known. Raises OutcomeLost where there may, and the agent lists none."""
         try:
             params = {"contextId": self._context, "pageSize": TASKS_LOOKED_AT}
-            listed = await self._patiently(lambda: self._agent.ask("ListTasks", params))
+            answer = await self._patiently(lambda: self._agent.ask("ListTasks", params))
         except Refused as refused:
             if lost is not None:
                 raise self._lost(lost) from None
             log.info("a2a_tasks_not_listed", reason=refused.message)
             return None
-        tasks = listed.get("tasks") if isinstance(listed, Mapping) else None
-        tasks = [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
+        tasks = answer.get("tasks") if isinstance(answer, Mapping) else None
+        listed = [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
+        tasks = [each for each in listed if each.get("contextId") == self._context]
+        if listed and not tasks and lost is not None:
+            raise self._lost("it lists tasks of other contexts only")
         alive = [each for each in tasks if not _has_failed(each)]
         task = alive[0] if alive else tasks[0] if len(tasks) > self._attempt.failures else None
         return None if task is None else await self._get(str(task.get("id")))
@@ -263,6 +267,10 @@ class Errand:
             raise StepError(
                 f"A person did not answer the agent ({answer.action}).", code="tool.declined", retriable=False
             )
+        if self._attempt.lost:  # that attempt may have brought the answer
+            task = await self._await_taking(task, state["question"])
+            if not self._asks(task, state["question"]):
+                return task
         parts = peer.write_answer(state.get("pending"), answer.values if isinstance(answer.values, Mapping) else {})
         id, context = f"{self._context}-{state['question'][:8]}", task.get("contextId")
         while True:
@@ -276,14 +284,26 @@ class Errand:
                 if not self._asks(task, state["question"]):
                     return task
                 self._answered = None
-                raise self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
+                raise await self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
             except StepError as error:
                 if not _is_passing(error):
                     raise
                 await asyncio.sleep(POLL_SECONDS)
                 task = await self._get(str(self._task_id))
+                if _may_have_begun(error):
+                    task = await self._await_taking(task, state["question"])
                 if not self._asks(task, state["question"]):  # it has got the answer all the same
                     return task
+
+    async def _await_taking(self, task: Task, question: Json) -> Task:
+        """The task, as soon as it does not ask this any more, or after the time in which an agent takes an answer: one
+        that is brought twice could count as that to the next question."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + TAKEN_SECONDS
+        while self._asks(task, question) and clock() < end:
+            await asyncio.sleep(POLL_SECONDS)
+            task = await self._get(str(self._task_id))
+        return task
 
     async def follow(self, task: Task) -> Task:
         """The task, once it is completed. Raises AsksPerson where it asks, and StepError where it ended otherwise."""
@@ -300,7 +320,7 @@ class Errand:
             if state == "input-required":
                 late = asyncio.get_running_loop().time() > answered_at + TAKEN_SECONDS
                 if late or peer.question_of(task).digest != self._answered:
-                    raise self._ask(task)
+                    raise await self._ask(task)
             await self._tell(task)
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, POLL_SECONDS_MAX)
@@ -309,8 +329,14 @@ class Errand:
     def _asks(self, task: Task, digest: Json) -> bool:
         return peer.state_of(task) == "input-required" and peer.question_of(task).digest == digest
 
-    def _ask(self, task: Task, before: str = "") -> AsksPerson:
+    async def _ask(self, task: Task, before: str = "") -> AsksPerson:
+        """The question for people. Raises StepError for a form that nobody could fill in."""
         question = peer.question_of(task)
+        if question.form is not peer.ANSWER_FORM:
+            fault = await asyncio.to_thread(find_form_fault, question.form)
+            if fault is not None:
+                message = storable(f"The agent asks a person in a way that is not taken: {fault}.")
+                raise StepError(message[:2000], code="tool.invalid_result", retriable=False)
         state = {"task": self._task_id, "question": question.digest, "pending": question.pending}
         return AsksPerson(before + question.text, question.form, state=values.dumps(state).decode())
 
@@ -324,7 +350,11 @@ class Errand:
 
     async def _get(self, id: str) -> Task:
         result = await self._patiently(lambda: self._agent.ask("GetTask", {"id": id}))
-        return self._note(peer.read_result(result))
+        task = peer.read_result(result)
+        if task.get("id") != id:
+            message = f"the agent was asked for the task {id[:100]!r} and answers with another one"
+            raise StepError(storable(message), code="tool.invalid_result", retriable=False)
+        return self._note(task)
 
     def _note(self, task: Task) -> Task:
         id = task.get("id")

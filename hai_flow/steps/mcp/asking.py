@@ -17,14 +17,12 @@ from typing import Any, Final, Literal, Protocol, cast
 import mcp_types as types
 import msgspec
 
-from hai_flow import values
-from hai_flow.definition.schemas.schemas import compile_schema, fault_of_size
 from hai_flow.errors import AsksPerson, StepError
+from hai_flow.steps.asked_forms import FORM_BYTES_MAX, find_form_fault
 from hai_flow.steps.runner import Answer
 from hai_flow.values import Json, storable
 
 MESSAGE_CHARS_MAX: Final = 4_000
-FORM_BYTES_MAX: Final = 32 * 1024
 STATE_CHARS_MAX: Final = 64 * 1024
 QUESTIONS_MAX: Final = 8
 IN_SESSION: Final = "hai-flow/session"
@@ -167,17 +165,7 @@ def _read_question(request: types.InputRequest, form_bytes_max: int) -> tuple[st
     if isinstance(params, types.ElicitRequestURLParams):
         return f"{message}\n{storable(params.url)}", {"type": "object", "properties": {}}
     form = {key: each for key, each in dict(params.requested_schema).items() if key != "$schema"}
-    try:
-        size = len(values.dumps(values.check(form)))
-    except values.NotJson as error:
-        raise _refusal(f"its form is no plain JSON: {error}") from None
-    if size > form_bytes_max:
-        raise _refusal("its form is too large")
-    faults: list[str] = []
-    compile_schema(form, lambda path, code, fault: faults.append(fault))
-    if faults:
-        raise _refusal(f"its form is wrong: {faults[0]}")
-    if (fault := fault_of_size(form)) is not None:
+    if (fault := find_form_fault(form, form_bytes_max)) is not None:
         raise _refusal(fault)
     return message, form
 

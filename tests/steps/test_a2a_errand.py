@@ -1,0 +1,112 @@
+"""One errand at an agent of others, whose answers are scripted: none is given twice, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from hai_flow.errors import OutcomeLost, StepError
+from hai_flow.steps.a2a import peer, runner
+from hai_flow.steps.a2a.runner import Agent, Errand, Refused
+from hai_flow.steps.runner import Answer, Attempt
+
+
+class ScriptedAgent:
+    """Has tasks, and takes an answer `slow` looks after it came. `lists`: those that it lists. `breaks`: the connection
+    breaks behind so many messages."""
+
+    def __init__(self, lists: list[Any] | None = None, *, breaks: int = 0, slow: int = 0) -> None:
+        self.tasks: dict[str, Any] = {}
+        self.lists = lists
+        self.sent: list[Any] = []
+        self._breaks, self._slow, self._looks = breaks, slow, 0
+
+    async def send(self, parts: Any, id: str, *, context: str | None = None, task: str | None = None) -> Any:
+        self.sent.append(parts)
+        self._looks = 0
+        if self._breaks:
+            self._breaks -= 1
+            try:
+                raise httpx2.ReadError("broken")
+            except httpx2.ReadError:
+                raise StepError("the connection broke", code="http.connection") from None
+        return {"id": task or "new", "contextId": context, "status": {"state": "completed"}}
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        if method == "ListTasks":
+            if self.lists is None:
+                raise Refused(-32601, "no such method")
+            return {"tasks": self.lists}
+        self._looks += 1
+        if self.sent and self._looks > self._slow:
+            return {"id": params["id"], "status": {"state": "completed"}}
+        return self.tasks[params["id"]]
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(runner, "TAKEN_SECONDS", 0.5)
+
+
+ASKING = {"id": "t", "status": {"state": "input-required", "message": {"parts": [{"text": "Which?"}]}}}
+
+
+def errand(agent: ScriptedAgent, *, number: int = 2, lost: int = 0, answered: bool = False) -> Errand:
+    state = json.dumps({"task": "t", "question": peer.question_of(ASKING).digest, "pending": None})
+    attempt = Attempt(
+        "r", "s", number, "{}", cast(Any, None), lost=lost, key="k",
+        answer=Answer("accept", {"answer": "red"}, state, ()) if answered else None,
+    )  # fmt: skip
+    agent.tasks["t"] = ASKING
+    return Errand(cast(Agent, agent), attempt, cast(Any, None), streams=False)
+
+
+async def test_a_task_of_another_context_is_not_taken_for_the_errands_own() -> None:
+    agent = ScriptedAgent([{"id": "t", "contextId": "somebody else's", "status": {"state": "completed"}}])
+    task = await errand(agent).begin({"text": "go"})
+    assert task["id"] == "new"
+    assert agent.sent == [[{"text": "go"}]]
+
+
+async def test_where_an_attempt_was_lost_and_only_other_tasks_are_listed_people_are_asked() -> None:
+    agent = ScriptedAgent([{"id": "t", "contextId": "somebody else's", "status": {"state": "completed"}}])
+    with pytest.raises(OutcomeLost, match="other contexts"):
+        await errand(agent, lost=1).begin({"text": "go"})
+    assert agent.sent == []
+
+
+async def test_an_answer_whose_connection_broke_is_not_given_again_to_an_agent_that_is_slow_to_take_it() -> None:
+    agent = ScriptedAgent(breaks=1, slow=20)
+    task = await errand(agent, answered=True).begin({})
+    assert peer.state_of(task) == "completed"
+    assert agent.sent == [[{"text": "red"}]]
+
+
+async def test_an_answer_that_did_not_arrive_is_given_again() -> None:
+    agent = ScriptedAgent(breaks=1, slow=10**9)
+    task = await errand(agent, answered=True).begin({})
+    assert peer.state_of(task) == "input-required"
+    assert agent.sent == [[{"text": "red"}]] * 2
+
+
+async def test_an_answer_that_a_lost_attempt_has_given_is_not_given_again() -> None:
+    agent = ScriptedAgent(slow=20)
+    agent.sent.append("by the attempt that was lost")
+    task = await errand(agent, lost=1, answered=True).begin({})
+    assert peer.state_of(task) == "completed"
+    assert agent.sent == ["by the attempt that was lost"]
+
+
+async def test_an_answer_about_another_task_is_refused() -> None:
+    agent = ScriptedAgent()
+    own = errand(agent)
+    agent.tasks["t"] = {**ASKING, "id": "other"}
+    with pytest.raises(StepError, match="another one") as refused:
+        await own._get("t")
+    assert refused.value.code == "tool.invalid_result"
+    assert agent.sent == []
