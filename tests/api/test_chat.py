@@ -193,6 +193,15 @@ def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Cha
     assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
 
 
+def test_a_form_with_more_fields_than_a_dialog_takes_is_filled_in_on_its_page(chat: Chat) -> None:
+    if not chat.platform.takes_dialogs:
+        pytest.skip("the platform has no dialogs")
+    asked = chat.ask("wide")
+    text = asked.press("Approve", chat.platform.ann)
+    assert ("flow.example.com" in text) == (chat.platform.fields_max < 7)
+    assert chat.platform.refused == []
+
+
 def test_a_dialog_edits_arguments(chat: Chat) -> None:
     if not chat.platform.takes_dialogs:
         pytest.skip("the platform has no dialogs")

@@ -76,6 +76,14 @@ desk.bug(
     ("        if theirs is not None:\n            with contextlib", "        if False:\n            with contextlib"),
     by=f"{_CHAT}::test_the_rules_of_the_question_hold_for_who_presses",
 )
+desk.bug(
+    "a dialog is opened that the platform shows cut",
+    (" or not press.dialogs.admit(fields)", ""),
+    by=f"{_CHAT}::test_a_form_with_more_fields_than_a_dialog_takes_is_filled_in_on_its_page",
+)
+dialogs = Room("hai_flow/notify/chat/contract.py", "tests/notify/test_cards.py")
+dialogs.bug("a value longer than its field is shown", ("            and len(field.value) <= self.value\n", ""))
+dialogs.bug("more fields than the platform takes", ("len(fields) <= self.fields and ", ""))
 cards = Room("hai_flow/notify/chat/cards.py", "tests/notify/test_cards.py")
 cards.bug(
     "a part of the arguments is shown",
@@ -94,4 +102,4 @@ drawing.bug(
     by=f"{_CHAT}::test_who_decides_elsewhere_is_named_on_the_card",
 )
 
-ROOMS: Final = (reading, slack, teams, wecom, desk, cards, drawing)
+ROOMS: Final = (reading, slack, teams, wecom, desk, dialogs, cards, drawing)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.chat import cards
-from hai_flow.notify.chat.contract import Card
+from hai_flow.notify.chat.contract import Card, DialogField, DialogLimits
 from hai_flow.primitives.signs import has_hidden
 
 _JSON = st.recursive(
@@ -101,3 +101,32 @@ def test_what_needs_more_than_a_press_is_marked() -> None:
     assert [each.option for each in cards.list_choices(asking.opened, cards.derive_rules(asking))] == [""]
     call = pending(kind="tool")
     assert cards.list_choices(call.opened, cards.derive_rules(call)) == ()
+
+
+LIMITS = DialogLimits(fields=2, label=10, choices=3, choice=5, choices_text=20, value=8)
+FIELD = DialogField("f", "Amount", "text", value="12345678")
+CHOICE = DialogField("f", "Which", "choice", choices=(("0", "a"), ("1", "b")))
+
+
+@pytest.mark.parametrize("fields", [(), (FIELD,), (FIELD, CHOICE)])
+def test_a_dialog_that_is_shown_whole_is_opened(fields: tuple[DialogField, ...]) -> None:
+    assert LIMITS.admit(fields)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        FIELD._replace(value="123456789"),
+        FIELD._replace(label="Amount due."),
+        CHOICE._replace(choices=(("0", "a"),) * 4),
+        CHOICE._replace(choices=(("0", "abcdef"),)),
+        CHOICE._replace(choices=(("0", "abcde"), ("1", "abcde"), ("2", "abcde"))),
+    ],
+    ids=["value", "label", "choices", "one choice", "all choices"],
+)
+def test_a_dialog_that_would_cut_a_field_is_not_opened(field: DialogField) -> None:
+    assert not LIMITS.admit((field,))
+
+
+def test_a_dialog_that_would_leave_out_a_field_is_not_opened() -> None:
+    assert not LIMITS.admit((FIELD, FIELD, FIELD))

@@ -158,17 +158,50 @@ class Dialog:
 
 
 @dataclass(frozen=True, slots=True)
+class DialogLimits:
+    """The largest dialog that a platform shows whole, in characters where not said otherwise. A question that needs
+    more is decided on its page: a value that a dialog cuts would come back as it was cut.
+
+    `label`: of a field. `choices`: the number in one field, `choice`: of one's label, `choices_text`: of all of them in
+    one field, each written as `value: label`. `value`: the text in a field from the start.
+    """
+
+    fields: int
+    label: int
+    choices: int
+    choice: int
+    choices_text: int
+    value: int
+
+    def admit(self, fields: Sequence[DialogField]) -> bool:
+        """Whether a dialog with these fields is shown whole."""
+        return len(fields) <= self.fields and all(map(self._admit_field, fields))
+
+    def _admit_field(self, field: DialogField) -> bool:
+        labels = [label for _, label in field.choices]
+        listed = sum(len(f"{value}: {label}, ") for value, label in field.choices)
+        return (
+            len(field.label) <= self.label
+            and len(field.value) <= self.value
+            and len(labels) <= self.choices
+            and max(map(len, labels), default=0) <= self.choice
+            and listed <= self.choices_text
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Press:
     """A person has pressed a button, or sent a dialog. `account`: the person's id on the platform, which it has proved,
     never a name. `message`: the message that the button is in, as `send` named it up to the first space; None where the
-    platform does not say. `fields`: the texts that were filled in, by name; None: no dialog was sent. `takes_dialogs`:
-    the platform could open one now. `adds`: a part that the press adds to the name of the message, behind a space."""
+    platform does not say. `fields`: the texts that were filled in, by name; None: no dialog was sent. `dialogs`: the
+    largest dialog that the platform could open now; None: it opens none. `adds`: a part that the press adds to the name
+    of the message, behind a space."""
 
     token: str
     account: str
     message: str | None = None
     fields: Mapping[str, Sequence[str]] | None = None
-    takes_dialogs: bool = False
+    dialogs: DialogLimits | None = None
     adds: str | None = None
 
 
@@ -206,7 +239,7 @@ class ChatApp(Protocol):
     ARGUMENTS_MAX: ClassVar[int]
     """The longest arguments that a card of the platform shows whole."""
     BUTTONS_MAX: ClassVar[int]
-    TAKES_DIALOGS: ClassVar[bool]
+    DIALOGS: ClassVar[DialogLimits | None]
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None: ...
 

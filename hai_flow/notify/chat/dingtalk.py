@@ -24,6 +24,7 @@ from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
     Desk,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -54,7 +55,7 @@ class DingTalkApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = 2000
     BUTTONS_MAX: ClassVar[int] = _BUTTONS
-    TAKES_DIALOGS: ClassVar[bool] = False
+    DIALOGS: ClassVar[DialogLimits | None] = None
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings

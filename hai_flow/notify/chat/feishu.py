@@ -18,6 +18,7 @@ from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
     Desk,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -48,7 +49,7 @@ class FeishuApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = 6000
     BUTTONS_MAX: ClassVar[int] = 10
-    TAKES_DIALOGS: ClassVar[bool] = False
+    DIALOGS: ClassVar[DialogLimits | None] = None
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings

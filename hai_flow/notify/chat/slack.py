@@ -19,6 +19,7 @@ from hai_flow.notify.chat.contract import (
     Desk,
     Dialog,
     DialogField,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -51,7 +52,9 @@ class SlackApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = SECTION_MAX * _ARGUMENTS_SECTIONS
     BUTTONS_MAX: ClassVar[int] = 20
-    TAKES_DIALOGS: ClassVar[bool] = True
+    DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
+        fields=100, label=2000, choices=100, choice=75, choices_text=100_000, value=3000
+    )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings
@@ -156,7 +159,7 @@ class SlackApp:
             outcome = await desk.refuse(user, fault)
         else:
             message = _name(channel, text_at(interaction, "container", "message_ts"))
-            outcome = await desk.press(Press(token, user, message, takes_dialogs=True))
+            outcome = await desk.press(Press(token, user, message, dialogs=self.DIALOGS))
         if outcome.dialog is not None:
             view = _view(outcome.dialog)
             await self._tell(self._ask("views.open", {"trigger_id": text_at(interaction, "trigger_id"), "view": view}))
@@ -261,7 +264,7 @@ def _view(dialog: Dialog) -> dict[str, Any]:
 
 
 def _input(field: DialogField) -> dict[str, Any]:
-    options = [{"text": _text(label[:75] or "-"), "value": value[:150]} for value, label in field.choices[:100]]
+    options = [{"text": _text(label or "-"), "value": value} for value, label in field.choices]
     element: dict[str, Any] = {"action_id": "field"}
     match field.kind:
         case "choice":
@@ -271,8 +274,8 @@ def _input(field: DialogField) -> dict[str, Any]:
         case kind:
             element |= {"type": "plain_text_input", "multiline": kind == "lines"}
             if field.value:
-                element["initial_value"] = field.value[:3000]
-    label = _text(field.label[:2000] or field.name)
+                element["initial_value"] = field.value
+    label = _text(field.label or field.name)
     return {"type": "input", "block_id": field.name, "label": label, "optional": not field.required, "element": element}
 
 

@@ -25,6 +25,7 @@ from hai_flow.notify.chat.contract import (
     Desk,
     Dialog,
     DialogField,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -60,7 +61,9 @@ class TeamsApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = 6000
     BUTTONS_MAX: ClassVar[int] = 6
-    TAKES_DIALOGS: ClassVar[bool] = True
+    DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
+        fields=100, label=2000, choices=100, choice=1000, choices_text=10_000, value=10_000
+    )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings
@@ -153,7 +156,7 @@ class TeamsApp:
         conversation = text_at(activity, "conversation", "id").partition(";")[0]
         message = f"{conversation}|{text_at(activity, 'replyToId')}"
         if dig(data, "dialog") is not True:
-            return await desk.press(Press(token, account, message, takes_dialogs=True))
+            return await desk.press(Press(token, account, message, dialogs=self.DIALOGS))
         fields = {name: _read_input(text) for name, text in data.items() if name not in ("token", "dialog", "many")}
         many = text_at(data, "many").split()
         fields = {name: "".join(texts).split(",") if name in many else texts for name, texts in fields.items()}

@@ -21,6 +21,7 @@ from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
     Desk,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -55,7 +56,7 @@ class WeComApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = 100
     BUTTONS_MAX: ClassVar[int] = 6
-    TAKES_DIALOGS: ClassVar[bool] = False
+    DIALOGS: ClassVar[DialogLimits | None] = None
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings

@@ -285,7 +285,7 @@ class ChatCards(Service):
             choices = [
                 each
                 for each in cards.list_choices(pending.opened, derive_rules(pending))
-                if app.TAKES_DIALOGS or not each.asks
+                if app.DIALOGS is not None or not each.asks
             ][: app.BUTTONS_MAX]
         return _DrawnCard(card, tuple(choices), pending, state.seq)
 

@@ -20,6 +20,7 @@ from hai_flow.notify.chat.contract import (
     ChatPlace,
     Desk,
     Dialog,
+    DialogLimits,
     NotSent,
     Outbound,
     PlatformCall,
@@ -51,7 +52,9 @@ class DiscordApp:
     }
     ARGUMENTS_MAX: ClassVar[int] = 3500
     BUTTONS_MAX: ClassVar[int] = 4
-    TAKES_DIALOGS: ClassVar[bool] = True
+    DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
+        fields=5, label=45, choices=10, choice=100, choices_text=100, value=4000
+    )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
         self._settings = settings
@@ -114,7 +117,7 @@ class DiscordApp:
             case 3:
                 message = f"{text_at(interaction, 'channel_id')}:{text_at(interaction, 'message', 'id')}"
                 token = text_at(interaction, "data", "custom_id")
-                outcome = await desk.press(Press(token, account, message, takes_dialogs=True))
+                outcome = await desk.press(Press(token, account, message, dialogs=self.DIALOGS))
                 return _tell(outcome) if outcome.dialog is None else _open(outcome.dialog)
             case 5:
                 token = text_at(interaction, "data", "custom_id")
@@ -162,15 +165,15 @@ def _message(card: Card) -> dict[str, Any]:
 def _open(dialog: Dialog) -> Reply:
     """A modal takes five texts. Choices are typed as their numbers, which its placeholder lists."""
     rows = []
-    for each in dialog.fields[:5]:
+    for each in dialog.fields:
         entry: dict[str, Any] = {
-            "type": 4, "custom_id": each.name, "label": each.label[:45] or each.name, "required": each.required,
+            "type": 4, "custom_id": each.name, "label": each.label or each.name, "required": each.required,
             "style": 2 if each.kind == "lines" else 1,
         }  # fmt: skip
         if each.choices:
-            entry["placeholder"] = ", ".join(f"{value}: {label}" for value, label in each.choices)[:100]
+            entry["placeholder"] = ", ".join(f"{value}: {label}" for value, label in each.choices)
         if each.value:
-            entry["value"] = each.value[:4000]
+            entry["value"] = each.value
         rows.append({"type": 1, "components": [entry]})
     return _reply({"type": 9, "data": {"custom_id": dialog.token, "title": dialog.title[:45], "components": rows}})
 

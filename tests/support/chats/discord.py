@@ -20,6 +20,7 @@ _OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 class DiscordPlatform(Platform):
     kind = "discord"
     takes_dialogs = True
+    fields_max = 5
     ann, bob, eve, req, room = "1001", "1002", "1003", "1004", "9001"
     app, guild = "1234", "5678"
     secrets: ClassVar[Mapping[str, str]] = {
@@ -132,9 +133,23 @@ class DiscordPlatform(Platform):
             return ""
         answer = response.json()
         if answer["type"] == 9:
+            self.refused += _faults_of_modal(answer["data"])
             self.modals[self._presser] = answer["data"]
             return ""
         return re.sub(r"\\(\W)", r"\1", answer.get("data", {}).get("content", ""))
+
+
+def _faults_of_modal(modal: Any) -> list[str]:
+    """Why Discord would refuse the modal."""
+    entries = [each["components"][0] for each in modal["components"]]
+    longest = {"label": 45, "placeholder": 100, "value": 4000}
+    faults = [
+        f"{name} of {entry['custom_id']}"
+        for entry in entries
+        for name, most in longest.items()
+        if len(entry.get(name, "")) > most
+    ]
+    return faults + ([f"{len(entries)} components"] if len(entries) > 5 else [])
 
 
 def _fault_of(sent: Any) -> str:

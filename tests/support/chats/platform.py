@@ -71,6 +71,7 @@ class Platform(ABC):
     room: ClassVar[str] = "C0ROOM"
     takes_rooms: ClassVar[bool] = True
     takes_dialogs: ClassVar[bool] = False
+    fields_max: ClassVar[int] = 100  # of a dialog
     secrets: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self) -> None:

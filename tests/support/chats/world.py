@@ -72,6 +72,22 @@ steps:
       form: {type: object, required: [limit], properties: {limit: {type: number, maximum: 100, title: Limit}}}
 ---
 hai: flow/v1
+name: wide
+version: 1
+input: {type: object, properties: {mark: {type: string, default: x}}}
+steps:
+  - id: go
+    approve:
+      title: "Go ${{ input.mark }}?"
+      from: [role:boss]
+      notify: [chat]
+      form:
+        type: object
+        required: [a, b, c, d, e, f]
+        properties:
+          {a: {type: string}, b: {type: string}, c: {type: string}, d: {type: string}, e: {}, f: {}}
+---
+hai: flow/v1
 name: secretive
 version: 1
 chat: false

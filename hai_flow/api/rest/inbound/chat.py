@@ -276,7 +276,7 @@ class _Desk:
     ) -> PressOutcome:
         """A dialog for the person who pressed, or where they decide instead."""
         fields = _list_fields(pending, choice)
-        if not press.takes_dialogs or fields is None:
+        if press.dialogs is None or fields is None or not press.dialogs.admit(fields):
             base = self._access.settings.public_url
             page = "in your inbox" if base is None else f"{base.rstrip('/')}{addresses.pending(pending.opened.id)}"
             return PressOutcome(f"This needs more than a press: decide it at {page}")
