@@ -117,6 +117,7 @@ lock: ## Resolve the locks of Python packages anew
 	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock
 	uv pip compile tests/clients/a2a/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/a2a/requirements.lock
 	uv pip compile tests/clients/oidc/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/oidc/requirements.lock
+	uv pip compile tests/clients/frameworks/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/frameworks/requirements.lock
 	uv pip compile tests/clients/llmock/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/llmock/requirements.lock
 	uv pip compile bench/peers/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o bench/peers/requirements.lock
 	uv pip compile docs/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o docs/requirements.lock

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 from hai_flow_client import Client
-from hai_flow_client.adapters import pydantic_ai
 
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -42,12 +41,16 @@ class House:
 
     def decide(self, action: str, decision: str, **more: Any) -> None:
         """Decide the question about this action, as soon as it is there."""
+        for id in self.questions(action):
+            self.boss.pendings.decide(self.boss.inbox.get(id), decision, **more)
+
+    def questions(self, action: str) -> list[str]:
+        """The ids of the questions about this action, as soon as there is one."""
         until = time.monotonic() + 60
         while True:
-            for item in self.boss.inbox.list():
-                if isinstance(item.args, dict) and item.args["action"] == action:
-                    self.boss.pendings.decide(item, decision, **more)
-                    return
+            items = [item for item in self.boss.inbox.list() if isinstance(item.args, dict)]
+            if ids := [item.id for item in items if item.args["action"] == action]:
+                return ids
             assert time.monotonic() < until, "nobody was asked"
             time.sleep(0.05)
 
@@ -104,19 +107,3 @@ def test_hook_blocks_where_nobody_can_be_asked(house: House) -> None:
     process = house.hook({"tool_name": "Bash"})
     _, error = process.communicate(timeout=60)
     assert (process.returncode, "nobody could be asked" in error) == (2, True)
-
-
-def test_deferred_calls_of_pydantic_ai_are_decided_by_people(house: House) -> None:
-    library = pytest.importorskip("pydantic_ai")
-    from threading import Thread
-
-    messages = pytest.importorskip("pydantic_ai.messages")
-    calls = [messages.ToolCallPart(name, {"n": 1}, tool_call_id=name) for name in ("pay", "wipe")]
-    requests = library.DeferredToolRequests(approvals=calls)
-    deciding = Thread(target=lambda: [house.decide("pay", "approve"), house.decide("wipe", "reject", reason="no")])
-    deciding.start()
-    with Client(house.url, key=house.key) as flow:
-        results = pydantic_ai.decide(flow, requests, {"from": ["role:boss"]})
-    deciding.join()
-    assert results.approvals["pay"].override_args == {"n": 1}
-    assert results.approvals["wipe"].message == "rejected: no"

@@ -199,6 +199,32 @@ approvals.bug(
     by=f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once",
 )
 
+_FRAMEWORKS: Final = "tests/clients/test_frameworks.py"
+
+adapters = Room("clients/python/hai_flow_client/adapters/__init__.py", _FRAMEWORKS)
+adapters.bug(
+    "an adapter consumes whatever was approved",
+    ("arguments, action=call.action)", ")"),
+    by=f"{_FRAMEWORKS}::test_what_was_approved_under_another_digest_is_not_performed",
+)
+adapters.bug(
+    "an adapter finds no approval again",
+    ("message=message, key=call.key", "message=message, key=None"),
+    by=f"{_FRAMEWORKS}::test_an_agent_that_is_killed_while_it_waits_finds_its_approval_again_and_acts_once",
+)
+
+guards = Room("clients/python/hai_flow_client/adapters/openai_agents.py", _FRAMEWORKS)
+guards.bug(
+    "a guarded tool acts with the arguments from before the edit",
+    ("json.dumps(verdict.arguments)", "arguments"),
+    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it[openai_agents]",
+)
+guards.bug(
+    "a guarded tool believes the state",
+    ("if not verdict.approved:", "if False:"),
+    by=f"{_FRAMEWORKS}::test_a_guarded_tool_asks_people_though_the_state_says_approved",
+)
+
 _DEPOSITS: Final = "tests/runtime/test_deposits.py"
 
 deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
@@ -256,6 +282,8 @@ ROOMS: Final = (
     making,
     tickets,
     approvals,
+    adapters,
+    guards,
     deposits,
     signing,
     growth,

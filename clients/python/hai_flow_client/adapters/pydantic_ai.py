@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from hai_flow_client.adapters import ask
+from hai_flow_client.adapters import Call, ask_all
 from hai_flow_client.blocking import Client
 from hai_flow_client.values import Json
 
@@ -23,17 +23,12 @@ def decide(
     an approval is asked about, under the id of the call, and denied unless people approve it."""
     library = import_module("pydantic_ai")
     results = library.DeferredToolResults()
-    for call in requests.approvals:
-        verdict = ask(
-            flow,
-            call.tool_name,
-            call.args_as_dict(),
-            policy,
-            workflow=workflow,
-            expires_in=expires_in,
-            key=f"pydantic-ai:{call.tool_call_id}",
-        )
-        results.approvals[call.tool_call_id] = (
+    calls = [
+        Call(each.tool_name, each.args_as_dict(), f"pydantic-ai:{each.tool_call_id}") for each in requests.approvals
+    ]
+    verdicts = ask_all(flow, calls, policy, workflow=workflow, expires_in=expires_in)
+    for each, verdict in zip(requests.approvals, verdicts, strict=True):
+        results.approvals[each.tool_call_id] = (
             library.ToolApproved(override_args=verdict.arguments)
             if verdict.approved
             else library.ToolDenied(verdict.reason or "not approved")
