@@ -126,6 +126,7 @@ _ABSENT: Final = {
         "in_flight": "0",
     },
     "Pending": {
+        "effect": "None",
         "workflow": "None",
         "workflow_title": "None",
         "started_by": "None",
@@ -137,6 +138,7 @@ _ABSENT: Final = {
         "value": "None",
         "reason": "None",
     },
+    "InboxItem": {"effect": "None"},
     "RunStep": {"passages": "None"},
     "Finding": {"end_line": "0", "end_column": "0", "fix": "[]", "params": "[]"},
     "Delegation": {"ends_with": "None"},

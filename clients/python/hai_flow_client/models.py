@@ -146,7 +146,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     message: str | None
     tool: str | None
-    effect: str | None
+    effect: str | None = None
     args: Json
     evidence: Json
     schema: Json
@@ -192,7 +192,7 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     message: str | None
     tool: str | None
-    effect: str | None
+    effect: str | None = None
     args: Json
     evidence: Json
     schema: Json

@@ -415,7 +415,7 @@ export interface Question {
   title: string | null;
   message: string | null;
   tool: string | null;
-  effect: string | null;
+  effect?: string | null;
   args: unknown;
   evidence: unknown;
   schema: unknown;
