@@ -89,6 +89,12 @@ class Draft:
             cached = self._steps[path] = resolve_step(self.plan, path)
         return cached
 
+    def move_to(self, plan: Plan) -> None:
+        """Decide the rest with another version, whose conditions no question was held against yet."""
+        self.plan = plan
+        self.looked_at = None
+        self._steps.clear()
+
     def list_waiting_elsewhere(self) -> list[str]:
         """The steps that wait for signals or for a child run."""
         return [*self.state.subscriptions, *self.state.children]

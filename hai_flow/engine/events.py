@@ -737,7 +737,8 @@ class TimeJumped(Event, frozen=True):
 
 class SignalsAwaited(Event, frozen=True):
     """The step `path` waits for signals of these types: a `wait_for`; or a request that was answered with `output`,
-    whose attempt is over, and which waits for a callback."""
+    whose attempt is over, and which waits for a callback; or a question, which they take back (none: no event does
+    any more)."""
 
     path: str
     types: tuple[str, ...]

@@ -263,3 +263,132 @@ def test_the_digest_is_that_which_the_new_version_would_have_given() -> None:
     id = play.pending("fine")
     assert play.state.pendings[id].opened.digest == other.state.pendings[id].opened.digest
     assert other.plan.sha256 == sha256(other.plan.source).digest()
+
+
+# --- what takes a question back ---------------------------------------------------------------------------------------
+
+ASKS = """
+state: {off: {type: boolean, default: false}}
+steps:
+  - id: outer
+    parallel:
+      people:
+        - try:
+            - {id: fine, approve: {title: Fine?, from: role:lead, deadline: 1dWHEN}}
+          catch: [{errors: [approval.withdrawn], steps: [{say: withdrawn}]}]
+      world:
+        - wait_for: {event: off}
+        - set: {off: true}
+output: ${{ steps.fine.status }}
+"""
+BY_CANCELLING = ASKS.replace("WHEN", ", withdraw_when: {event: cancelled}")
+BY_CLOSING = ASKS.replace("WHEN", ", withdraw_when: {event: closed}")
+BY_STATE = ASKS.replace("WHEN", ", withdraw_when: state.off")
+BY_NOTHING = ASKS.replace("WHEN", "")
+FINE = "outer/people/try#0/fine"
+
+
+def is_asked(play: Play) -> bool:
+    return any(path.endswith("fine") for path in play.asking)
+
+
+@pytest.mark.parametrize("before", [BY_NOTHING, BY_CANCELLING, BY_STATE])
+def test_an_event_that_the_new_version_names_takes_a_question_back_that_was_open(before: str) -> None:
+    play = Play(before)
+    decision = play.migrate(plan_of(BY_CLOSING))
+    assert [message.body["types"] for message in decision.outbox if message.kind == "subscribe"] == [["closed"]]  # type: ignore[call-overload,index]
+    assert is_asked(play)
+    assert not play.signal("s1", "cancelled").outcome["taken"]
+    assert is_asked(play)
+    assert play.signal("s2", "closed").outcome["taken"]
+    assert not is_asked(play)
+
+
+@pytest.mark.parametrize("after", [BY_NOTHING, BY_STATE])
+def test_an_event_that_the_new_version_does_not_name_takes_no_question_back_any_more(after: str) -> None:
+    play = Play(BY_CANCELLING)
+    play.migrate(plan_of(after))
+    assert not play.signal("s1", "cancelled").outcome["taken"]
+    assert is_asked(play)
+    state = RunState(str(play.run_id))
+    for batch in play.log:
+        state = fold(state, e.decode_events(e.encode_events(batch)))
+    assert state == play.state
+    assert not any(path.endswith("fine") for path in state.subscriptions)
+
+
+def test_a_condition_of_the_new_version_that_is_so_already_takes_the_question_back_at_once() -> None:
+    play = Play(BY_NOTHING)
+    play.signal("s1", "off")
+    play.settle()
+    assert is_asked(play)
+    play.migrate(plan_of(BY_STATE))
+    play.settle()
+    assert not is_asked(play)
+    assert (play.status, play.output) == ("finished", "failed")
+
+
+def test_a_condition_that_is_not_so_yet_takes_it_back_when_it_is_and_an_old_one_never_does() -> None:
+    play = Play(BY_NOTHING)
+    play.migrate(plan_of(BY_STATE))
+    assert is_asked(play)
+    play.signal("s1", "off")
+    play.settle()
+    assert (play.status, play.output) == ("finished", "failed")
+    other = Play(BY_STATE)
+    other.migrate(plan_of(BY_NOTHING))
+    other.signal("s1", "off")
+    other.settle()
+    assert is_asked(other)
+
+
+def test_a_paused_run_whose_question_is_taken_back_by_the_move_stays_paused() -> None:
+    play = Play(BY_NOTHING)
+    play.signal("s1", "off")
+    play.settle()
+    play.do(c.Pause("user:op"))
+    play.migrate(plan_of(BY_STATE))
+    assert (play.status, is_asked(play)) == ("paused", False)
+    play.do(c.Resume("user:op"))
+    play.settle()
+    assert (play.status, play.output) == ("finished", "failed")
+
+
+VETO = """
+steps:
+  - {id: fine, approve: {title: Fine?, from: [role:lead, role:law], quorum: 2, reject_when: 2, deadline: 1dVETO}}
+output: ${{ steps.fine.output.decision }}
+"""
+LAW = c.Principal("user:lew", roles=("law",))
+LEADS = [c.Principal(f"user:{name}", roles=("lead",)) for name in ("lea", "leo", "lia")]
+
+
+def test_a_veto_counts_as_it_did_when_the_question_was_opened() -> None:
+    with_veto, without = VETO.replace("VETO", ", veto: role:law"), VETO.replace("VETO", "")
+    play = Play(with_veto)
+    play.answer("fine", by=LEADS[0], decision="approve")
+    play.migrate(plan_of(without))
+    play.answer("fine", by=LAW, decision="reject")
+    assert play.status == "failed"
+    other = Play(without)
+    other.answer("fine", by=LAW, decision="reject")
+    other.migrate(plan_of(with_veto))
+    assert other.asking == {"fine"}  # what was one vote among many does not become a veto
+    for lead in LEADS[:2]:
+        other.answer("fine", by=lead, decision="approve")
+    assert (other.status, other.output) == ("finished", "approve")
+
+
+def test_a_veto_that_was_cast_stays_in_a_version_without_one() -> None:
+    text = VETO.replace("VETO", ", veto: role:law").replace(
+        "1d, veto: role:law}}",
+        "1d, veto: role:law}, on_reject: [{wait: {for: 1h}}, {return: '${{ steps.fine.output.decision }}'}]}",
+    )
+    play = Play(text)
+    play.answer("fine", by=LAW, decision="reject")
+    play.settle()
+    assert play.status == "waiting"
+    play.migrate(plan_of(text.replace(", veto: role:law", "")))
+    play.advance(HOUR)
+    play.settle()
+    assert (play.status, play.output) == ("finished", "reject")

@@ -14,7 +14,7 @@ from hai_flow.engine.state.state import RunState, TakenSignal, is_heard
 
 def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
     path = event.path
-    subscriptions = state.subscriptions.set(path, event.types)
+    subscriptions = state.subscriptions.set(path, event.types) if event.types else state.subscriptions.delete(path)
     if path in state.open_pendings:  # it waits for people, and these signals would take its question back
         return following(state, event, subscriptions=subscriptions)
     steps = waiting(state, event, path, output=event.output)

@@ -11,9 +11,10 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.due import pass_time
 from hai_flow.engine.handlers.replies import refuse_now, run_outcome
 from hai_flow.engine.pendings import open, passing
+from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import run_size
-from hai_flow.engine.steps import retry, skipping, slots
+from hai_flow.engine.steps import retry, skipping, slots, wait_for_event
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -166,6 +167,12 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
     )
     for pending in migrate.list_bound_pendings(draft.state):
         open.restamp(draft, pending)
+    draft.move_to(plan)
+    wait_for_event.await_other_withdrawals(draft)
+    before = len(draft.events)
+    withdraw_unwanted(draft)
+    if len(draft.events) > before:
+        go_on(draft)
     return run_outcome(draft)
 
 

@@ -22,7 +22,7 @@ from hai_flow.values import Json
 WITHDRAWN: Final = "withdrawn"
 _CODES: Final = {"ask": "ask.withdrawn"}
 _CODE: Final = "approval.withdrawn"
-_ASKED: Final = ("ask", "approve", "gate")
+ASKED: Final = ("ask", "approve", "gate")
 
 
 def find_event(step: Step) -> Subscription | None:
@@ -53,7 +53,7 @@ def withdraw_unwanted(draft: Draft) -> None:
     for path, id in sorted(state.open_pendings.items()):
         step, pending = draft.step(path), state.pendings[id]
         condition = _find_condition(step)
-        if condition is None or pending.opened.kind not in _ASKED or draft.state.open_pendings.get(path) != id:
+        if condition is None or pending.opened.kind not in ASKED or draft.state.open_pendings.get(path) != id:
             continue
         roots = {"args": values.loads(pending.opened.args)} if pending.opened.args is not None else {}
         try:

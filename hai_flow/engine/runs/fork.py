@@ -59,6 +59,8 @@ def take_over(draft: Draft, command: c.Fork) -> None:
         shared_state.edit(draft, edits.state)
     if edits is not None and edits.was is not None:
         migrate.move(draft, edits.was, by=command.answer.by.id, paths=edits.paths, dev=edits.dev, pins=edits.pins)
+        draft.move_to(draft.plan)
+        wait_for_event.await_other_withdrawals(draft)
 
 
 def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:

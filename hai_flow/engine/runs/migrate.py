@@ -5,8 +5,8 @@ knows must be there in the new version, under its old path or one that it is giv
 and with the same verb; and whatever was shown to people must be as the new version would show it
 (docs/language.md#people). Where in doubt the answer is no: an operator can stop the run and start another one.
 
-Values that were fixed at an opening stay so: a pending's rules and deadline, a loop's items, the arguments of an effect
-that has begun.
+Values that were fixed at an opening stay so: a pending's rules (its `veto` too) and deadline, a loop's items, the
+arguments of an effect that has begun. What takes a question back (`withdraw_when`) is what the new version says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from hai_flow.definition.plan import (
     FrontendTool,
     Plan,
     Step,
-    Subscription,
     Template,
 )
 from hai_flow.engine import events as e
@@ -37,7 +36,6 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.pendings import passing, votes
-from hai_flow.engine.pendings.withdrawing import find_event
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
@@ -333,17 +331,11 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
     if opened.kind in ("approve", "gate"):
         yield "options", same("options", opened.options)
         yield "evidence", same("evidence", None if opened.evidence is None else msgspec.json.decode(opened.evidence))
-    if opened.kind in ("ask", "approve", "gate"):
-        yield "withdraw_when", _type_of(find_event(now)) == _type_of(find_event(was))
     if opened.kind == "tool":
         yield "result", same("result", opened.schema)
     if opened.args is not None:
         # people's edits are kept: the arguments stay, as long as the document says the same
         yield "arguments", same("with", None if pending.edits is not None else roots["args"])
-
-
-def _type_of(event: Subscription | None) -> str | None:
-    return None if event is None else event.event
 
 
 def _asks(step: Step) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.pendings.withdrawing import find_event, withdraw
+from hai_flow.engine.pendings.withdrawing import ASKED, find_event, withdraw
 from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState, StepState, is_heard
@@ -59,6 +59,19 @@ def await_withdrawal(draft: Draft, step: Step, event: Subscription) -> None:
     """The question of the step has been opened: from here on the event takes it back."""
     draft.emit(e.SignalsAwaited, path=step.path, types=(event.event,))
     _subscribe(draft, step.path, (event.event,))
+
+
+def await_other_withdrawals(draft: Draft) -> None:
+    """The questions of a run that has moved to another version are taken back by the events that it names."""
+    for path, id in sorted(draft.state.open_pendings.items()):
+        if draft.state.pendings[id].opened.kind not in ASKED:
+            continue
+        event, awaited = find_event(draft.step(path)), draft.state.subscriptions.get(path, ())
+        types = () if event is None else (event.event,)
+        if types != awaited:
+            draft.emit(e.SignalsAwaited, path=path, types=types)
+            if types:
+                _subscribe(draft, path, types)
 
 
 def derive_callback_type(path: str, known: StepState) -> str:
