@@ -164,7 +164,102 @@ schemas.bug(
     ('    if kind != "AdditionalProperties" or not isinstance(error.kind.value, list):', "    if True:"),
     by="tests/definition/test_meant_properties.py::test_a_misspelt_property_is_answered_with_the_one_that_was_meant",
 )
+lint = Room("hai_flow/definition/checks/lint.py", _MISTAKES)
+lint.bug(
+    "a `continue_on_error` that never acts is taken",
+    ('        if step.fields.get("continue_on_error") is True and any(', "        if False and any("),
+    by=_MISTAKES,
+)
+declarations = Room("hai_flow/definition/declarations.py", _MISTAKES)
+declarations.bug(
+    "a model is taken as its own fallback", ("            if name == at[1]:", "            if False:"), by=_MISTAKES
+)
+requests = Room("hai_flow/definition/verbs/http.py", _MISTAKES)
+requests.bug(
+    "headers that are no mapping are found only when the request is sent",
+    ("        if part is not None and not is_open and not isinstance(part, Mapping):", "        if False:"),
+    by=_MISTAKES,
+)
+triggers = Room("hai_flow/definition/triggers.py", _MISTAKES)
+triggers.bug(
+    "a trigger that stands twice starts two runs, and nobody is told",
+    (" and raw in value[:index]:", " and False:"),
+    by=_MISTAKES,
+)
+quorum_check = Room("hai_flow/definition/people/quorum_check.py", _MISTAKES)
+quorum_check.bug(
+    "a role that nobody has is asked", ("        if empty is not None:", "        if False:"), by=_MISTAKES
+)
+policies = Room("hai_flow/definition/people/policies.py", _MISTAKES)
+policies.bug(
+    "arguments that a gate misspells are taken for absent ones",
+    ('    closed = {"type": "object", "additionalProperties": False}', '    closed = {"type": "object"}'),
+    by=_MISTAKES,
+)
+schemas.bug(
+    "a `required` that is one word is answered in the words of JSON Schema",
+    ('        if path and path[-1] in ("required", "enum") and text.endswith(_NO_LIST):', "        if False:"),
+    by=_MISTAKES,
+)
+_READY: Final = "tests/definition/test_unlikely_roles.py"
+readiness = Room("hai_flow/definition/readiness.py", _READY)
+readiness.bug(
+    "a role that is nearly one of the deployment's is taken in silence",
+    ("        if near:", "        if False:"),
+    by=_READY,
+)
+_WRONG_FILES: Final = "tests/definition/test_wrong_files.py"
+steps = Room("hai_flow/definition/steps.py", _WRONG_FILES)
+steps.bug(
+    "a reason that people must give is doubted in the handler of the answer",
+    ('    if not isinstance(reasons, Mapping) or reasons.get(option) != "required":', "    if True:"),
+    by=_WRONG_FILES,
+)
+steps.bug(
+    "a reason that people need not give is believed to be there",
+    (' or reasons.get(option) != "required":', ":"),
+    by=_WRONG_FILES,
+)
+steps.bug(
+    "a rejection's reason is believed to be there, though a deadline may reject as well",
+    (
+        'names.with_roots("error") if option == "reject" else _know_reason(draft, option, names))',
+        '_know_reason(draft, option, names.with_roots("error")))',
+    ),
+    by=_WRONG_FILES,
+)
+_MOVES: Final = "tests/engine/test_migration.py"
+wait_for_event = Room("hai_flow/engine/steps/wait_for_event.py", _MOVES)
+wait_for_event.bug(
+    "the event of the old version takes the question back behind a move",
+    ("        if types != awaited:", "        if types and types != awaited:"),
+    by=_MOVES,
+)
+wait_for_event.bug(
+    "the event that the new version names is not asked for",
+    ("            if types:\n                _subscribe(draft, path, types)", "            pass"),
+    by=_MOVES,
+)
+control = Room("hai_flow/engine/handlers/control.py", _MOVES)
+control.bug(
+    "a condition that is so already takes the question back only at the next change",
+    ("    withdraw_unwanted(draft)\n    if len(draft.events) > before:", "    if len(draft.events) > before:"),
+    by=_MOVES,
+)
+_EDITORS: Final = "tests/authoring/test_json_schema.py"
+json_schema = Room("hai_flow/authoring/json_schema.py", _EDITORS)
+json_schema.bug(
+    "editors underline a case that has a result and no steps",
+    ("if key.required and not key.instead],", "if key.required],"),
+    by=_EDITORS,
+)
+json_schema.bug(
+    "editors take a case that has neither steps nor a result",
+    ("for key in shape.keys if key.instead\n", "for key in shape.keys if False\n"),
+    by=_EDITORS,
+)
 ROOMS: Final = (
     sequences, triggering, coverage, draft, personal, votes, scope, futile, withdrawing, pendings, due, summaries,
     schemas, certainty, unraised, plain_secrets, unused, fitting, annotations, known, grammar,
+    lint, declarations, requests, triggers, quorum_check, policies, readiness, steps, wait_for_event, control, json_schema,
 )  # fmt: skip

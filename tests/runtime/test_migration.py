@@ -15,8 +15,10 @@ from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.people import pendings
 from hai_flow.store.runs import run_lists
-from tests.runtime.conftest import Connection, Make, answer, open_pending, state_of
+from tests.runtime.conftest import Connection, Make, answer, is_now, open_pending, state_of
+from tests.runtime.test_signals import send, subscribed
 from tests.support.ledger import check_all
+from tests.support.waiting import until
 
 FLOW = """
 hai: flow/v1
@@ -70,6 +72,23 @@ async def test_what_is_asked_behind_the_move_in_the_same_commit_is_decided_with_
     pending = await open_pending(a, run_id)
     await asyncio.gather(submit(a, run_id, c.Migrate(to=new, by="user:op")), submit(a, run_id, answer(pending)))
     assert (await state_of(a, run_id)).output == "from version 2"
+
+
+async def test_a_run_that_has_moved_hears_the_event_that_the_new_version_names(make: Make, eye: Connection) -> None:
+    a = await make(performs=True)
+    old = await publish(a, 1)
+    asks = FLOW.format(version=2).replace("from: anyone", "from: anyone, withdraw_when: {event: payment}")
+    _, new = await a.catalog.publish(LOCAL_TENANT, asks.encode())
+    run_id = await start(a, old)
+    await open_pending(a, run_id)
+    await submit(a, run_id, c.Migrate(to=new, by="user:op"))
+    await until(lambda: subscribed(eye, run_id))
+    await send(a, "s1")
+    await until(lambda: is_now(a, run_id, "failed"))
+    error = (await state_of(a, run_id)).error
+    assert error is not None
+    assert error.code == "ask.withdrawn"
+    await check_all(eye)
 
 
 async def test_rows_say_the_version_and_the_digest_that_hold_now(make: Make) -> None:
