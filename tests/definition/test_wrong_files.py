@@ -604,6 +604,8 @@ SOUND: Final[list[str]] = [  # and no finding at all
     "steps: [{call: mail.send, catch: [{steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}]}]\n",
     "steps: [{for_each: {items: '${{ input.items }}', steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}}]\n",
     "steps: [{run: sample, approval: {from: anyone}, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{approve: {title: a, from: [role:x, role:y], quorum: {role:x: 1, role:y: 1, any: 3}}}, {approve: {title: a, from: [role:x, role:y], quorum: {role:x: 2, any: 2}}}]\n",
+    "steps: [{say: '${{ [1, 2.5].sum() }} ${{ input.items.map(i, size(i.name)).sum() }} ${{ input.items.filter(i, i.name != \"\").map(i, 1).sum() }}'}]\n",
     "steps: [{id: a, approve: {title: a, from: anyone, options: [approve, ask, reject], reasons: {ask: required}}, on_decision: {ask: [{set: {status: '${{ steps.a.output.reason }}', log: '${{ steps.a.approval.reason }}'}}, {return: 1}]}}]\n",
     "steps: [{id: a, call: mail.send, approval: {from: anyone, options: [approve, ask, reject], reasons: {ask: required}}, on_decision: {ask: [{set: {status: '${{ steps.a.approval.reason }}'}}, {return: 1}]}}]\n",
 ]  # fmt: skip

@@ -246,6 +246,20 @@ control.bug(
     ("    withdraw_unwanted(draft)\n    if len(draft.events) > before:", "    if len(draft.events) > before:"),
     by=_MOVES,
 )
+nullability = Room("hai_flow/definition/checks/nullability.py", _MISTAKES)
+nullability.bug(
+    "a sum of texts is found only when it is evaluated",
+    ('                if isinstance(tree, Call) and tree.function == "sum":', "                if False:"),
+    by=_MISTAKES,
+)
+quorum_check.bug(
+    "an `any` below its seats is taken in silence", ("    if total < seats:", "    if False:"), by=_MISTAKES
+)
+scope.bug(
+    "a name that a `let` gives further down is called unknown",
+    ("        if not lets:", "        if True:"),
+    by=_MISTAKES,
+)
 _EDITORS: Final = "tests/authoring/test_json_schema.py"
 json_schema = Room("hai_flow/authoring/json_schema.py", _EDITORS)
 json_schema.bug(
@@ -255,11 +269,12 @@ json_schema.bug(
 )
 json_schema.bug(
     "editors take a case that has neither steps nor a result",
-    ("for key in shape.keys if key.instead\n", "for key in shape.keys if False\n"),
+    ("shape.keys if key.instead", "shape.keys if not key"),
     by=_EDITORS,
 )
 ROOMS: Final = (
     sequences, triggering, coverage, draft, personal, votes, scope, futile, withdrawing, pendings, due, summaries,
     schemas, certainty, unraised, plain_secrets, unused, fitting, annotations, known, grammar,
-    lint, declarations, requests, triggers, quorum_check, policies, readiness, steps, wait_for_event, control, json_schema,
+    lint, declarations, requests, triggers, quorum_check, policies, readiness, steps, wait_for_event, control,
+    json_schema, nullability,
 )  # fmt: skip

@@ -327,6 +327,7 @@ export const serverZh: Record<string, string> = {
   "tool.python": "Python 工具的写法不对",
   "tool.unknown": "没有声明这个工具",
   "trigger.circle": "触发器互相触发成环",
+  "quorum.total": "总人数少于各席位的人数之和",
   "trigger.double": "同一个触发器写了两次",
   "trigger.kind": "触发器的种类不对",
   "undo.kind": "撤销步骤的写法不对",

@@ -109,6 +109,8 @@ class Doubts:
             case _:
                 if isinstance(tree, Call) and tree.function in ("_==_", "_!=_", "@in"):
                     self.doubts += _check_enums(tree, self.chains, self.names)
+                if isinstance(tree, Call) and tree.function == "sum":
+                    self._check_addends(tree, items)
                 for child in children(tree):
                     self._visit(child, known, items)
 
@@ -121,6 +123,33 @@ class Doubts:
         self._visit(loop.start, known, items)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, known, inner)
+
+    def _check_addends(self, total: Call, items: Mapping[str, Look]) -> None:
+        """Doubt a sum of what is certainly no number."""
+        addend = self._find_addend(total.operands[0], items)
+        kind = addend.schema.get("type") if isinstance(addend.schema, Mapping) else None
+        word, remedy = _NO_ADDENDS.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
+        if word:
+            message = f"`sum` adds numbers, and these are {word}; {remedy}"
+            self.doubts.append(ExpressionFault(total.offset, "expression.mismatch", message))
+
+    def _find_addend(self, tree: Tree, items: Mapping[str, Look]) -> Look:
+        """The type of the elements of a list: of a path, of literals, or of what `map` makes."""
+        if isinstance(tree, Listing):
+            kinds = {_KINDS.get(type(each.value)) for each in tree.elements if isinstance(each, Const)}
+            wrong = sorted(kind for kind in kinds if kind is not None)
+            return Look({"type": wrong[0]}) if wrong else Look({})
+        if isinstance(tree, Comprehension) and not _is_filter(tree):
+            made = _find_mapped(tree)
+            over = self._look(tree.range, items)
+            item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
+            inner = {**items, tree.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
+            if isinstance(made, Const):
+                return Look({"type": _KINDS.get(type(made.value))})
+            return Look({}) if made is None else self._look(made, inner)
+        over = self._look(tree, items)
+        item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
+        return Look(resolve(item, over.root), root=over.root) if isinstance(item, Mapping) else Look({})
 
     def _look(self, tree: Tree, items: Mapping[str, Look]) -> Look:
         """The type of a loop's range: a path, a part of a loop's item, or one of these filtered."""
@@ -154,6 +183,24 @@ class Doubts:
         if barren is not None:
             self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", barren[1]))
         return True
+
+
+_KINDS: Final = {str: "string", bool: "boolean"}
+_NO_ADDENDS: Final = {
+    "string": ("texts", 'join them: x.join(", "), or make numbers of them: x.map(t, double(t)).sum()'),
+    "boolean": ("true or false", "count those that are true: x.filter(b, b).size()"),
+    "object": ("objects", "choose a number of each: x.map(r, r.amount).sum()"),
+    "array": ("lists", "choose numbers first: x.map(r, r.sum()).sum()"),
+}
+
+
+def _find_mapped(loop: Comprehension) -> Tree | None:
+    """What `map` makes of each item, if the loop is one without a condition."""
+    match loop.step:
+        case Call(function="_+_", arguments=(_, Listing(elements=(made,)))):
+            return made
+        case _:
+            return None
 
 
 def _is_filter(loop: Comprehension) -> bool:

@@ -223,4 +223,6 @@ def _format_overload(function: str, types: str) -> str:
             hint = f"; write {other}(x) around the text"
         elif "duration" in operands or "timestamp" in operands:
             hint = _suggest_other_side(operands.split(", "))
+    elif operator == "sum":
+        hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"

@@ -325,7 +325,7 @@ def _check_free(source: str, name: Name, names: Names) -> ExpressionFault:
     if name.name in names.visible:
         hint = f"; did you mean `steps.{name.name}.output`?"
     alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
-    hint = hint or _suggest_name(name.name, alone=alone)
+    hint = names.explain_let(name.name) or hint or _suggest_name(name.name, alone=alone)
     return ExpressionFault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
 
 

@@ -78,6 +78,7 @@ class Names:
     )
     absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
     shows: Callable[[str, str, Guards], bool] = lambda name, member, guards: False  # whether none of the reasons holds
+    explain_let: Callable[[str], str] = lambda name: ""  # where a `let` gives a name that this place does not have
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""

@@ -54,6 +54,20 @@ class Visibility(Mapping[str, str]):
         target = self.outline.ids.get(str(name))
         return target is not None and not self._explain_hidden(target)
 
+    def explain_let(self, name: str) -> str:
+        """Where a `let` gives the name that this place does not have, with the remedy; "" if none does."""
+        outline = self.outline
+        lists = (outline.steps, *(clause.steps for clause in outline.catch), outline.finally_)
+        steps = (each for steps in lists for step in steps for each in (step, *step.inside()))
+        lets = [each for each in steps if each.verb == "let" and name in each.fields["let"]]
+        if not lets:
+            return ""
+        if lets[0] is self.own:
+            return "; the same `let` names it: write it in a `let` of its own in front of this one"
+        if lets[0].order > self.order:
+            return "; a `let` names it further down: put that in front of this step"
+        return "; a `let` names it for the steps of its own list: put that in front of the block around it"
+
     def _explain_hidden(self, target: StepDraft) -> str:
         """Why `target` can't be named here, in one word; "" if it can."""
         if target is self.own:
@@ -151,12 +165,20 @@ class Visibility(Mapping[str, str]):
 
 def build_names(types: Types, place: Visibility) -> Names:
     """The names of a place at the top of the document."""
-    return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place, shows=place.shows)
+    return Names(
+        types,
+        ALWAYS,
+        visible=place,
+        explain=place.explain,
+        absent=place,
+        shows=place.shows,
+        explain_let=place.explain_let,
+    )
 
 
 def move_names(names: Names, place: Visibility) -> Names:
     """The names of `place`, with the roots and guards of `names`."""
-    return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows)
+    return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows, place.explain_let)
 
 
 def _count_common(one: Chain, other: Chain) -> int:

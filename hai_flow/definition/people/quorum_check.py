@@ -63,6 +63,8 @@ def check_deciders(context: StepContext, fields: Mapping[str, Json], at: Path, g
     """Findings where nobody can decide, or not as many as `given`, the quorum."""
     place = (*at, "from") if "from" in fields else at
     quorum: Any = given if isinstance(given, int | str | Mapping) else None  # a hole says nothing yet
+    if isinstance(quorum, Mapping):
+        _check_total(context, quorum, (*at, "quorum", "any"))
     panel = _compile_panel(context, fields)
     if panel is None:
         return
@@ -91,6 +93,18 @@ def check_deciders(context: StepContext, fields: Mapping[str, Json], at: Path, g
                 "number, or write `unreachable`"
             )
             context.reader.error((*at, "reject_when"), "reject_when.impossible", message)
+
+
+def _check_total(context: StepContext, quorum: Mapping[str, int], at: Path) -> None:
+    """Doubt an `any`, the number of people in all, that is smaller than that of the seats beside it."""
+    seats = sum(count for selector, count in quorum.items() if selector != "any")
+    total = quorum.get("any", seats)
+    if total < seats:
+        message = (
+            f"`any` is how many people in all, and the seats beside it need {seats} already, so `any: {total}` does "
+            f"nothing; take it out, or write how many in all, as `any: {seats + total}`"
+        )
+        context.reader.warning(at, "quorum.total", message)
 
 
 def check_inherited_quorum(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
