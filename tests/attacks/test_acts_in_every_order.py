@@ -1,17 +1,23 @@
 """Two acts at two processes, in every order: one is held before each of its statements, the other one comes whole in
-between. Whatever the order, both are answered, and what stands at the end is what one order of the two would leave."""
+between. Whatever the order, both are answered, and what stands at the end is what one order of the two would leave.
+
+All tests have the same two processes over the same database, each a workflow and threads of its own in it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
+import asyncpg
 import httpx2
 import pytest
+import pytest_asyncio
 
 from hai_flow.api.app import create_app
 from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying, verify
@@ -22,12 +28,16 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.database import SETTINGS, Deadlines, Session, connect
 from tests.attacks.test_two_acts_at_once import all_at_rest, has_paid, is_now
-from tests.runtime.conftest import Connection, Make
+from tests.runtime.conftest import Connection, runtimes_over
+from tests.support import effects
 from tests.support.hai_client import unique
 from tests.support.interleaving import Held, names_any, sessions_of
 from tests.support.mcp_caller import FORMS, Caller, accept
+from tests.support.postgres import Server
 from tests.support.server import YAML
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FLOW: Final = """\
 hai: flow/v1
@@ -46,7 +56,12 @@ steps:
 """
 UNDO: Final = ", undo: {{call: fx.echo, with: {{value: released}}}}"
 FAILS: Final = "  - {{id: late, call: look.breaks}}\n"
-HOLDING: Final = "SELECT run_id FROM (SELECT run_id FROM slots UNION SELECT run_id FROM slot_waiters) AS holding"
+OTHERS: Final = "SELECT id FROM runs WHERE thread_id <> $1"
+HOLDING: Final = f"""\
+SELECT run_id FROM (SELECT run_id FROM slots UNION SELECT run_id FROM slot_waiters) AS holding
+WHERE run_id NOT IN ({OTHERS})"""
+ON_ITS_WAY: Final = f"""\
+SELECT count(*) FROM outbox WHERE due_at < now() + interval '1 minute' AND run_id NOT IN ({OTHERS})"""
 POINTS_MAX: Final = 60
 
 Answer: TypeAlias = "httpx2.Response | Pruned"
@@ -141,36 +156,55 @@ class World:
         await until(lambda: all_at_rest(self.http[0], self.thread))
 
     async def verify(self) -> None:
-        found = [VerifiedRuns(), *[each async for each in verify(self.pruner, Verifying())]][-1]
-        assert found.violations == []
+        for each in await self.runs():
+            verifying = Verifying(run_id=UUID(each["id"]))
+            found = [VerifiedRuns(), *[each async for each in verify(self.pruner, verifying)]][-1]
+            assert found.violations == []
 
     async def demand_nothing_held(self) -> None:
         """Nothing holds a slot, waits for one, or is on its way, but the runs of the thread that have not ended."""
         active = [each["id"] for each in await self.runs() if each["status"] not in ("finished", "failed", "stopped")]
 
-        others = "SELECT id FROM runs WHERE thread_id <> $1"
-
         async def settled() -> bool:
-            rows = await self.eye.fetch(f"{HOLDING} WHERE run_id NOT IN ({others})", self.thread)
-            query = (
-                f"SELECT count(*) FROM outbox WHERE due_at < now() + interval '1 minute' AND run_id NOT IN ({others})"
-            )
-            return {str(row[0]) for row in rows} <= set(active) and not await self.eye.fetchval(query, self.thread)
+            rows = await self.eye.fetch(HOLDING, self.thread)
+            return {str(row[0]) for row in rows} <= set(active) and not await self.eye.fetchval(ON_ITS_WAY, self.thread)
 
         await until(settled)
 
 
+@dataclass(frozen=True)
+class Processes:
+    """What all worlds share."""
+
+    http: tuple[httpx2.AsyncClient, httpx2.AsyncClient]
+    runtimes: tuple[Runtime, Runtime]
+    pruner: Session
+    eye: Connection
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def processes(postgres_server: Server) -> AsyncIterator[Processes]:
+    with postgres_server.database() as dsn:
+        async with AsyncExitStack() as stack:
+            eye = await asyncpg.connect(dsn)
+            stack.push_async_callback(eye.close)
+            await eye.execute(effects.LEDGER)
+            pruner = await connect(dsn, Deadlines(), SETTINGS)
+            stack.push_async_callback(pruner.close)
+            make = await stack.enter_async_context(runtimes_over(dsn))
+            runtimes = await make(performs=True), await make(performs=True)
+            clients = []
+            for runtime in runtimes:
+                app = create_app(Settings(publish=True), runtime)
+                transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
+                client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60)
+                clients.append(await stack.enter_async_context(client))
+            yield Processes((clients[0], clients[1]), runtimes, pruner, eye)
+
+
 @pytest.fixture
-async def world(make: Make, eye: Connection, database_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    runtimes = await make(performs=True), await make(performs=True)
-    clients = []
-    for runtime in runtimes:
-        transport = httpx2.ASGITransport(app=create_app(Settings(publish=True), runtime), client=("127.0.0.1", 1))
-        clients.append(httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60))
-    pruner = await connect(database_url, Deadlines(), SETTINGS)
-    async with clients[0] as one, clients[1] as two:
-        yield World((one, two), runtimes, pruner, eye, Archive(str(tmp_path)))
-    await pruner.close()
+def world(processes: Processes, tmp_path: Path) -> World:
+    return World(processes.http, processes.runtimes, processes.pruner, processes.eye, Archive(str(tmp_path)))
 
 
 Act: TypeAlias = Callable[[World, httpx2.AsyncClient], Awaitable[Any]]
@@ -185,27 +219,28 @@ async def in_every_order(
     *,
     begin: Callable[[], Awaitable[None]],
 ) -> int:
-    """How many statements the first act has."""
-    for at in range(1, POINTS_MAX):
+    """How many statements the first act has: each that differs in its text from those before."""
+    places: set[str] = set()
+    while len(places) < POINTS_MAX:
         await begin()
         held = Held[Any, Any](
             lambda: world.sessions(first is prune),
             is_step_of_prune if first is prune else lambda query, values: names_any(world.ids, values),
-            at,
+            places,
         )
         one, two = await held.run(
             monkeypatch, lambda: first(world, world.http[0]), lambda: second(world, world.http[1])
         )
         for answer in (one, two):
             if isinstance(answer, httpx2.Response):
-                assert answer.status_code < 500, (at, answer.text)
+                assert answer.status_code < 500, (len(places), answer.text)
         try:
             await check(one, two)
         except AssertionError as error:
-            error.add_note(f"statement {at}: {told(one)} | {told(two)}")
+            error.add_note(f"statement {len(places)}: {told(one)} | {told(two)}")
             raise
         if not held.reached:
-            return at - 1
+            return len(places)
     raise AssertionError(f"the act has more than {POINTS_MAX} statements")
 
 
@@ -310,6 +345,7 @@ async def archive_in_every_order(world: World, monkeypatch: pytest.MonkeyPatch, 
     if failing:
         world.flow = FLOW.replace(UNDO, "") + FAILS
     await world.publish()
+    await world.prune()  # what other tests have left is none of the act's statements
 
     async def check(one: Any, two: Any) -> None:
         answer = one if isinstance(one, httpx2.Response) else two
@@ -493,10 +529,7 @@ async def test_a_start_and_the_retirement_of_its_version_come_one_behind_the_oth
         assert [each["status"] for each in runs] == (["waiting"] if begun.status_code == 201 else [])
         if begun.status_code == 409:
             assert begun.json()["code"] == "workflow_retired"
-            rows = await world.eye.fetch(HOLDING)
-            assert {str(row[0]) for row in rows} <= set(world.more.get("begun", ()))
-        else:
-            world.more.setdefault("begun", set()).add(runs[0]["id"])
+            assert await world.eye.fetch(HOLDING, world.thread) == []
         for http in world.http:
             assert (await world.start(http)).json()["code"] == "workflow_retired", "from then on, at both processes"
         await world.verify()

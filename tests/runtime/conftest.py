@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
@@ -52,6 +53,13 @@ async def eye(database_url: str) -> AsyncIterator[Connection]:
 @pytest.fixture
 async def make(database_url: str) -> AsyncIterator[Make]:
     """`await make(performs=True, ...)` is a started Runtime; `...` are settings. All are stopped at the end."""
+    async with runtimes_over(database_url) as make_one:
+        yield make_one
+
+
+@asynccontextmanager
+async def runtimes_over(database_url: str) -> AsyncIterator[Make]:
+    """What the fixture `make` gives, over a database of the caller's."""
     made: list[Runtime] = []
     effects.write_to(database_url)
 
@@ -71,11 +79,13 @@ async def make(database_url: str) -> AsyncIterator[Make]:
         made.append(runtime)
         return runtime
 
-    yield make_one
-    effects.gate.set()
-    for runtime in made:
-        await runtime.stop()
-    await effects.close()
+    try:
+        yield make_one
+    finally:
+        effects.gate.set()
+        for runtime in made:
+            await runtime.stop()
+        await effects.close()
 
 
 async def start(

@@ -20,17 +20,21 @@ MEANWHILE_SECONDS: Final = 0.5
 
 
 class Held(Generic[First, Second]):
-    """The act `first`, held before its statement number `at`, while `second` comes whole. `reached`: it had so many.
+    """The act `first`, held before the first of its statements that is not in `places`, while `second` comes whole. The
+    statement is then in `places`, so that each of a series of these is held at another one. `reached`: there was one.
 
-    `sessions`: the connections of the process of `first`. `counts`: whether a statement with these values belongs to
-    it; what a process does beside it (sweeps, heartbeats) does not.
+    A statement that the act sends several times is one place. `sessions`: the connections of the process of `first`.
+    `counts`: whether a statement with these values belongs to it; what a process does beside it (sweeps, heartbeats)
+    does not.
     """
 
     def __init__(
-        self, sessions: Callable[[], Collection[object]], counts: Callable[[str, tuple[Any, ...]], bool], at: int
+        self,
+        sessions: Callable[[], Collection[object]],
+        counts: Callable[[str, tuple[Any, ...]], bool],
+        places: set[str],
     ) -> None:
-        self._sessions, self._counts, self._at = sessions, counts, at
-        self._seen = 0
+        self._sessions, self._counts, self._places = sessions, counts, places
         self._task: asyncio.Future[Second] | None = None
 
     @property
@@ -43,7 +47,7 @@ class Held(Generic[First, Second]):
         first: Callable[[], Awaitable[First]],
         second: Callable[[], Awaitable[Second]],
     ) -> tuple[First, Second]:
-        """The answers of both. Where `first` has no statement of that number, `second` comes behind it."""
+        """The answers of both. Where `first` has no further statement, `second` comes behind it."""
         with monkeypatch.context() as patch:
             for name in STATEMENTS:
                 patch.setattr(Session, name, self._holding(getattr(Session, name), second))
@@ -54,11 +58,11 @@ class Held(Generic[First, Second]):
         self, send: Callable[..., Awaitable[Any]], second: Callable[[], Awaitable[Second]]
     ) -> Callable[..., Awaitable[Any]]:
         async def hold(session: Session, query: str, *values: Any, **options: Any) -> Any:
-            if self._task is None and self._counts(query, values) and session in self._sessions():
-                self._seen += 1
-                if self._seen == self._at:
-                    self._task = asyncio.ensure_future(second())
-                    await asyncio.wait({self._task}, timeout=MEANWHILE_SECONDS)
+            is_new = self._task is None and query not in self._places
+            if is_new and self._counts(query, values) and session in self._sessions():
+                self._places.add(query)
+                self._task = asyncio.ensure_future(second())
+                await asyncio.wait({self._task}, timeout=MEANWHILE_SECONDS)
             return await send(session, query, *values, **options)
 
         return hold
