@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import string
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -39,6 +40,10 @@ POLICIES: Final = {
     "of_requester": "from: [requester]",
     "other": "from: [role:boss]",
 }
+
+
+STREAM: Final = {"Accept": "text/event-stream"}
+BASE64URL: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 
 
 class Place:
@@ -187,6 +192,17 @@ def test_a_token_that_is_signed_beside_the_server_has_no_other_vote(place: Place
     assert place.decide(item, token) == (404, "pending_unknown")
 
 
+def test_a_token_has_one_text(place: Place) -> None:
+    """Of the last sign of a signature four bits are read: the other texts of the same bytes are no tokens."""
+    sound = forged(place.silent)
+    assert place.api.get("/v1/session", headers=sound).status_code == 200
+    text = sound["Authorization"].removeprefix("Bearer ")
+    place_of_last = BASE64URL.index(text[-1])
+    for bits in range(1, 16):
+        other = text[:-1] + BASE64URL[place_of_last ^ bits]
+        assert place.api.get("/v1/session", headers=carried(other)).status_code == 401, other
+
+
 # --- for one thread, or one workflow ----------------------------------------------------------------------------------
 
 LIMITS: Final = ({"threads": ["only-this"]}, {"workflows": ["other"]}, {"threads": [], "workflows": ["other"]})
@@ -230,6 +246,44 @@ def test_a_limited_token_lists_nothing_outside(place: Place, limit: dict[str, An
     assert shown.status_code == 200
     assert item["run_id"] not in shown.text
     assert item["run_id"] in place.api.get("/v1/runs", params={"limit": 200}, headers=whole).text
+
+
+@limits
+def test_a_ticket_of_a_limited_token_follows_nothing_outside(place: Place, limit: dict[str, Any]) -> None:
+    whole = place.token(place.shop, "user:shop-3")
+    item = place.ask("of_requester", whole)
+    statuses = []
+    for token in (whole, place.token(place.shop, "user:shop-3", **limit)):
+        made = place.api.post("/v1/tickets", headers=token)
+        assert made.status_code == 201, made.text
+        params = {"ticket": made.json()["ticket"]}
+        with place.api.stream("GET", f"/v1/runs/{item['run_id']}/events", params=params, headers=STREAM) as answer:
+            statuses.append(answer.status_code)
+    assert statuses == [200, 404]
+
+
+@limits
+@pytest.mark.parametrize("path", ["/awp", "/ag-ui", "/cpk/agent/of_requester/run", "/process", "/api/aui/input"])
+def test_a_limited_token_answers_nothing_outside_over_any_protocol(
+    place: Place, limit: dict[str, Any], path: str
+) -> None:
+    whole, thread = place.token(place.shop, "user:shop-4"), unique("t")
+    item = place.ask("of_requester", whole, thread)
+    answer = {"approve": True, "approval_request_id": item["id"]}
+    message = {"id": unique("m"), "role": "tool", "toolCallId": item["id"], "content": "yes"}
+    part = {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": answer}]}
+    resume = [{"interruptId": item["id"], "status": "resolved", "payload": {"approved": True}}]
+    bodies: dict[str, dict[str, Any]] = {
+        "/process": {"session_id": thread, "stream": False, "input": [part]},
+        "/api/aui/input": {"session_id": thread, "interrupt_id": item["id"], "action": "approve"},
+        "/awp": {"threadId": thread, "runId": unique("r"), "messages": [message], "tools": []},
+    }
+    body = bodies.get(path, {"threadId": thread, "runId": unique("r"), "messages": [], "tools": [], "resume": resume})
+    place.api.post(path, json=body, headers=place.token(place.shop, "user:shop-4", **limit))
+    assert place.status(item) == "waiting"
+    answered = place.api.post(path, json=body, headers=whole)
+    assert answered.status_code == 200, answered.text
+    assert wait_for(lambda: place.status(item) == "finished")
 
 
 # --- ids that look like others ----------------------------------------------------------------------------------------

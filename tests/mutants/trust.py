@@ -79,6 +79,29 @@ frontend.bug(
     ("_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"),
 )
 frontend.bug("a key decides as anybody", ("issuer=None if key.can_vouch_for(id) else", "issuer=None if id else"))
+frontend.bug("a token has several texts", ("    if _text(data) != text:\n", "    if False:\n"))
+_FORMS: Final = "tests/api/test_answer_forms.py"
+forms_of_answers = Room("hai_flow/engine/pendings/answers.py", _FORMS)
+forms_of_answers.bug(
+    "of a key that stands twice in an answer the last one counts",
+    ("if (name := values.find_repeated_key(text)) is not None:", "if (name := None) is not None:"),
+    by=f"{_FORMS}::test_an_answer_that_names_its_edits_twice_is_refused",
+)
+forms_of_answers.bug(
+    "of two edits of one argument the last one counts",
+    ("    if len(pointers) != len(edits):\n", "    if False:\n"),
+    by=f"{_FORMS}::test_an_approval_that_would_lose_a_part_is_refused",
+)
+forms_of_answers.bug(
+    "an edit of a part is lost in an edit of the whole",
+    ("if (outer := _find_outer(pointer, pointers)) is not None:", "if (outer := None) is not None:"),
+    by="tests/engine/test_approvals_edit.py::test_an_edit_of_a_part_beside_an_edit_of_the_whole_is_refused",
+)
+threads_of = Room("hai_flow/api/requests/access.py", _TOKENS)
+threads_of.bug(
+    "a limited credential answers in other threads of its person",
+    ("return is_theirs and self.principal.is_for(last.thread_id, last.workflow_name)", "return is_theirs"),
+)
 limited = Room("hai_flow/api/permissions/principals.py", _TOKENS)
 limited.bug(
     "a limited token opens what goes by the person",
@@ -267,7 +290,9 @@ ROOMS: Final = (
     people,
     votes,
     frontend,
+    threads_of,
     limited,
+    forms_of_answers,
     uploads,
     of_keys,
     delegates,

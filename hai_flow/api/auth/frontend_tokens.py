@@ -135,4 +135,9 @@ def _text(data: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    """Raises ValueError for what `_text` does not write: the last sign has bits that nobody reads, and a token has one
+    text."""
+    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if _text(data) != text:
+        raise ValueError("expected Base64 whose unused bits are zero")
+    return data

@@ -459,11 +459,12 @@ class Access:
     # --- threads: the right to speak in them
 
     def can_speak_in(self, last: RunSummary | None) -> bool:
-        """Whether the principal may speak in the thread whose newest run is `last`: the thread is theirs, or has no run
-        yet."""
+        """Whether the principal may speak in the thread whose newest run is `last`: the thread is theirs and their
+        credential is for it, or it has no run yet."""
         if last is None or self.principal.is_anybody:
             return True
-        return last.started_by in ids_of(self.principal.who)
+        is_theirs = last.started_by in ids_of(self.principal.who)
+        return is_theirs and self.principal.is_for(last.thread_id, last.workflow_name)
 
     async def demand_speaks(self, thread_id: str, last: RunSummary | None) -> None:
         """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403."""
