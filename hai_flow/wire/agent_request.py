@@ -245,9 +245,12 @@ def _arguments(given: Json) -> Json:
     if not isinstance(given, str):
         return given
     try:
-        return values.loads(given)
+        arguments = values.loads(given)
     except values.NotJson as error:
         raise ValueError(f"expected the arguments as JSON: {error}") from None
+    if (name := values.find_repeated_key(given)) is not None:
+        raise ValueError(f"the key {values.storable(name[:120])!r} stands twice in one object of the arguments")
+    return arguments
 
 
 _ANSWERS: Final[dict[str, _Answer]] = {

@@ -242,6 +242,10 @@ REFUSED: Final = {
     "edits of what is fixed": {"edits": {"order": "B-2"}},
     "edits of what is not there": {"edits": {"sum": 90}},
     "edits of another type": {"edits": {"amount": "90"}},
+    "edits of what is fixed, by pointer": {"edits": {"amount": 90, "/order": "B-2"}},
+    "edits twice, by name and by pointer": {"edits": {"amount": 90, "/amount": 70}},
+    "edits in capitals": {"Edits": {"amount": 90}},
+    "a digest that is no text": {"digest": [ZEROS]},
     "edits as a list": {"edits": [90]},
     "values without a form": {"values": {"amount": 90}},
     "edited arguments in part": {"editedArgs": {"amount": 90}},
@@ -255,6 +259,14 @@ REFUSED: Final = {
 async def test_an_approval_that_would_lose_a_part_is_refused(http: httpx2.Client, protocol: str, form: str) -> None:
     asked = await ask(http, "gate")
     refused(http, asked, EVERYWHERE[protocol](http, asked, {"decision": "approve", **REFUSED[form]}))
+
+
+@pytest.mark.parametrize("path", ["/awp", "/ag-ui"])
+async def test_an_answer_that_names_its_edits_twice_is_refused(http: httpx2.Client, path: str) -> None:
+    asked = await ask(http, "gate")
+    content = '{"decision": "approve", "edits": {"amount": 90}, "edits": {}}'
+    message = {"id": unique("m"), "role": "tool", "toolCallId": asked["id"], "content": content}
+    refused(http, asked, http.post(path, json=_turn(asked, messages=[message])))
 
 
 @everywhere

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ FLOW: Final = """
 hai: flow/v1
 name: {name}
 version: 1
+triggers: [{{api: {{}}}}, {{event: {{type: {name}_wished}}}}]
 roles:
   pair: [user:corp-ann, user:bob]
   lone: [user:corp-ann]
@@ -69,6 +71,11 @@ class Place:
         self.ann = self.key("user:ann")
         self.ann_by_old_key = self.key("user:corp-annie")
         self.ann_by_token = self.token("ann")
+        self.sending = {
+            "ann": people.person("user:ann", roles=[*ROLES, "operator"]),
+            "ann_by_old_key": people.person("user:corp-annie", roles=[*ROLES, "operator"]),
+            "ann_by_token": carried(ISSUER.token(sub="ann", roles=[*ROLES, "operator"], org="default")),
+        }
         self.zed = self.key("user:zed")
         self.zed_by_token = self.token("zed")
 
@@ -176,6 +183,27 @@ def test_who_voted_by_one_id_has_no_second_vote(place: Place, first: str, second
     item = place.ask("plain", place.req)
     assert place.decide(item, getattr(place, first)) == (200, "open")
     assert place.decide(item, getattr(place, second)) == (403, "vote_final")
+    assert place.status(item) == "waiting"
+
+
+@pytest.mark.parametrize("second", WAYS)
+@pytest.mark.parametrize("first", WAYS)
+def test_who_sent_the_event_that_started_a_run_by_one_id_does_not_approve_it_by_another(
+    place: Place, first: str, second: str
+) -> None:
+    sent = place.api.post("/v1/events", json={"type": "plain_wished"}, headers=place.sending[first])
+    assert sent.status_code in (200, 201), sent.text
+    (run,) = sent.json()["runs"]
+    item = place.question(run["run_id"])
+    assert place.decide(item, getattr(place, second)) == (403, "pending_forbidden")
+    assert place.decide(item, place.bob) == (200, "open")
+
+
+def test_a_person_who_votes_by_all_ids_at_the_same_moment_has_one_vote(place: Place) -> None:
+    item = place.ask("plain", place.req)
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        answers = list(pool.map(lambda who: place.decide(item, getattr(place, who)), WAYS))
+    assert sorted(answers) == [(200, "open"), (403, "vote_final"), (403, "vote_final")]
     assert place.status(item) == "waiting"
 
 

@@ -47,6 +47,8 @@ DOCUMENTS: Final = (
     _document("t_failed_end", _SIGNS, "run: {{workflow: t_fails, on: [failed], " + _OF_END + "}}"),
     _document("t_waits", "steps: [{{wait: {{for: 1d}}}}]\n"),
     _document("t_stopped_end", _SIGNS, "run: {{workflow: t_waits, on: [stopped], " + _OF_END + "}}"),
+    _document("t_heard", _SAYS, "event: {{type: t.heard, " + _TAG + "}}"),
+    _document("t_heard_end", _SIGNS, "run: {{workflow: t_heard, " + _OF_END + "}}"),
     _document("t_first", _SAYS),
     _document("t_second", _SAYS, "run: {{workflow: t_first, " + _OF_END + "}}"),
     _document("t_third", _SAYS, "run: {{workflow: t_second, " + _OF_END + "}}"),
@@ -165,6 +167,17 @@ def _fork_of_a_triggered_run(api: httpx2.Client, me: str, tag: str) -> object:
     return _gone_back(api, OPERATOR, _waiting(api, {"id": started["run_id"]}), step="ok")
 
 
+def _end_of_what_an_event_started(api: httpx2.Client, me: str, tag: str) -> object:
+    return _post(api, "/v1/events", me, type="t.heard", data={"tag": tag})
+
+
+def _end_of_a_fork(api: httpx2.Client, me: str, tag: str) -> object:
+    """Only the fork has the tag: that mine was stopped for it starts another one."""
+    mine = _waiting(api, _start(api, "t_waits", me, unique("other")))
+    left = _gone_back(api, OPERATOR, mine, at=mine["seq"], input={"tag": tag})
+    return _post(api, f"/v1/runs/{_waiting(api, left)['id']}/stop", OPERATOR)
+
+
 def _signal_to_the_run(api: httpx2.Client, me: str, tag: str) -> object:
     run = _waiting(api, _start(api, "t_sends", "user:zoe", tag))
     return _post(api, f"/v1/runs/{run['id']}/signals", f"{me},role:operator", type="t.go", data={"tag": tag})
@@ -190,6 +203,8 @@ CAUSES: Final[dict[str, Cause]] = {
     "another one forked mine with an input": _edited_fork,
     "a third one forked the fork": _fork_of_a_fork,
     "another one forked what my event started": _fork_of_a_triggered_run,
+    "the end of what my event started does": _end_of_what_an_event_started,
+    "the end of what another one made of mine does": _end_of_a_fork,
     "it has taken my signal": _signal_to_the_run,
     "it has taken my event": _event_that_a_run_takes,
 }

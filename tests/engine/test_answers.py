@@ -111,6 +111,21 @@ def test_a_word_that_is_an_option_of_the_authors_is_no_spelling_of_another_one(w
     assert play.state.steps["gate"].approval["decision"] == word
 
 
+@pytest.mark.parametrize(
+    ("source", "path", "content"),
+    [
+        (APPROVE_FORM, "gate", '{"decision": "approve", "values": {"n": 1}, "values": {"n": 2}}'),
+        (APPROVE_FORM, "gate", '{"decision": "approve", "values": {"n": 1, "n": 2}}'),
+        (APPROVE, "gate", '{"approved": false, "approved": true}'),
+        (ASK, "q", '{"n": 1, "n": 2}'),
+        (ASK, "q", '{"values": {"n": 1, "\\u006e": 2}}'),
+    ],
+)
+def test_an_answer_in_which_a_key_stands_twice_is_refused(source: str, path: str, content: str) -> None:
+    refusal = refusal_of(Play(source), path, content=content)
+    assert (refusal.code, "stands twice in one object" in refusal.detail) == ("answer.invalid", True)
+
+
 def test_the_envelope_tells_who_decided_what_and_when() -> None:
     play = Play(APPROVE_FORM)
     play.answer("gate", by="user:bob", decision="approve", reason="fine", values={"n": 1})

@@ -202,6 +202,8 @@ def test_a_vote_on_the_arguments_before_the_edit_is_refused() -> None:
         ({"/to/name": 1}, "expected string"),
         ({"/to/tags/5": "x"}, "there is no argument"),
         ({"/to/tags/01": "x"}, "can't be edited"),
+        ({"amount": 1, "/amount": 2}, "expected each edit once"),
+        ({"/to/name": "bob", "/to/tags/5": "x", "urgent": False, "/urgent": True}, "expected each edit once"),
         ([1], "expected the edits as an object"),
         ("amount", "expected the edits as an object"),
     ],
@@ -212,6 +214,17 @@ def test_an_edit_that_does_not_fit_is_refused_and_the_question_is_still_open(edi
     refusal = gate(edit=allowed).refusal(ANN, edits=edits)
     assert (refusal.status, refusal.code) == (422, "answer.invalid")
     assert why in refusal.detail
+
+
+@pytest.mark.parametrize("inner", ["/to/name", "/to/tags/1"])
+def test_an_edit_of_a_part_beside_an_edit_of_the_whole_is_refused(inner: str) -> None:
+    whole = {"name": "bob", "tags": []}
+    for edits in ({inner: "c", "/to": whole}, {"to": whole, inner: "c"}):
+        refusal = gate(edit=True).refusal(ANN, edits=edits)
+        assert (refusal.code, f"{inner} is a part of /to" in refusal.detail) == ("answer.invalid", True)
+    ask = gate(edit=True)
+    ask.vote(ANN, edits={inner: "c", "/to/tags/0": "b"})
+    assert ask.envelope["edits"] == {inner: "c", "/to/tags/0": "b"}
 
 
 def test_a_deeper_edit_is_a_pointer_and_the_name_of_an_argument_is_one_too() -> None:

@@ -6,6 +6,7 @@ doubt is refused and the pending stays open.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -214,7 +215,7 @@ def _fill_in(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, s
 def _refusal(opened: PendingOpened, text: str) -> str | None:
     """The option that a frontend's text names instead of values."""
     try:
-        raw = values.loads(text)
+        raw = _parse_json(opened, text)
     except values.NotJson:
         raw = text.strip()
     if isinstance(raw, dict) and len(raw) == 1:
@@ -250,9 +251,18 @@ def _parse_form(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) 
     return posted
 
 
+def _parse_json(opened: PendingOpened, text: str) -> Json:
+    """The JSON value that a frontend wrote as text. Raises values.NotJson; Rejected(422) where a key stands twice in
+    one object, since only one of its values would count."""
+    value = values.loads(text)
+    if (name := values.find_repeated_key(text)) is not None:
+        raise answer_refusal(opened, f"the key {values.storable(name[:120])!r} stands twice in one object.")
+    return _check_json(opened, value)
+
+
 def _parse_object(opened: PendingOpened, text: str) -> dict[str, Json]:
     try:
-        value = _check_json(opened, values.loads(text))
+        value = _parse_json(opened, text)
     except values.NotJson as error:
         raise answer_refusal(opened, f"{error}.") from None
     if not isinstance(value, dict):
@@ -348,7 +358,7 @@ def _parse_choice(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     if answer.content is not None:
         raw: Json = answer.content
         with suppress(values.NotJson):
-            raw = _check_json(opened, values.loads(answer.content))
+            raw = _parse_json(opened, answer.content)
     elif answer.result is not msgspec.UNSET:
         raw = _check_json(opened, answer.result)
     else:
@@ -417,7 +427,11 @@ def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[s
     args = values.loads(opened.args or "{}")
     allowed = votes.derive_rules(pending).edit
     pointers = {_pointer(name): value for name, value in edits.items()}
+    if len(pointers) != len(edits):
+        raise answer_refusal(opened, "expected each edit once, found one by its name and by its pointer.")
     for pointer, value in pointers.items():
+        if (outer := _find_outer(pointer, pointers)) is not None:
+            raise answer_refusal(opened, f"{pointer} is a part of {outer}, which is edited too; send one of them.")
         if allowed is not True and pointer not in {_pointer(name) for name in allowed or ()}:
             listed = ", ".join(allowed or ()) or "none"
             raise answer_refusal(opened, f"{pointer} may not be edited; what may: {listed}.")
@@ -439,6 +453,14 @@ def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[s
 def _pointer(name: str) -> str:
     """An argument's name, or a JSON Pointer into the arguments, as a pointer."""
     return pointer_of(*parse_pointer(name)) if name.startswith("/") else pointer_of(name)
+
+
+def _find_outer(pointer: str, pointers: Mapping[str, Json]) -> str | None:
+    """The one of `pointers` that names something around what `pointer` names; None: there is none."""
+    outer = pointer.rpartition("/")[0]
+    while outer and outer not in pointers:
+        outer = outer.rpartition("/")[0]
+    return outer or None
 
 
 def _find_value(opened: PendingOpened, args: Json, pointer: str) -> Json:
