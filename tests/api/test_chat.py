@@ -234,6 +234,8 @@ def test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_
     card = asked.card(platform.ann)
     own = replace(card, buttons=dict(card.buttons))
     asked.press("Approve", platform.ann, own)
+    behind = "SELECT FROM chat_cards c JOIN runs r ON r.id = c.run_id WHERE r.id = $1 AND c.seen < r.seq"
+    wait_for(lambda: not chat.fetch(behind, asked.id))  # the button would go with the update of its card
     ((button, taken_by, account),) = chat.fetch(
         "SELECT digest, taken_by, account FROM chat_buttons WHERE used_at IS NOT NULL AND run_id = $1", asked.id
     )
@@ -281,6 +283,33 @@ def test_an_account_is_connected_by_a_code_decides_as_its_person_and_ends_with_t
     wait_for(lambda: "Nobody here is known" in later.press("Approve", account, card))
     assert later.votes() == []
     assert chat.audit("chat.connected")[0]["by"] == "user:dee"
+
+
+def test_an_account_stands_in_the_audit_only_where_an_erasure_reaches_it(chat: Chat) -> None:
+    account, platform = f"{chat.platform.ann}5", chat.platform
+    given = chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=chat.cy).json()
+    platform.post(chat.http, platform.say(account, given["send"]))
+    record = next(each for each in chat.audit("chat.connected") if each["subject"] == f"account:{given['id']}")
+    assert account in json.dumps(record)
+    assert not chat.fetch("SELECT 1 FROM audit WHERE subject LIKE '%' || $1 || '%'", account)
+    assert chat.http.delete(f"/v1/inbox/accounts/{given['id']}", headers=chat.cy).status_code == 204
+
+
+def test_an_agent_connects_no_account(chat: Chat) -> None:
+    agent = chat.people.person("agent:bot", roles=BOSS)
+    refused = chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=agent)
+    assert (refused.status_code, refused.json()["code"]) == (403, "account_forbidden")
+
+
+def test_a_second_account_of_a_person_is_no_second_vote(chat: Chat) -> None:
+    account, platform = f"{chat.platform.ann}6", chat.platform
+    ann = chat.people.person("user:ann", roles=BOSS)
+    given = chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=ann).json()
+    platform.post(chat.http, platform.say(account, given["send"]))
+    asked = chat.ask("twice")
+    asked.press("Approve", platform.ann, asked.card(platform.ann))
+    asked.press("Approve", account, wait_for(lambda: asked.card(platform.ann)))
+    assert asked.votes() == [("user:ann", "approve", "chat")]
 
 
 def test_a_disconnected_account_decides_nothing_more(chat: Chat) -> None:

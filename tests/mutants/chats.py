@@ -34,13 +34,6 @@ wecom.bug(
     by=f"{_ATTACKS}::test_a_message_of_wecom_for_another_receiver_is_not_proven",
 )
 wecom.bug(
-    "an XML whose text never ends is read to its end at each of its members",
-    (
-        "            if end < 0:\n                raise UnprovenCall\n",
-        "            if end < 0:\n                continue\n",
-    ),
-)
-wecom.bug(
     "the last member of a name counts, which may be of the text that a person wrote",
     ("members.setdefault(name, inner[begin:end])", "members[name] = inner[begin:end]"),
     by=f"{_ATTACKS}::test_members_in_the_text_that_a_person_wrote_are_not_those_of_wecom",
@@ -50,6 +43,11 @@ desk.bug(
     "the next person gets the outcome of the one whose process died",
     ("sha256(button + person.encode())", "sha256(button)"),
     by=f"{_CHAT}::test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_presses",
+)
+desk.bug(
+    "the audit names the account where no erasure reaches it",
+    ('subject=f"account:{row.id}", account=account', 'subject=f"account:{row.id}:{account}"'),
+    by=f"{_CHAT}::test_an_account_stands_in_the_audit_only_where_an_erasure_reaches_it",
 )
 desk.bug("an account with a NUL reaches the database", ("all(storable(each) == each for each in texts)", "True"))
 desk.bug(

@@ -149,8 +149,9 @@ class _Desk:
             if row is None:
                 return PressOutcome("This code is not good: it was used, or its ten minutes are over. Get a new one.")
             theirs = await self._access_of(ChatPerson(row.principal, account, row.roles, row.groups))
-            await theirs.at_home.record(
-                connection, "chat.connected", subject=f"chat:{self._channel}:{account}", until=row.until.isoformat()
+            until = row.until.isoformat()
+            await theirs.at_home.record(  # the account is a detail: only those can be erased
+                connection, "chat.connected", subject=f"account:{row.id}", account=account, until=until
             )
         return PressOutcome(f"Connected: this account decides as {row.principal} from now on.", done=True)
 

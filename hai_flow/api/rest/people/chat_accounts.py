@@ -19,6 +19,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.views import render_account
 from hai_flow.api.routes import Routes
+from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.errors import Rejected
 from hai_flow.runtime.people.chat_cards import as_delegation, digest_of
 from hai_flow.store.people import chat
@@ -56,6 +57,10 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
     """Get a code that connects your account in a chat to you: send it there, to the app, within ten minutes. It is good
     once, for this channel. The account decides with the roles that your API key, session or token has at that moment,
     and ends with it. Whoever sends the code decides as you: show it to nobody."""
+    if is_agent(access.principal.who):
+        raise Rejected(
+            403, "account_forbidden", "an agent has no account in a chat: it is a person's, who connects it themselves."
+        )
     if access.principal.who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket", "chat"):
         raise Rejected(
             403, "account_forbidden", "only you can connect an account: sign in yourself, with a key or a token."
