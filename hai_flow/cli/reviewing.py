@@ -27,7 +27,7 @@ _PEOPLE: Final = frozenset(
     ("from", "quorum", "deadline", "on_deadline", "escalate", "notify", "remind", "form", "edit", "reject_when", "veto",
      "withdraw_when", "not", "message", "evidence", "confirm", "policy", "approval")
 )  # fmt: skip
-_TIMES: Final = frozenset(("deadline", "timeout"))
+_TIMES: Final = frozenset(("deadline", "timeout", "remind"))
 _ASKING: Final = frozenset(("approve", "ask"))
 _SHOWN_CHARS: Final = 120
 FILES_MAX: Final = 500
@@ -178,12 +178,21 @@ def _row(place: str, part: ChangedKey) -> str:
     return f"| {place} | `{part.key}` | {_cell(part.key, part.old)} | {_cell(part.key, part.new)} |"
 
 
+def _spell_times(key: str, value: Json) -> Json:
+    """The value with its durations as an author writes them: `2d`, not 172800000."""
+    if isinstance(value, dict):
+        return {name: _spell_times(name, each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_spell_times(key, each) for each in value]
+    return spell(value) if key in _TIMES and type(value) is int else value
+
+
 def _cell(key: str, value: Json) -> str:
     """A value in a cell of a table, where no sign of it is Markdown."""
     if value is None:
         return "not there"
-    is_time = key.rpartition(".")[2] in _TIMES and isinstance(value, int)
-    text = spell(value) if is_time else value if isinstance(value, str) else dumps(value).decode()
+    value = _spell_times(key.rpartition(".")[2], value)
+    text = value if isinstance(value, str) else dumps(value).decode()
     text = " ".join(text.split())
     text = text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;").replace("`", "&#96;")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from typer.testing import CliRunner
 
+from hai_flow.cli import app
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.runtime.base.tracing import ASKER, TraceParent
@@ -85,3 +89,19 @@ def test_a_warning_that_a_command_tells_itself_is_handed_over_and_the_level_hold
         structlog.reset_defaults()
     assert heard == [{"event": "wanted", "why": "so"}]
     assert [line["event"] for line in lines(capfd)] == ["failed"]
+
+
+@pytest.mark.parametrize(("setting", "style"), [("auto", "text"), ("text", "text"), ("json", "json")])
+def test_dev_writes_lines_for_people_unless_the_setting_says_json(
+    monkeypatch: pytest.MonkeyPatch, setting: str, style: str, tmp_path: Path
+) -> None:
+    styles: list[str] = []
+
+    def stop(level: str, style: str) -> None:
+        styles.append(style)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("hai_flow.cli.serve.dev.configure_logs", stop)
+    monkeypatch.setenv("HAI_FLOW_LOGS", setting)
+    result = CliRunner().invoke(app, ["dev", "--data-dir", str(tmp_path), "--port", "0"])
+    assert (result.exit_code, styles) == (2, [style])

@@ -47,6 +47,16 @@ def test_nothing_changed_is_said(project: Path) -> None:
     assert "No workflow does anything else" in review("main")
 
 
+def test_durations_are_told_as_an_author_writes_them(project: Path) -> None:
+    stages = "remind: [4h, 1d], on_deadline: [{escalate: {from: role:chief, deadline: 36h}}, reject]"
+    new = OLD.replace("from: role:board, deadline: 2d", f"from: role:board, deadline: 2d, {stages}")
+    (project / "spend.flow.yaml").write_text(new.replace("version: 1", "version: 2"))
+    text = review("main")
+    assert '"deadline":"1d12h"' in text
+    assert '["4h","1d"]' in text
+    assert "000" not in text
+
+
 def test_what_changes_for_people_comes_first(project: Path) -> None:
     new = OLD.replace("from: role:board, deadline: 2d", "from: 'role:board|x', deadline: 1d").replace(
         "size: {type", "x: {type"

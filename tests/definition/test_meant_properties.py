@@ -14,6 +14,7 @@ SCHEMA = JsonSchema(
         "type": "object",
         "properties": {
             "policy": {"type": "string"},
+            "kind": {"enum": ["taxi", "hotel", 1]},
             "claim": {"type": "object", "properties": {"amount": {"type": "number"}}, "additionalProperties": False},
         },
         "additionalProperties": False,
@@ -28,6 +29,9 @@ SCHEMA = JsonSchema(
         ({"claim": {"amunt": 1}}, "did you mean `amount`?"),
         ({"zzz": 1, "polcy": "P1"}, "did you mean `policy`?"),
         ({"zzz": 1}, ""),
+        ({"kind": "taxy"}, "did you mean `taxi`?"),
+        ({"kind": "plane"}, ""),
+        ({"kind": 7}, ""),
     ],
 )
 def test_a_misspelt_property_is_answered_with_the_one_that_was_meant(value: Json, meant: str) -> None:

@@ -137,16 +137,16 @@ class Doubts:
         """The type of the elements of a list: of a path, of literals, or of what `map` makes."""
         if isinstance(tree, Listing):
             kinds = {_KINDS.get(type(each.value)) for each in tree.elements if isinstance(each, Const)}
-            wrong = sorted(kind for kind in kinds if kind is not None)
-            return Look({"type": wrong[0]}) if wrong else Look({})
+            unfit = sorted(kind for kind in kinds if kind is not None)
+            return Look({"type": unfit[0]}) if unfit else Look({})
         if isinstance(tree, Comprehension) and not _is_filter(tree):
-            made = _find_mapped(tree)
+            element = _find_mapped(tree)
             over = self._look(tree.range, items)
             item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
             inner = {**items, tree.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
-            if isinstance(made, Const):
-                return Look({"type": _KINDS.get(type(made.value))})
-            return Look({}) if made is None else self._look(made, inner)
+            if isinstance(element, Const):
+                return Look({"type": _KINDS.get(type(element.value))})
+            return Look({}) if element is None else self._look(element, inner)
         over = self._look(tree, items)
         item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
         return Look(resolve(item, over.root), root=over.root) if isinstance(item, Mapping) else Look({})
@@ -197,8 +197,8 @@ _NO_ADDENDS: Final = {
 def _find_mapped(loop: Comprehension) -> Tree | None:
     """What `map` makes of each item, if the loop is one without a condition."""
     match loop.step:
-        case Call(function="_+_", arguments=(_, Listing(elements=(made,)))):
-            return made
+        case Call(function="_+_", arguments=(_, Listing(elements=(element,)))):
+            return element
         case _:
             return None
 

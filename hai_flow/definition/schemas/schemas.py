@@ -324,12 +324,18 @@ def _fault(error: jsonschema_rs.ValidationError, raw: Json) -> dict[str, Any]:
 
 
 def _suggest_property(error: jsonschema_rs.ValidationError, kind: str, raw: Json) -> str:
-    """Of a property that is not expected: the one that was meant, if one is near."""
-    if kind != "AdditionalProperties" or not isinstance(error.kind.value, list):
+    """Of a property that is not expected, or a text that is not one of some: the one that was meant, if one is near."""
+    if kind not in ("AdditionalProperties", "Enum"):
         return ""
     schema = raw
     for part in list(error.schema_path)[:-1]:
         schema = schema.get(part) if isinstance(schema, Mapping) else None
+    if kind == "Enum":
+        options = schema.get("enum") if isinstance(schema, Mapping) else None
+        texts = [each for each in options if isinstance(each, str)] if isinstance(options, list) else []
+        return suggestion(error.instance, texts) if isinstance(error.instance, str) else ""
+    if not isinstance(error.kind.value, list):
+        return ""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     names = [*properties] if isinstance(properties, Mapping) else []
     hints = (suggestion(str(name), names) for name in error.kind.value[:_PARAMS_MAX])
