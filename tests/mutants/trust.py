@@ -100,7 +100,10 @@ forms_of_answers.bug(
 threads_of = Room("hai_flow/api/requests/access.py", _TOKENS)
 threads_of.bug(
     "a limited credential answers in other threads of its person",
-    ("return is_theirs and self.principal.is_for(last.thread_id, last.workflow_name)", "return is_theirs"),
+    (
+        "return self._has_begun(last) and self.principal.is_for(last.thread_id, last.workflow_name)",
+        "return self._has_begun(last)",
+    ),
 )
 limited = Room("hai_flow/api/permissions/principals.py", _TOKENS)
 limited.bug(

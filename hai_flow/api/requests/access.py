@@ -463,13 +463,18 @@ class Access:
         credential is for it, or it has no run yet."""
         if last is None or self.principal.is_anybody:
             return True
-        is_theirs = last.started_by in ids_of(self.principal.who)
-        return is_theirs and self.principal.is_for(last.thread_id, last.workflow_name)
+        return self._has_begun(last) and self.principal.is_for(last.thread_id, last.workflow_name)
+
+    def _has_begun(self, run: RunSummary) -> bool:
+        return run.started_by in ids_of(self.principal.who)
 
     async def demand_speaks(self, thread_id: str, last: RunSummary | None) -> None:
-        """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403."""
+        """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403, as
+        for a thread that does not exist where it is theirs and their credential is for others."""
         if last is None or self.can_speak_in(last):
             return
+        if self._has_begun(last):
+            raise _reject_limited(thread_id, last.workflow_name)
         if await self.sight(last) is Sight.NOTHING:
             raise thread_unknown(thread_id)
         raise Rejected(
@@ -656,8 +661,7 @@ class Access:
         """Raises Rejected 403 where the caller may not start this run."""
         self.require(Right.SPEAK, Right.START_RUNS, *((Right.CONTROL_RUNS,) if isinstance(begin, c.Fork) else ()))
         if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
-            limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
-            raise Rejected(403, "credential_limited", limits)
+            raise _reject_limited(begin.thread_id, plan.name)
 
     async def startable(self, reference: str, found: WorkflowSummary | None = None) -> tuple[WorkflowSummary, Plan]:
         """The workflow that a request of the caller starts; `found`: where it was read already. Raises Rejected as
@@ -772,3 +776,9 @@ def _leave(place: StreamPlace, term: StreamLease) -> None:
 def thread_unknown(thread_id: str) -> Rejected:
     """The refusal of a thread that does not exist, or of which the caller sees nothing."""
     return Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
+
+
+def _reject_limited(thread_id: str, workflow: str) -> Rejected:
+    """The refusal of a credential that is for other threads or workflows."""
+    detail = f"your credential is not for a thread {thread_id[:100]!r} of {workflow}."
+    return Rejected(403, "credential_limited", detail)
