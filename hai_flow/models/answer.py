@@ -6,7 +6,7 @@ this keeps half a character, a call that may be a repetition, and how far the an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Final
 
 from hai_flow.models import faults
@@ -18,6 +18,8 @@ from hai_flow.models.vocabulary import Finish, Media, Piece, Reason, Text, Think
 from hai_flow.values import Json
 
 NULLS: Final = frozenset({"", "null", "none"})
+REPEATED_CHARS_MIN: Final = 8
+"""Characters of a piece of text that can be a repetition of all text before it: a model may well say `ha` twice."""
 
 
 class Answer:
@@ -31,7 +33,8 @@ class Answer:
         self._tags = tags
         self._text, self._thought = TextJoiner(), TextJoiner()
         self._said: dict[Hashable, list[str]] = {}  # the text of each part of the answer
-        self._thinks = False
+        self._held: tuple[Hashable, str] | None = None  # a piece that may be all text of its part once more
+        self._thoughts: list[str] = []
         self._shows = False
         self._refusal = ""
         self._usage = Usage()
@@ -43,50 +46,84 @@ class Answer:
         return self.stand is Stand.OVER
 
     def text(self, piece: str, part: Hashable = 0) -> Iterator[Piece]:
-        """A piece of the text of a part of the answer."""
+        """A piece of the text of a part of the answer. One that is all text of its part once more is held back until
+        its reader knows its place: at the end it is a repetition (`drop_repetition`), else text (`release`)."""
         if piece and self._takes(Sign.PIECE):
-            self._said.setdefault(part, []).append(piece)
-            yield from self._tell(self._text.take(piece))
+            yield from self.release()
+            if _repeats(piece, self._said.get(part, ())):
+                self._held = part, piece
+            else:
+                yield from self._add_text(piece, part)
+
+    def _add_text(self, piece: str, part: Hashable) -> Iterator[Piece]:
+        self._said.setdefault(part, []).append(piece)
+        yield from self._tell(self._text.take(piece))
+
+    def release(self) -> Iterator[Piece]:
+        """The piece that is held back, if there is one: the answer goes on behind it, so it is text."""
+        if self._held is not None:
+            (part, piece), self._held = self._held, None
+            yield from self._add_text(piece, part)
+
+    def drop_repetition(self, pieces_min: int = 1) -> Iterator[Piece]:
+        """Forget the piece that is held back: it ends its part, so it is the text before it as a whole. Where that came
+        in fewer pieces than `pieces_min`, it is text."""
+        if self._held is not None and len(self._said[self._held[0]]) < pieces_min:
+            yield from self.release()
+        self._held = None
 
     def whole_text(self, text: str, part: Hashable = 0) -> Iterator[Piece]:
         """The text of a part as a whole, at its end: it counts where its pieces have not come."""
         received = "".join(self._said.get(part, ()))
+        if self._held is not None:
+            if self._held == (part, received) == (part, text):
+                self._held = None
+            yield from self.release()
+            received = "".join(self._said.get(part, ()))
         if text.startswith(received):
             yield from self.text(text[len(received) :], part)
         elif text.strip() and text.strip() not in whole_text(received) and whole_text(text) != whole_text(received):
             raise faults.contradiction("its text is another one at its end")
 
-    def think(self, piece: str) -> Iterator[Piece]:
-        """A piece of the thinking."""
+    def think(self, piece: str, *, is_last: bool = False) -> Iterator[Piece]:
+        """A piece of the thinking. `is_last`: it comes with the end, so that it is no more than a repetition where it
+        is all thinking before it once more."""
+        if is_last and _repeats(piece, self._thoughts):
+            return
         if piece and self._takes(Sign.PIECE):
-            self._thinks = True
+            yield from self.release()
+            self._thoughts.append(piece)
             if text := self._thought.take(piece):
                 yield Thinking(text)
 
     def whole_thought(self, text: str) -> Iterator[Piece]:
         """The thinking as a whole, at its end."""
-        if not self._thinks:
+        if not self._thoughts:
             yield from self.think(text)
 
     def media(self, file: Media) -> Iterator[Piece]:
         """A file of the answer."""
         if self._takes(Sign.PIECE):
+            yield from self.release()
             self._shows = True
             yield file
 
     def call(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
         """A piece of a call (`Calls.take`)."""
         if (id or name or args) and self._takes(Sign.PIECE):
+            yield from self.release()
             yield from self._calls.take(slot, id=id, name=name, args=args)
 
     def old_call(self, name: str, args: str) -> Iterator[Piece]:
         """A piece of a call in the oldest form (`Calls.take_old`)."""
         if (name or args) and self._takes(Sign.PIECE):
+            yield from self.release()
             yield from self._calls.take_old(name, args)
 
     def whole_call(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
         """A call as a whole, at its end (`Calls.settle`)."""
         if self._takes(Sign.PIECE):
+            yield from self.release()
             try:
                 yield from self._calls.settle(slot, id=id, name=name, args=args)
             except Contradiction as error:
@@ -95,6 +132,7 @@ class Answer:
     def whole_calls(self, said: list[tuple[str, str, str]]) -> Iterator[Piece]:
         """All calls as a whole, at the end: id, name and arguments of each (`Calls.settle_all`)."""
         if said and self._takes(Sign.PIECE):
+            yield from self.release()
             try:
                 yield from self._calls.settle_all(said)
             except Contradiction as error:
@@ -137,6 +175,7 @@ class Answer:
         """The last pieces, behind the stream. An answer that is not whole gets no `Finish`. Raises StepError for one
         that contradicts itself."""
         is_certain = bool(self._words)
+        yield from self.release()
         self._takes(Sign.CLOSE)
         if text := self._thought.end():
             yield Thinking(text)
@@ -176,3 +215,8 @@ class Answer:
             return False
         self.stand = after
         return True
+
+
+def _repeats(piece: str, said: Sequence[str]) -> bool:
+    """Whether a piece is all that was said before it once more."""
+    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(said)

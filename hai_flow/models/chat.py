@@ -15,7 +15,7 @@ from hai_flow.errors import StepError
 from hai_flow.models.answer import Answer
 from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
-from hai_flow.models.ends import Stand
+from hai_flow.models.ends import Stand, reason_of
 from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import Endpoint, Media, Message, Piece, Request, Tool, Usage
@@ -186,16 +186,18 @@ class ChatReader:
                 continue
             if choice.get("error"):
                 raise fault_of_body(choice)
+            is_last = self._is_end(choice.get("finish_reason"))
             for delta in _objects(choice.get("delta")):
                 if not isinstance(delta, dict):
-                    yield from self.answer.text(content_text(delta))
+                    yield from self._text(delta, is_last=is_last)
                 elif delta.get("error"):
                     raise fault_of_body(delta)
                 else:
-                    yield from self._delta(delta)
+                    yield from self._delta(delta, is_last=is_last)
             yield from self._message(choice.get("message") or {})
             if "delta" not in choice and "message" not in choice:
-                yield from self.answer.text(content_text(choice.get("text")))
+                yield from self._text(choice.get("text"), is_last=is_last)
+            yield from self.answer.release()
             self.answer.reason(choice.get("finish_reason"))
 
     def end(self) -> Iterator[Piece]:
@@ -205,9 +207,15 @@ class ChatReader:
             yield Media(_SAID.get(self._audio, "application/octet-stream"), sound)
         yield from self.answer.end()
 
-    def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
-        yield from self.answer.think(self._read_thinking(delta))
-        yield from self.answer.text(content_text(delta.get("content")))
+    def _is_end(self, reason: Json) -> bool:
+        """Whether a chunk with this reason is the last one of a whole answer: some servers give a reason in every
+        chunk, and a model that goes in circles comes to its length."""
+        has_ended = self.answer.stand is Stand.ENDED
+        return not has_ended and isinstance(reason, str) and reason_of(reason) == "stop"
+
+    def _delta(self, delta: Mapping[str, Json], *, is_last: bool) -> Iterator[Piece]:
+        yield from self.answer.think(self._read_thinking(delta), is_last=is_last)
+        yield from self._text(delta.get("content"), is_last=is_last)
         yield from self._beside(delta)
         for number, call in enumerate(_list_calls(delta)):
             id, name, args = _call_of(call)
@@ -216,6 +224,11 @@ class ChatReader:
         if isinstance(old := delta.get("function_call"), dict):
             _, name, args = _call_of({"function": old})
             yield from self.answer.old_call(name, args)
+
+    def _text(self, content: Json, *, is_last: bool) -> Iterator[Piece]:
+        yield from self.answer.text(content_text(content))
+        if is_last:
+            yield from self.answer.drop_repetition()
 
     def _slot_of(self, call: Mapping[str, Json], number: int, id: str, name: str) -> int:
         """The index of a call. Without one a piece belongs to the call of its id; without an id too, to the last."""

@@ -423,6 +423,76 @@ LOCALAI: Final = [
 
 LOOSE: Final = [
     Transcript(
+        "loose: the last piece is the whole text once more",
+        stream(*text("Tea is ", "ready."), chunk({"content": "Tea is ready."}, "stop"), DONE),
+        Said("Tea is ready."),
+    ),
+    Transcript(
+        "loose: the last piece is the one before it once more",
+        stream(*text("Tea is ready."), chunk({"content": "Tea is ready."}, "end_turn"), DONE),
+        Said("Tea is ready."),
+    ),
+    Transcript(
+        "loose: the last piece is all text and all thinking once more",
+        stream(
+            chunk({"reasoning_content": "They want "}),
+            chunk({"reasoning_content": "hot tea."}),
+            *text("Tea is ", "ready."),
+            chunk({"reasoning_content": "They want hot tea.", "content": "Tea is ready."}, "stop"),
+            DONE,
+        ),
+        Said("Tea is ready.", thinking="They want hot tea."),
+    ),
+    Transcript(
+        "loose: the last piece is the whole text and the call once more",
+        stream(
+            *text("I add ", "it now."),
+            call(0, "c", "add", HI),
+            chunk(
+                {
+                    "content": "I add it now.",
+                    "tool_calls": [{"index": 0, "id": "c", "function": {"name": "add", "arguments": HI}}],
+                },
+                "tool_calls",
+            ),
+            DONE,
+        ),
+        Said("I add it now.", calls=ADDED.calls),
+    ),
+    Transcript(
+        "loose: a completion's last piece is the whole text once more",
+        stream(
+            {"choices": [{"index": 0, "text": "Tea is "}]},
+            {"choices": [{"index": 0, "text": "ready."}]},
+            {"choices": [{"index": 0, "text": "Tea is ready.", "finish_reason": "stop"}]},
+            DONE,
+        ),
+        Said("Tea is ready."),
+    ),
+    *(
+        Transcript(f"loose: a text that says the same twice, {name}", stream(*events, DONE), Said(said))
+        for name, events, said in (
+            ("with its end behind it", [*text("Tea is ready.", "Tea is ready."), end()], "Tea is ready." * 2),
+            (
+                "with words behind it",
+                [*text("Tea is ready." * 2), chunk({"content": "."}, "stop")],
+                f"{'Tea is ready.' * 2}.",
+            ),
+            ("and is short", [*text("Tea, "), chunk({"content": "Tea, "}, "stop")], "Tea, Tea, "),
+            (
+                "and more behind it",
+                [*text(*["Tea is ready."] * 2), chunk({"content": "Tea is ready."}, "stop")],
+                "Tea is ready." * 3,
+            ),
+            ("with a reason in each chunk", [chunk({"content": "Tea is ready."}, "stop")] * 2, "Tea is ready." * 2),
+        )
+    ),
+    Transcript(
+        "loose: a text in circles until it is too long",
+        stream(*text("Tea is ready."), chunk({"content": "Tea is ready."}, "length"), DONE),
+        Failed("llm.truncated"),
+    ),
+    Transcript(
         "loose: each piece of the arguments repeats all before it",
         stream(
             call(id="c", name="add", args="{"), call(args='{"te'), call(args='{"text": "'), call(args=HI), end(), DONE

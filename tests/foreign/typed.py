@@ -40,6 +40,10 @@ def delta(text: str, **more: Json) -> str:
     return event("response.output_text.delta", delta=text, **fields)
 
 
+def done(text: str) -> str:
+    return event("response.output_text.done", text=text, item_id="m", output_index=0, content_index=0)
+
+
 RESPONSES: Final = [
     responses(
         "text in pieces, said again as a whole",
@@ -51,6 +55,30 @@ RESPONSES: Final = [
             completed(TEXT, usage={"input_tokens": 4, "output_tokens": 2}),
         ),
         Said("Hi you", usage=(4, 2)),
+    ),
+    *(
+        responses(
+            f"the last piece is the whole text once more, and {name}",
+            stream(delta("Tea is "), delta("ready."), delta("Tea is ready."), *last, completed(*output)),
+            Said(said),
+        )
+        for name, last, output, said in (
+            ("its text is done", [done("Tea is ready.")], [], "Tea is ready."),
+            (
+                "its item is done",
+                [],
+                [{**TEXT, "content": [{"type": "output_text", "text": "Tea is ready."}]}],
+                "Tea is ready.",
+            ),
+            ("its text is the double", [done("Tea is ready." * 2)], [], "Tea is ready." * 2),
+            (
+                "another follows",
+                [delta(" Come."), done("Tea is ready.Tea is ready. Come.")],
+                [],
+                "Tea is ready.Tea is ready. Come.",
+            ),
+            ("nothing says the whole", [], [], "Tea is ready." * 2),
+        )
     ),
     responses("text only in the completed response", stream(completed(TEXT)), Said("Hi you")),
     responses(
@@ -234,6 +262,43 @@ MESSAGES: Final = [
             ended("tool_use"),
         ),
         Said(calls=(("add", {"text": "hi"}),), thinking="Hm.", usage=(5, 1)),
+    ),
+    *(
+        messages(
+            f"text that is said twice: {name}",
+            stream(
+                BEGIN,
+                start(0, type="text", text=""),
+                *(grow(0, type="text_delta", text=piece) for piece in pieces),
+                stop(0),
+                ended("end_turn"),
+            ),
+            Said(said, usage=(5, 1)),
+        )
+        for name, pieces, said in (
+            ("in pieces, and then as a whole", ["Tea is ", "ready.", "Tea is ready."], "Tea is ready."),
+            ("in two pieces", ["Tea is ready.", "Tea is ready."], "Tea is ready." * 2),
+            ("with words behind it", ["Tea is ", "ready.", "Tea is ready.", "!"], f"{'Tea is ready.' * 2}!"),
+        )
+    ),
+    messages(
+        "the whole message behind its pieces",
+        stream(
+            BEGIN,
+            start(0, type="text", text=""),
+            grow(0, type="text_delta", text="Tea is "),
+            grow(0, type="text_delta", text="ready."),
+            stop(0),
+            start(1, **TOOL, input={}),
+            grow(1, type="input_json_delta", partial_json=HI),
+            stop(1),
+            event(
+                "message",
+                content=[{"type": "text", "text": "Tea is ready."}, {**TOOL, "input": {"text": "hi"}}],
+                stop_reason="tool_use",
+            ),
+        ),
+        Said("Tea is ready.", calls=ADDED.calls, usage=(5, 1)),
     ),
     messages(
         "the input whole at the beginning of its block",

@@ -96,6 +96,30 @@ chat.bug(
     ),
     by="tests/foreign/test_foreign.py::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
 )
+chat.bug(
+    "a model that goes in circles until it is too long has said it once",
+    (
+        '        return not has_ended and isinstance(reason, str) and reason_of(reason) == "stop"',
+        "        return bool(reason)",
+    ),
+    by=_MEANT,
+)
+answers = Room("hai_flow/models/answer.py")
+answers.bug(
+    "a last piece that is all text once more doubles it",
+    ('    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(said)', "    return False"),
+    by=_MEANT,
+)
+answers.bug(
+    "a short text can't be said twice",
+    ("len(piece.strip()) >= REPEATED_CHARS_MIN and piece ==", "bool(said) and piece =="),
+    by=_MEANT,
+)
+answers.bug(
+    "a piece that is text after all is lost",
+    ("            yield from self._add_text(piece, part)\n\n    def drop", "            return\n\n    def drop"),
+    by=_MEANT,
+)
 responses = Room("hai_flow/models/responses.py")
 responses.bug(
     "an event that a gateway sends again counts again",

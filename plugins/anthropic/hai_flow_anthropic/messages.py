@@ -110,6 +110,7 @@ class MessagesReader:
         self._blocks: dict[Json, dict[str, Json]] = {}  # by index: those that go back, and the places of all others
         self._others: set[Json] = set()  # indexes of blocks that are not ours, as of tools that the provider calls
         self._usage = Usage()
+        self._text_index: Json = None  # of the block whose text has grown last
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         """Whether an event is one of an answer."""
@@ -117,6 +118,10 @@ class MessagesReader:
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one event. Raises StepError for the event of an error."""
+        if event.get("type") == "content_block_stop":  # nothing says what the block is as a whole but its pieces
+            yield from self._count_text(self.answer.drop_repetition(pieces_min=2))
+        elif event.get("type") != "ping":
+            yield from self._count_text(self.answer.release())
         match event.get("type"):
             case "message_start":
                 yield from self._counted((event.get("message") or {}).get("usage"))
@@ -129,11 +134,12 @@ class MessagesReader:
                 self.answer.reason((event.get("delta") or {}).get("stop_reason"))
             case "message_stop":
                 self.answer.mark()
-            case "message":  # the whole of it, in place of a stream
+            case "message":  # the whole of it, in place of a stream or behind it
                 content = event.get("content")
                 content = () if content is None else content
                 for index, block in enumerate(content if isinstance(content, list) else [content]):
-                    yield from self._begun(index, block if isinstance(block, dict) else {"type": "text", "text": block})
+                    block = block if isinstance(block, dict) else {"type": "text", "text": block}
+                    yield from self._repeat(index, block) if index in self._blocks else self._begun(index, block)
                 yield from self._counted(event.get("usage"))
                 self.answer.reason(event.get("stop_reason"))
                 self.answer.mark()
@@ -163,6 +169,18 @@ class MessagesReader:
             case _:
                 self._others.add(index)
 
+    def _repeat(self, index: Json, block: Mapping[str, Json]) -> Iterator[Piece]:
+        """A block as a whole, whose pieces have come."""
+        match block.get("type"):
+            case "tool_use":
+                args = "" if block.get("input") is None else values.dumps(block["input"]).decode()
+                yield from self.answer.whole_call(
+                    index, id=block.get("id") or "", name=block.get("name") or "", args=args
+                )
+            case "text":
+                self._text_index = index
+                yield from self._count_text(self.answer.whole_text(content_text(block.get("text")), index))
+
     def _grown(self, index: Json, delta: Mapping[str, Json]) -> Iterator[Piece]:
         match delta.get("type"):
             case "text_delta":
@@ -176,9 +194,15 @@ class MessagesReader:
                 yield from self.answer.call(index, args=delta["partial_json"])
 
     def _told(self, index: Json, text: str) -> Iterator[Piece]:
-        place = self._blocks.setdefault(index, {"type": TEXT_PLACE, "chars": 0})
-        for piece in self.answer.text(text, index):
-            place["chars"] += len(piece.text) if isinstance(piece, Text) else 0
+        self._blocks.setdefault(index, {"type": TEXT_PLACE, "chars": 0})
+        self._text_index = index
+        yield from self._count_text(self.answer.text(text, index))
+
+    def _count_text(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The pieces, of which the texts belong to the block that has grown last."""
+        for piece in pieces:
+            if isinstance(piece, Text):
+                self._blocks[self._text_index]["chars"] += len(piece.text)
             yield piece
 
     def _thought(self, index: Json) -> dict[str, Json]:
