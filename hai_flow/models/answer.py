@@ -217,6 +217,6 @@ class Answer:
         return True
 
 
-def _repeats(piece: str, said: Sequence[str]) -> bool:
+def _repeats(piece: str, pieces: Sequence[str]) -> bool:
     """Whether a piece is all that was said before it once more."""
-    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(said)
+    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(pieces)

@@ -107,12 +107,12 @@ chat.bug(
 answers = Room("hai_flow/models/answer.py")
 answers.bug(
     "a last piece that is all text once more doubles it",
-    ('    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(said)', "    return False"),
+    ('    return len(piece.strip()) >= REPEATED_CHARS_MIN and piece == "".join(pieces)', "    return False"),
     by=_MEANT,
 )
 answers.bug(
     "a short text can't be said twice",
-    ("len(piece.strip()) >= REPEATED_CHARS_MIN and piece ==", "bool(said) and piece =="),
+    ("len(piece.strip()) >= REPEATED_CHARS_MIN and piece ==", "bool(pieces) and piece =="),
     by=_MEANT,
 )
 answers.bug(
