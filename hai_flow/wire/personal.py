@@ -415,7 +415,7 @@ def mask_opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
         title=_text(question.title, of.title),
         message=_text(question.message, of.words or (question.inquiry is not None and of.touches)),
         args=_json(question.args, of.args),
-        evidence=_json(question.evidence, of.evidence),
+        evidence=_json(question.evidence, of.touches if question.kind == "doubt" else of.evidence),
         schema={} if of.form is True else mask_value(question.schema, of.form),
         digest="",
     )

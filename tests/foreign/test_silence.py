@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,12 +18,12 @@ from hai_flow.runtime.ops.verify import Verifying, verify
 from hai_flow.steps.mcp import http as mcp_http
 from tests.foreign.test_fastapi import JSON
 from tests.foreign.test_fastapi import serving as serving_framework
-from tests.foreign.test_mcp import Odd, serving
+from tests.foreign.test_mcp import GOOD, Odd, serving
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.conftest import eye as eye
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call
-from tests.support.service import Received, Reply
+from tests.support.service import Received, Reply, Service
 from tests.support.waiting import until
 
 
@@ -120,3 +122,112 @@ async def test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its
     assert error.data == (None if place == "before its head" else received)
     verified = [each async for each in verify(eye, Verifying())][-1]
     assert (verified.runs, verified.broken, verified.undecided) == (1, 0, 0)
+
+
+# --- a call over MCP that its time ends -------------------------------------------------------------------------------
+
+KEY = "hush-hush-key"
+NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "booked row 1"}}
+
+
+def _event(message: Any) -> bytes:
+    return b"data: " + json.dumps(message).encode() + b"\n\n"
+
+
+class Stopping(Odd):
+    """A server that falls silent in the middle of its answer to `t`, or once it has answered that by a link."""
+
+    def __init__(self, place: str) -> None:
+        link = {"type": "resource_link", "uri": "notes://1", "name": "n"}
+        super().__init__([{**GOOD, "name": "t"}], {"content": [{"type": "text", "text": f"paid {KEY}"}, link]})
+        self.place = place
+
+    def __call__(self, received: Received) -> Reply:
+        asked = json.loads(received.body) if received.body else {}
+        if asked.get("method") == "resources/read":
+            return Reply(pieces=_say_nothing())
+        if (asked.get("params") or {}).get("name") != "t" or self.place == "behind its result":
+            return super().__call__(received)
+        self.calls.append("t")
+        if self.place == "before its head":
+            return Reply(pieces=_say_nothing())
+        if self.place == "in its body":
+            body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"text": f"paid {KEY}"}})
+            return Reply(pieces=self._stop(body[:-3].encode()))
+        token = asked["params"]["_meta"]["progressToken"]
+        report = {"progressToken": token, "progress": 3, "total": 4, "message": f"paid with {KEY}"}
+        progress = _event({"jsonrpc": "2.0", "method": "notifications/progress", "params": report})
+        more = {"in its events": _event(NOTE), "in an event": b'data: {"result": "' + b"x" * 5000}[self.place]
+        return Reply(type="text/event-stream", pieces=self._stop(progress + more))
+
+    async def _stop(self, body: bytes) -> AsyncIterator[bytes]:
+        yield body
+        async for piece in _say_nothing():
+            yield piece
+
+
+PROGRESS = {"done": 3.0, "total": 4.0, "message": "paid with [secret]"}
+SAID_BEFORE = [
+    ("in its body", {"text": '"result": {"text": "paid [secret]'}),
+    ("behind its result", {"text": '"paid [secret]"'}),
+    ("in its events", {"progress": PROGRESS, "text": "booked row 1"}),
+    ("in an event", {"progress": PROGRESS, "text": "x" * 1900}),
+]
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[AsyncExitStack]:
+    """Services that end behind the runtimes: those still tell them that a call is cancelled. Name it before `make`."""
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("retry", [False, True], ids=["fails", "is in doubt"])
+@pytest.mark.parametrize(("place", "received"), SAID_BEFORE, ids=[place for place, _ in SAID_BEFORE])
+async def test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in_its_error_and_in_the_doubt(
+    services: AsyncExitStack,
+    make: Make,
+    eye: Connection,
+    tmp_path: Path,
+    place: str,
+    received: dict[str, Any],
+    retry: bool,
+) -> None:
+    file = tmp_path / "secrets.yaml"
+    file.write_text("hai: secrets/v1\nsecrets: {KEY: {hosts: [127.0.0.1]}}\n")
+    stopping = Stopping(place)
+    service = await services.enter_async_context(Service(stopping))
+    runtime = await make(performs=True, secrets={"KEY": KEY}, secrets_file=file, http_hosts=("127.0.0.1",))
+    body = f"tools: {{t: {{mcp: {{url: '{service.url('/mcp')}', auth: '${{{{ secrets.KEY }}}}'}}}}}}\n"
+    step = f"{{id: pay, call: t.t, timeout: 2s{', retry: {max: 2}' if retry else ''}}}"
+    run_id = (await start(runtime, f"{body}steps:\n  - {{id: first, call: t.ok}}\n  - {step}\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting" if retry else "failed"))
+    state = await state_of(runtime, run_id)
+    if retry:
+        (pending,) = state.pendings.values()
+        assert pending.opened.kind == "doubt"
+        assert "The evidence has what had come" in (pending.opened.message or "")
+        data = json.loads(pending.opened.evidence or "null")
+    else:
+        assert state.error is not None
+        assert state.error.code == "step.timeout"
+        data = state.error.data
+    assert received["text"] in data["text"]
+    assert len(data["text"]) <= 2001
+    assert {**data, "text": ""} == {**received, "text": ""}
+    assert stopping.calls == ["ok", "t"]
+    verified = [each async for each in verify(eye, Verifying())][-1]
+    assert (verified.runs, verified.broken, verified.undecided) == (1, 0, 0)
+
+
+async def test_a_call_over_mcp_that_its_timeout_ends_before_anything_came_has_no_data(
+    services: AsyncExitStack, make: Make
+) -> None:
+    service = await services.enter_async_context(Service(Stopping("before its head")))
+    runtime = await make(performs=True, http_hosts=("127.0.0.1",))
+    body = f"tools: {{t: {{mcp: '{service.url('/mcp')}'}}}}\nsteps:\n  - {{id: pay, call: t.t, timeout: 1s}}\n"
+    run_id = (await start(runtime, body)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    error = (await state_of(runtime, run_id)).error
+    assert error is not None
+    assert (error.code, error.data) == ("step.timeout", None)

@@ -250,6 +250,7 @@ results.bug(
     by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
 )
 _SILENCE: Final = "tests/foreign/test_silence.py"
+_CUT_OFF: Final = "test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in_its_error_and_in_the_doubt"
 jobs = Room("hai_flow/runtime/worker/worker.py")
 jobs.bug(
     "what came of an answer is thrown away where the step's time ends in the middle of it",
@@ -329,3 +330,29 @@ ROOMS: Final = (
     messages, results, jobs, queues, outcomes, includes, threads, streaming,
     growing, mcp_messages,
 )  # fmt: skip
+
+doubts = Room("hai_flow/engine/pendings/unknown_outcome.py")
+doubts.bug(
+    "people who are asked about a call that took too long don't see what had come of it",
+    ("evidence=None if received is None else values.dumps(received).decode()", "evidence=None"),
+    by=f"{_SILENCE}::{_CUT_OFF}",
+)
+deciding_again = Room("hai_flow/engine/runs/replay.py")
+deciding_again.bug(
+    "a doubt about a call that took too long is made again without its evidence",
+    ("    return receipts | {error", "    return {error"),
+    by=f"{_SILENCE}::{_CUT_OFF}",
+)
+calls_over_mcp = Room("hai_flow/steps/mcp/runner.py")
+calls_over_mcp.bug(
+    "what came of a call over MCP is thrown away where its time ends",
+    ("        attempt.receive(receipt.describe)\n", ""),
+    by=f"{_SILENCE}::{_CUT_OFF}",
+)
+receipts = Room("hai_flow/steps/mcp/receipts.py")
+receipts.bug(
+    "what came of a call over MCP is kept with its secrets",
+    ("    text = hide_secrets(storable(text))", "    text = storable(text)"),
+    ("hide_secrets(self._progress)", "self._progress"),
+    by="tests/steps/test_mcp.py::test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden",
+)

@@ -21,6 +21,7 @@ from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.connections import Connection as OneConnection
+from hai_flow.steps.mcp.receipts import CallReceipt
 from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
 from tests.runtime.test_agents import CANARY, INJECTIONS
 from tests.runtime.test_models import catalogue as catalogue_of_models
@@ -246,7 +247,7 @@ async def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobod
 
     connection = OneConnection("the server", never)
     for calls in (0, 2):
-        connection._sittings = [Sitting(()) for _ in range(calls)]
+        connection._sittings = [Sitting((), CallReceipt()) for _ in range(calls)]
         refused = await connection._answer_question(None)
         assert isinstance(refused, ErrorData)
         assert f"there are {calls}" in refused.message

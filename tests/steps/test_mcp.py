@@ -24,10 +24,11 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.files import RunFiles, kind_of
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp import connections as mcp_connections
+from hai_flow.steps.mcp.receipts import SAID_CHARS_MAX, CallReceipt
 from hai_flow.steps.mcp.runner import McpRunner, classify
 from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
-from hai_flow.steps.secrets import Secrets, Source
+from hai_flow.steps.secrets import Secrets, Source, remember
 from tests.support.mcp_server import COMMAND, ROOT, http_server
 from tests.support.waiting import until
 
@@ -491,3 +492,17 @@ def test_a_declaration_that_makes_no_sense_is_a_finding(server: str, code: str) 
     head = "hai: flow/v1\nname: a\nversion: 1\ninput: {type: object, properties: {a: {type: string}}}\n"
     source = f"{head}tools: {{t: {server}}}\nsteps: [{{say: hi}}]\n"
     assert [each.code for each in check_workflow(source.encode(), "f")] == [code]
+
+
+def test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden() -> None:
+    secret = "a-secret-that-is-long"
+    remember(secret)
+    receipt = CallReceipt()
+    receipt.begin(lambda: b"x" * (SAID_CHARS_MAX - 5) + secret.encode())
+    receipt.note_progress({"done": 1, "message": secret})
+    described = receipt.describe()
+    assert "a-secret" not in values.dumps(described).decode()
+    assert (len(described["text"]), described["progress"]["done"]) == (SAID_CHARS_MAX + 1, 1)
+    receipt.note_result({"content": [{"type": "text", "text": "done"}]})
+    assert "done" in receipt.describe()["text"]
+    assert CallReceipt().describe() is None

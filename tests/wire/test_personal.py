@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hai_flow.definition.personal.personal import WHOLE, Personal
+from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
 from hai_flow.definition.personal.pii_marks import MASK, mask_value
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
@@ -16,7 +16,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask
+from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask, mask_opened
 from tests.corpus import kept
 
 VALUES = frozenset(
@@ -169,3 +169,9 @@ def test_a_mask_keeps_the_shape_and_null() -> None:
         "a": {"b": [MASK, None, MASK], "c": "y"}, "d": None, "e": MASK,
     }  # fmt: skip
     assert mask_value("a text where an object should be", {"a": True}) == MASK
+
+
+def test_what_had_come_of_a_personal_answer_is_masked_in_the_question_whether_it_happened() -> None:
+    doubt = e.PendingOpened(at=0, id="p", path="s", kind="doubt", digest="d", evidence='{"text":"Ada"}')
+    assert mask_opened(doubt, OfStep()).evidence == doubt.evidence
+    assert "Ada" not in (mask_opened(doubt, OfStep(touches=True)).evidence or "")

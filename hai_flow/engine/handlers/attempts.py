@@ -34,7 +34,8 @@ def fail_attempt(draft: Draft, step: Step, error: e.Error, retry_after: int | No
         loop.fail(draft, step, error)
         return
     if step.delivery == "asked" and error.code == "step.timeout" and not is_in_cleanup(step.path):
-        unknown_outcome.open_doubt(draft, step, error.message)  # it may have happened, so it is not simply tried again
+        # It may have happened, so it is not simply tried again.
+        unknown_outcome.open_doubt(draft, step, error.message, error.data)
         return
     due = draft.now + wait
     draft.emit(e.StepRetried, path=step.path, attempt=attempt, error=error, due=due)

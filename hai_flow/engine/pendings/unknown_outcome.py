@@ -14,16 +14,19 @@ from hai_flow.engine.pendings.open import open_pending
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.effect_texts import describe_effect
+from hai_flow.values import Json
 
 OPERATORS: Final = ("role:operator", "user:local")  # the people that settle a lost outcome
 
+_RECEIVED: Final = " The evidence has what had come of its answer."
 
-def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
-    """The outcome of an effect was lost that must not simply be performed again: only a person can find it out. (Not
-    while the run is being stopped: a stop always ends.)"""
+
+def open_doubt(draft: Draft, step: Step, reason: str | None = None, received: Json = None) -> None:
+    """The outcome of an effect was lost that must not simply be performed again: only a person can find it out, with
+    what was `received` of the answer as evidence. (Not while the run is being stopped: a stop always ends.)"""
     if draft.state.status == "stopping":
         message = reason or "The process that performed the step is gone, and its outcome with it."
-        loop.fail(draft, step, draft.error("step.in_doubt", message, step.path))
+        loop.fail(draft, step, draft.error("step.in_doubt", message, step.path, received))
         return
     step_state = draft.state.steps[step.path]
     args = values.loads(step_state.args or "{}")
@@ -38,7 +41,8 @@ def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
         Rules(from_=OPERATORS, asks_requester=False),
         title=f"Did {name} happen?",
         message=f"{what} {why}: look there, then say that it happened (with its result), that it is to be done again, "
-        "or that the step fails.",
+        f"or that the step fails.{'' if received is None else _RECEIVED}",
+        evidence=None if received is None else values.dumps(received).decode(),
         tool=name,
         args=step_state.args,
         options=DOUBT_OPTIONS,

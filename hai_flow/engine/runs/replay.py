@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -206,7 +207,11 @@ def _guess_commands(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Co
 def _list_receipts(events: Sequence[e.Event]) -> dict[str, Json]:
     """What had come of the answers that time-outs cut off."""
     errors = [each.error for each in events if isinstance(each, e.StepFailed | e.StepRetried)]
-    return {error.path: error.data for error in errors if error.code == "step.timeout" and error.data is not None}
+    doubts = (each for each in events if isinstance(each, e.PendingOpened) and each.kind == "doubt")
+    receipts = {each.path: values.loads(each.evidence) for each in doubts if each.evidence is not None}
+    return receipts | {
+        error.path: error.data for error in errors if error.code == "step.timeout" and error.data is not None
+    }
 
 
 def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:

@@ -19,6 +19,7 @@ import msgspec
 
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.asked_forms import FORM_BYTES_MAX, find_form_fault
+from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.runner import Answer
 from hai_flow.values import Json, storable
 
@@ -72,7 +73,8 @@ class Sitting:
     a person is asked again.
     """
 
-    def __init__(self, settled: tuple[Settled, ...]) -> None:
+    def __init__(self, settled: tuple[Settled, ...], receipt: CallReceipt) -> None:
+        self.receipt = receipt
         self._settled = settled
         self._left = list(settled)
         self.question: AsksPerson | None = None
@@ -84,6 +86,8 @@ class Sitting:
     def hear(self, result: Mapping[str, Any] | None) -> None:
         """The server has answered the call; None: by an error."""
         self.result = result
+        if result is not None:
+            self.receipt.note_result(result)
         self.ended.set()
 
     def answer(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
@@ -104,11 +108,14 @@ class Sitting:
         return types.ElicitResult(action="cancel")
 
 
-async def complete(call: Call, progress: RepeatedAnswers | None) -> types.CallToolResult | AsksPerson:
-    """The result of a call, or the question that stands before it. Raises StepError."""
+async def complete(
+    call: Call, progress: RepeatedAnswers | None, receipt: CallReceipt
+) -> types.CallToolResult | AsksPerson:
+    """The result of a call, or the question that stands before it. `receipt` gets what comes of it. Raises
+    StepError."""
     progress, seconds = progress or RepeatedAnswers(), _POLL_SECONDS
     while True:
-        responses, sitting = cast("dict[str, Any] | None", progress.responses), Sitting(progress.settled)
+        responses, sitting = cast("dict[str, Any] | None", progress.responses), Sitting(progress.settled, receipt)
         result = await call(responses=responses, state=progress.state, sitting=sitting)
         if isinstance(result, types.CallToolResult):
             return result

@@ -24,6 +24,8 @@ from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import read, to_read, unreadable
+from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
+from hai_flow.steps.mcp.taps import CALLER
 
 UNAUTHORIZED: Final = "mcp.unauthorized"
 SESSION_GONE: Final = "mcp.session_gone"
@@ -87,6 +89,8 @@ class _Answering(httpx2.AsyncBaseTransport):
     async def _whole(
         self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
     ) -> httpx2.Response:
+        caller = None if call is None else CALLER.get()
+        receipt = None if caller is None else caller.receipt
         kind = response.headers.get("content-type", "").lower()
         encoding = response.headers.get("content-encoding", "")
         if not can_unpack(encoding):
@@ -95,8 +99,12 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
             stream = _Events(unpack_body(response), response.aclose, self._config.bytes_max, call)
+            if receipt is not None:
+                receipt.begin(stream.read_partial)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
         content = bytearray()
+        if receipt is not None:
+            receipt.begin(lambda: bytes(content[:HIDDEN_CHARS_MAX]))
         try:
             async for piece in unpack_body(response):
                 content += piece
@@ -248,6 +256,7 @@ class _Events(httpx2.AsyncByteStream):
         self._left = None if call is None else _STREAM_FACTOR * bytes_max
         self._partial = bytearray()  # the line that has not ended
         self._event: list[bytes] = []  # the lines of the event that has not ended
+        self._others = bytearray()  # the beginning of the events before it that are no progress
         self._is_resumable = False  # an event has an id, by which the SDK asks for what is missing
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -278,11 +287,21 @@ class _Events(httpx2.AsyncByteStream):
                 return
             self._event.append(line)
             if not line.strip(b"\r\n"):
+                self._keep_event()
                 yield self._readable(self._event)
                 self._event, size = [], 0
 
     async def aclose(self) -> None:
         await self._close()
+
+    def _keep_event(self) -> None:
+        event = b"".join(self._event)
+        if len(self._others) < HIDDEN_CHARS_MAX and event.strip() and b"notifications/progress" not in event:
+            self._others += event[:HIDDEN_CHARS_MAX]
+
+    def read_partial(self) -> bytes:
+        """What has come of the answer: the event that has not ended, behind those before it that are no progress."""
+        return b"".join((self._others, *self._event, self._partial))
 
     def _too_large(self) -> str:
         return f"it answers with more than {self._bytes_max} bytes at once (HAI_FLOW_HTTP_BYTES_MAX), or without an end"

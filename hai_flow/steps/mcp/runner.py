@@ -38,6 +38,7 @@ from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
 from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
@@ -114,10 +115,12 @@ class McpRunner:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
         effect = classify(tool, offered, trusted=reached.trusted)
-        progress = _progress(stream, streams=call.stream)
+        receipt = CallReceipt()
+        attempt.receive(receipt.describe)
+        progress = _progress(stream, receipt, streams=call.stream)
         answer = None if attempt.answer is None else answer_to(attempt.answer)
         again = partial(connection.call, session, function, arguments, progress, repeatable=effect == "read")
-        result = await complete(again, answer)
+        result = await complete(again, answer, receipt)
         if isinstance(result, AsksPerson):
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetch_links(connection, session, result)
@@ -415,7 +418,7 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
     )
 
 
-def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
+def _progress(stream: Stream, receipt: CallReceipt, *, streams: bool) -> ProgressFnT:
     """The callback for a server's progress notifications: it shows them as progress, and as text where the step
     streams."""
     heard = 0
@@ -427,7 +430,9 @@ def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
             return
         text = storable(message or "")[:PROGRESS_CHARS_MAX]
         values = {"done": progress, "total": total, "message": text or None}
-        stream.progress({name: value for name, value in values.items() if value is not None})
+        values = {name: value for name, value in values.items() if value is not None}
+        receipt.note_progress(values)
+        stream.progress(values)
         if streams and text:
             await stream(f"{text}\n")
 

@@ -18,13 +18,17 @@ from typing import Any, Final, Protocol
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from hai_flow.steps.mcp.receipts import CallReceipt
+
 RAW: Final = f"hai-flow/raw/{token_hex(8)}"
 """The key in `_meta` under which an answer stands as the server gave it. No server can guess it."""
 REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
 
 
 class Caller(Protocol):
-    """Whoever calls a function of the server."""
+    """Whoever calls a function of the server. `receipt` gets what comes of the answer."""
+
+    receipt: CallReceipt
 
     def hear(self, result: Mapping[str, Any] | None) -> None:
         """The answer has come, also where nothing waits for it any more; None: an error."""
