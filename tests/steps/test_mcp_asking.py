@@ -9,6 +9,7 @@ import pytest
 
 from hai_flow.steps.mcp import asking as mcp_asking
 from hai_flow.steps.mcp.asking import RepeatedAnswers, Settled, Sitting, complete
+from hai_flow.steps.mcp.receipts import CallReceipt
 
 
 async def test_settled_answers_are_there_behind_a_poll_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,5 +23,5 @@ async def test_settled_answers_are_there_behind_a_poll_too(monkeypatch: pytest.M
         seen.append((state, tuple(sitting._left)))
         return replies[len(seen) - 1]
 
-    assert await complete(call, RepeatedAnswers(settled=settled)) is done
+    assert await complete(call, RepeatedAnswers(settled=settled), CallReceipt()) is done
     assert seen == [(None, settled), ("s1", settled), ("s2", settled)]
