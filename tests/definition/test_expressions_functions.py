@@ -83,6 +83,7 @@ def test_an_expression_gives_json(source: str, expected: Any) -> None:
         ("now.format_time('%Q')", "expression.format_time", 16, "%Q"),
         ("now.format_time('%')", "expression.format_time", 16, "there are %Y"),
         ("now.format_time('%Y', 'Mars/Base')", "expression.format_time", 22, "Europe/Berlin"),
+        ("now.format_time('%Y', 'localtime')", "expression.format_time", 22, "on every machine"),
         ("now.format_time('%Y', '../etc')", "expression.format_time", 22, "Europe/Berlin"),
         ("[1].sort_by(a,a).sort_by(b,b).group_by(c,c).map(d,d)", "expression.comprehensions", None, "at most 3"),
     ],
@@ -107,6 +108,7 @@ def test_a_mistake_is_told_at_its_place(source: str, code: str, offset: int | No
         ("now.format_time(string(1) + '%')", "there are %Y"),
         ("[dyn(1), null].join(',')", "found null"),
         ("[dyn([1])].join(',')", "found a list"),
+        ("now.format_time('%Y', 'local' + 'time')", "on every machine"),
         ("now.format_time('%Y', input.tags[0])", "expected an IANA timezone"),
     ],
 )

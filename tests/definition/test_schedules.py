@@ -113,6 +113,7 @@ def test_the_expressions_for_every_so_many_minutes_fire_just_so(minutes: int) ->
         ("SGT", "write the name of a place"),
         ("Asia/Calcuta", "`Asia/Calcutta`"),
         ("localtime", "on every machine"),
+        ("Local", "on every machine"),
         ("Factory", "on every machine"),
         ("posixrules", "on every machine"),
     ],

@@ -134,6 +134,8 @@ def _to_directives(pattern: str) -> str | None:
 
 def check_zone(zone: str) -> str | None:
     """Why this is no time zone, or None."""
+    if zone in zones.NO_PLACES:
+        return zones.check_zone(zone)
     try:
         zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

@@ -11,6 +11,7 @@ from hai_flow.definition.names.wording import shorten, suggestion
 
 NO_PLACES: Final = frozenset(("localtime", "Factory", "posixrules"))
 """Names in the database that mean another zone on every machine, or none."""
+_LOCAL: Final = frozenset(("local", "localtime", "system", "default"))
 _OFFSET: Final = re.compile(
     r"(?:GMT|UTC|Etc/UTC|Z)?\s*(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.IGNORECASE
 )
@@ -51,7 +52,7 @@ _MEANT: Final = {
 
 def check_zone(name: str) -> str | None:
     """Why this is no time zone of a place, and what to write; None: it is one."""
-    if name in NO_PLACES:
+    if name in NO_PLACES or name.lower() in _LOCAL:
         return f"expected an IANA timezone such as Europe/Berlin, found `{name}`, which is another one on every machine"
     try:
         zoneinfo.ZoneInfo(name)
