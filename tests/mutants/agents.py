@@ -85,7 +85,7 @@ calls.bug(
 )
 calls.bug(
     "every change of the run is told",
-    ("        if state != push.sent:", "        if True:"),
+    ("        if notice.state != push.sent and", "        if"),
     by="tests/api/test_a2a_push.py::test_an_address_that_comes_with_a_message_is_told_each_state_signed_and_without_contents",
 )
 results = Room("hai_flow/wire/mcp.py", _MCP)

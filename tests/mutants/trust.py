@@ -213,10 +213,6 @@ _APPROVALS: Final = "tests/api/test_approvals.py"
 
 approvals = Room("hai_flow/api/rest/people/approvals.py", _APPROVALS)
 approvals.bug("other arguments than the approved ones are consumed", ("if digest == right:", "if digest:"))
-approvals.bug(
-    "the action is no part of the digest",
-    ('rfc8785.dumps({"action": action, "arguments": arguments})', 'rfc8785.dumps({"arguments": arguments})'),
-)
 approvals.bug("a fork of an approval is one", ("if not _is_for_approvals(plan) or state.forked:", "if state is None:"))
 approvals.bug("anybody who sees an approval consumes it", ("if state.requester not in access.ids:", "if False:"))
 approvals.bug(
@@ -224,6 +220,20 @@ approvals.bug(
     ("uuid4().hex if key is None", '"one" if key is None'),
     by=f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once",
 )
+
+digests = Room("hai_flow/wire/approvals.py", _APPROVALS)
+digests.bug(
+    "the action is no part of the digest",
+    ('rfc8785.dumps({"action": action, "arguments": arguments})', 'rfc8785.dumps({"arguments": arguments})'),
+)
+
+_WEBHOOKS: Final = "tests/api/test_approval_webhooks.py"
+
+webhooks = Room("hai_flow/api/rest/people/approvals.py", _WEBHOOKS)
+webhooks.bug("an approval calls an address inside the network", ("if obstacle is not None:", "if False:"))
+
+outcomes = Room("hai_flow/runtime/messaging/pushes.py", _WEBHOOKS)
+outcomes.bug("each try of an outcome has an id of its own", ('mark = f"{status} {len', 'mark = f"{push.tries} {len'))
 
 _FRAMEWORKS: Final = "tests/clients/test_frameworks.py"
 
@@ -243,7 +253,7 @@ guards = Room("clients/python/hai_flow_client/adapters/openai_agents.py", _FRAME
 guards.bug(
     "a guarded tool acts with the arguments from before the edit",
     ("json.dumps(verdict.arguments)", "arguments"),
-    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it[openai_agents]",
+    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it",
 )
 guards.bug(
     "a guarded tool believes the state",
@@ -310,6 +320,9 @@ ROOMS: Final = (
     making,
     tickets,
     approvals,
+    digests,
+    webhooks,
+    outcomes,
     adapters,
     guards,
     deposits,

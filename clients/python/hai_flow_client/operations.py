@@ -589,12 +589,16 @@ def request_approval(
     expires_in: str | None = None,
     title: str | None = None,
     message: str | None = None,
+    webhook: Mapping[str, Json] | None = None,
     key: str | None = None,
 ) -> Script[m.Approval]:
     """Ask people whether an action may be taken with exactly these arguments. `policy`: who decides, like
-    `{"from": ["role:finance"], "quorum": 2}`; `workflow`: another workflow that asks; `expires_in`: `30m`, `1d`. The
-    same `key` again gives the same approval."""
+    `{"from": ["role:finance"], "quorum": 2}`; `workflow`: another workflow that asks; `expires_in`: `30m`, `1d`;
+    `webhook`: where the outcome is told, `{"url": ..., "secret": ...}`. The same `key` again gives the same
+    approval."""
     fields = {"policy": policy, "workflow": workflow, "expires_in": expires_in, "title": title, "message": message}
+    if webhook is not None:
+        fields["webhook"] = dict(webhook)
     body = {"action": action, "arguments": dict(arguments)}
     body |= {name: value for name, value in fields.items() if value is not None}
     return _post("/v1/approvals", m.Approval, body, key=key)

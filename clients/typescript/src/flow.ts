@@ -182,6 +182,8 @@ export interface ApprovalRequest {
   expiresIn?: string;
   title?: string;
   message?: string;
+  /** Where the outcome is told. The secret, of 16 signs or more, signs the call. */
+  webhook?: { url: string; secret: string };
 }
 
 /** Approvals of agents that live elsewhere: asked, decided by people, consumed once. */

@@ -38,6 +38,7 @@ export interface ApprovalBody {
   expires_in?: string | null;
   title?: string | null;
   message?: string | null;
+  webhook?: OutcomeWebhook | null;
 }
 
 export interface Asked {
@@ -811,6 +812,11 @@ export interface OpenedPending {
 export interface Origin {
   run_id: string;
   path: string | null;
+}
+
+export interface OutcomeWebhook {
+  url: string;
+  secret: string;
 }
 
 export interface Overview {

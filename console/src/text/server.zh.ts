@@ -10,6 +10,7 @@ export const serverZh: Record<string, string> = {
   approval_open: "尚未有人批准。",
   approval_over: "这项批准已用过、被拒绝或已失效。",
   approval_digest: "所批准的不是这个操作或这些参数。",
+  approval_webhook: "webhook 的地址无效，或本服务器不会连接它。",
   approval_unknown: "没有这样的批准，或者您无权查看。",
   "answer.digest": "您打开之后问题已改变。请再看一遍再决定。",
   "answer.invalid": "答案不符合要求。问题仍然开放。",

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.api.a2a.operations import CalledAgent
-from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
-from hai_flow.errors import StepError
+from hai_flow.api.requests.push_addresses import find_obstacle, key_of, store_push
 from hai_flow.settings import Settings
-from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.store.messaging import hints, pushes
-from hai_flow.store.messaging.pushes import Push
+from hai_flow.store.messaging import pushes
 from hai_flow.values import Json
 from hai_flow.wire import a2a
 from hai_flow.wire.a2a.pushes import PushConfig, read_push_config, too_many, unknown_push_config, write_push_config
@@ -60,34 +56,21 @@ async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mappi
 async def demand_reachable(settings: Settings, config: PushConfig) -> None:
     """Raises Fault for an address that this server does not connect to. Each call is judged again, and one whose name
     leads nowhere now is tried then."""
-    if settings.http_proxy is not None:
-        return  # which judges it
-    parts = urlsplit(config.url)
-    try:
-        await EgressGuard(settings.http_hosts).address(parts.hostname or "", parts.port or 443)
-    except StepError as error:
-        if not error.retriable:
-            raise a2a.invalid(f"url: {error.message}") from None
+    obstacle = await find_obstacle(settings, config.url)
+    if obstacle is not None:
+        raise a2a.invalid(f"url: {obstacle}")
 
 
 async def store_push_config(access: Access, run_id: UUID, config: PushConfig) -> None:
     """Store the caller's configuration for the run. Raises Fault where they have too many."""
-    principal = access.principal
-    may = principal.may(Right.ANSWER) or principal.may(Right.DECIDE)
-    encode = msgspec.json.encode
-    sealed = pushes.seal_config(await _key_of(access), run_id, principal.id, encode(config))
-    push = Push(access.tenant, run_id, principal.id, config.id, sealed, encode(principal.who), may, None, 0)
-    if not await pushes.store_push(access.runtime.database.api, push):
+    if not await store_push(access, run_id, config):
         raise too_many(pushes.PUSHES_MAX)
 
 
 async def _read_configs(access: Access, run_id: UUID) -> list[PushConfig]:
     """Those of the caller. One that this database can't open, because it is a copy, is left out."""
-    key = await _key_of(access)
+    key = await key_of(access)
     rows = await pushes.list_pushes(access.runtime.database.api, access.tenant, run_id, access.principal.id)
     opened = [pushes.open_config(key, row) for row in rows]
-    return [msgspec.json.decode(each, type=PushConfig) for each in opened if each is not None]
-
-
-async def _key_of(access: Access) -> bytes:
-    return (await hints.seal_of(access.runtime.database.api)).key
+    configs = [msgspec.json.decode(each, type=PushConfig) for each in opened if each is not None]
+    return [each for each in configs if not each.approval]

@@ -1,4 +1,5 @@
-"""Calls the addresses that clients of A2A have left for their tasks, whenever the state of one is another.
+"""Calls the addresses that clients of A2A have left for their tasks, whenever the state of one is another, and those
+that agents have left for their approvals.
 
 A row for each address says up to which event of its run it was told, so nothing depends on who committed the change or
 was alive then. One call is under way for an address at a time: it hears of states in their order, and of the newest
@@ -13,7 +14,7 @@ import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -21,6 +22,7 @@ import structlog
 
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import RunState
 from hai_flow.notify.sending import SECONDS, NotSent, Poster, sign_webhook
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
@@ -32,7 +34,7 @@ from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire import a2a
+from hai_flow.wire import a2a, approvals
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
 from hai_flow.wire.mcp import Question, RunView
 
@@ -51,6 +53,17 @@ class PushesConfig:
     again_seconds_max: float = 3600.0
     tries_max: int = 15
     apart_seconds: float = 0.5
+
+
+class _Notice(NamedTuple):
+    """What an address is told. `seq`: up to which event of the run; `mark`: what sets it apart from others of the run;
+    `body`: None where there is nothing to tell yet."""
+
+    seq: int
+    mark: str
+    state: str
+    body: bytes | None
+    is_last: bool
 
 
 class Pushes(Service):
@@ -100,25 +113,24 @@ class Pushes(Service):
 
     async def _tell(self, push: Push) -> None:
         """Tell the address how the task stands, if that is news."""
-        task = await self._look(push)
         opened = pushes.open_config(await self._find_key(), push)
-        if task is None or opened is None:  # it was removed; or this database is a copy, which calls nobody
+        config = None if opened is None else msgspec.json.decode(opened, type=PushConfig)
+        notice = None if config is None else await self._look(push, config)
+        if config is None or notice is None:  # it was removed; or this database is a copy, which calls nobody
             await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
             return
-        config = msgspec.json.decode(opened, type=PushConfig)
-        state, body = write_push(task, old=config.old)
         error = None
-        if state != push.sent:
+        if notice.state != push.sent and notice.body is not None:
             try:
-                await self._call(push, config, task.state.seq, body)
+                await self._call(push, config, notice.mark, notice.body)
             except NotSent as failure:
                 error = str(failure)
                 if not failure.final and push.tries < self.config.tries_max:
                     await self._put_off(push, error)
                     return
                 log.error("push_given_up", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
-        apart = None if state in a2a.ENDS else timedelta(seconds=self.config.apart_seconds)
-        await pushes.mark_told(self._database.api, push, task.state.seq, state, error, apart)
+        apart = None if notice.is_last else timedelta(seconds=self.config.apart_seconds)
+        await pushes.mark_told(self._database.api, push, notice.seq, notice.state, error, apart)
 
     async def _find_key(self) -> bytes:
         if self._key is None:
@@ -131,9 +143,9 @@ class Pushes(Service):
         log.info("push_put_off", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
         await pushes.put_off_push(self._database.api, push, timedelta(seconds=wait), error)
 
-    async def _call(self, push: Push, config: PushConfig, seq: int, body: bytes) -> None:
+    async def _call(self, push: Push, config: PushConfig, mark: str, body: bytes) -> None:
         """One try. Its id is the same in each try of a state."""
-        id = f"msg_{sha256(f'{push.run_id} {push.principal} {push.id} {seq}'.encode()).hexdigest()[:32]}"
+        id = f"msg_{sha256(f'{push.run_id} {push.principal} {push.id} {mark}'.encode()).hexdigest()[:32]}"
         headers = headers_of(config)
         if config.token:
             headers |= sign_webhook(config.token, id, datetime.now().astimezone(), body)
@@ -145,11 +157,21 @@ class Pushes(Service):
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
 
-    async def _look(self, push: Push) -> RunView | None:
-        """The run as the address's caller sees it now; None: there is none any more."""
+    async def _look(self, push: Push, config: PushConfig) -> _Notice | None:
+        """How the run stands now, as its address is told; None: there is none any more."""
         state = await state_at(self._database, push.tenant, push.run_id, NEWEST)
         if state is None:
             return None
+        if config.approval:
+            status, outcome = approvals.write_outcome(state)
+            mark = f"{status} {len(state.pendings)}"  # a workflow may ask again behind a no, and an operator retry it
+            return _Notice(state.seq, mark, status, outcome, state.ended and status != "failed")
+        view = RunView(state, await self._list_questions(push, state), "", 0, 0)
+        task, body = write_push(view, old=config.old)
+        return _Notice(state.seq, str(state.seq), task, body, task in a2a.ENDS)
+
+    async def _list_questions(self, push: Push, state: RunState) -> list[Question]:
+        """The open questions as the address's caller sees them."""
         who = msgspec.json.decode(push.who, type=c.Principal)
         questions = []
         for pending in state.open_questions:
@@ -157,4 +179,4 @@ class Pushes(Service):
             item = await self._inbox.item(push.tenant, who, run_of_pending(id) or UUID(state.run_id), id)
             if item is not None:
                 questions.append(Question(pending, push.may and item.obstacle is None, ""))
-        return RunView(state, questions, "", 0, 0)
+        return questions

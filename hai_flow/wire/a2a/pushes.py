@@ -29,7 +29,8 @@ _SCHEME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,50}")
 
 class PushConfig(msgspec.Struct, frozen=True):
     """Where a client wants to be called, and by what it recognises the call. `old`: it speaks A2A 0.3. `token` is sent
-    as it is, and signs; `scheme` and `credentials` are the header `Authorization`."""
+    as it is, and signs; `scheme` and `credentials` are the header `Authorization`. `approval`: it is no client of A2A
+    but the webhook of an approval (`wire.approvals`), whose token only signs."""
 
     id: str
     url: str
@@ -37,6 +38,7 @@ class PushConfig(msgspec.Struct, frozen=True):
     scheme: str = ""
     credentials: str = ""
     old: bool = False
+    approval: bool = False
 
 
 def read_push_config(value: Json, place: str, *, old: bool) -> PushConfig:
@@ -125,7 +127,7 @@ def write_push(shown: RunView, *, old: bool) -> tuple[str, bytes]:
 
 def headers_of(config: PushConfig) -> dict[str, str]:
     """By what the receiver recognises that the call is meant for it."""
-    headers = {TOKEN_HEADER: config.token} if config.token else {}
+    headers = {TOKEN_HEADER: config.token} if config.token and not config.approval else {}
     if config.scheme:
         headers["Authorization"] = f"{config.scheme} {config.credentials}".strip()
     return headers

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID, uuid4
 
-import rfc8785
 from fastapi import Query, Request, Response
 from pydantic import Field
 
@@ -26,6 +25,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.push_addresses import find_obstacle, store_push
 from hai_flow.api.rest.runs.runs import StartBody, begin_run
 from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import FrontendTool, Plan
@@ -34,16 +34,26 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.runtime.catalog import built_in
+from hai_flow.store.messaging.pushes import PUSHES_MAX
 from hai_flow.values import Json
+from hai_flow.wire.a2a.pushes import TOKEN_CHARS_MAX, URL_CHARS_MAX, PushConfig, is_address
+from hai_flow.wire.approvals import CONSUME, approved_call, call_of, digest_of, find_gate, status_of
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/approvals", tags=["approvals"], route_class=CheckedRoute)
 
-CONSUME: Final = "consume"  # the frontend tool that a workflow of approvals calls
 WAIT_SECONDS_MAX: Final = 60
 _FOLLOWER: Final = Profile(dialect=LOG.name)
+_WEBHOOK_ID: Final = "approvals/webhook"  # no client of A2A can give one a slash
 _HEX: Final = r"^[0-9a-f]{64}$"
+
+
+class OutcomeWebhook(Body):
+    """Where the outcome is told. `secret` signs the call (Standard Webhooks)."""
+
+    url: str = Field(max_length=URL_CHARS_MAX, description="an address that this server reaches: https://...")
+    secret: str = Field(min_length=16, max_length=TOKEN_CHARS_MAX, pattern=r"^[\x21-\x7e]+$")
 
 
 class ApprovalBody(Body):
@@ -60,10 +70,11 @@ class ApprovalBody(Body):
     )
     title: str | None = Field(default=None, max_length=300, description="the question in one line")
     message: str | None = Field(default=None, max_length=10_000, description="Markdown below the title")
+    webhook: OutcomeWebhook | None = Field(default=None, description="an address of yours that is told the outcome")
 
     def input(self) -> dict[str, Any]:
         """The input of the workflow: what the body has of it."""
-        return self.model_dump(exclude={"workflow"}, exclude_none=True)
+        return self.model_dump(exclude={"workflow", "webhook"}, exclude_none=True)
 
 
 class ConsumeBody(Body):
@@ -105,9 +116,16 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
         message = f"{plan.name} has no frontend tool `{CONSUME}`, which a workflow of approvals calls behind its gate."
         raise Rejected(422, "approval_workflow", message)
     digest_of(body.action, body.arguments)  # a number that RFC 8785 can't write is refused before people are asked
+    if body.webhook is not None:
+        await _demand_reachable(access, body.webhook.url)
     run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
     response.headers["Location"] = f"/v1/approvals/{run['id']}"
     access = await access.find_at_run(UUID(run["id"]))
+    if body.webhook is not None:
+        config = PushConfig(_WEBHOOK_ID, body.webhook.url, body.webhook.secret, approval=True)
+        if not await store_push(access, UUID(run["id"]), config):
+            message = f"you have {PUSHES_MAX} addresses for this run already, which is the most."
+            raise Rejected(409, "approval_webhook", message)
     return view_of(await find(access, run["id"]), base)
 
 
@@ -154,8 +172,8 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
         raise Rejected(403, "approval_foreign", message)
     token = uuid4().hex if key is None else sha256(f"{access.principal.id}\0{key}".encode()).hexdigest()
     for _ in range(2):
-        call = _call_of(state)
-        if _status(state) != "approved" or call is None:
+        call = call_of(state)
+        if status_of(state) != "approved" or call is None:
             return _consumed_before(state, body, token, base)
         _demand_digest(state, body)
         answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
@@ -165,6 +183,16 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
             return {**view_of(await find(access, run_id), base), "already": already}
         state = await find(access, run_id)
     raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
+
+
+async def _demand_reachable(access: Access, url: str) -> None:
+    """Raises Rejected 422 for what is no address, or one that this server does not connect to."""
+    if not is_address(url):
+        obstacle: str | None = "expected an address, https://..., without a name and password in it."
+    else:
+        obstacle = await find_obstacle(access.settings, url)
+    if obstacle is not None:
+        raise Rejected(422, "approval_webhook", f"`webhook.url`: {obstacle}")
 
 
 class _Lost(Exception):
@@ -185,7 +213,7 @@ async def _submit(access: Access, state: RunState, command: c.Answer, key: str |
 
 def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:
     """The answer to one that comes again under its key. Raises Rejected 409 for every other one."""
-    status, call = _status(state), _call_of(state)
+    status, call = status_of(state), call_of(state)
     if status == "consumed" and call is not None and _consumption(call) == token:
         _demand_digest(state, body)
         return {**view_of(state, base), "already": True}
@@ -200,7 +228,7 @@ def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) 
 
 def _demand_digest(state: RunState, body: ConsumeBody) -> None:
     """Raises Rejected 422 unless the body is about the action and the arguments that were approved."""
-    action, arguments = _approved(state)
+    action, arguments = approved_call(state)
     right = digest_of(action, arguments)
     if body.arguments is not None:
         digest = digest_of(action if body.action is None else body.action, body.arguments)
@@ -219,15 +247,6 @@ def _demand_digest(state: RunState, body: ConsumeBody) -> None:
         "is consumed; take the approved arguments, or ask anew."
     )
     raise Rejected(422, "approval_digest", message, winner=winner)
-
-
-def digest_of(action: str, arguments: Json) -> str:
-    """The digest of a call: the SHA-256, in hexadecimal, of `{"action": ..., "arguments": ...}` as RFC 8785 writes it.
-    Raises Rejected 422 for a number that it can't write."""
-    try:
-        return sha256(rfc8785.dumps({"action": action, "arguments": arguments})).hexdigest()
-    except (rfc8785.CanonicalizationError, ValueError) as error:
-        raise Rejected(422, "approval_digest", f"`arguments` have no canonical form (RFC 8785): {error}.") from None
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -252,7 +271,7 @@ async def settle(access: Access, run_id: str, seconds: float) -> RunState:
     """The run of the approval as soon as it is decided, at most so many seconds later. Where the server has no place
     for one more follower, as it is now."""
     state = await find(access, run_id)
-    if seconds <= 0 or _status(state) != "pending":
+    if seconds <= 0 or status_of(state) != "pending":
         return state
     try:
         await access.take_place(follows=True)
@@ -265,7 +284,7 @@ async def settle(access: Access, run_id: str, seconds: float) -> RunState:
                 async with contextlib.aclosing(access.follow(start, LOG, _FOLLOWER)) as pieces:
                     async for _ in pieces:
                         state = await find(access, run_id)
-                        if _status(state) != "pending":
+                        if status_of(state) != "pending":
                             return state
     finally:
         access.place.leave()
@@ -277,67 +296,31 @@ def _is_for_approvals(plan: Plan) -> bool:
     return isinstance(tool, FrontendTool) and tool.answered
 
 
-def _call_of(state: RunState) -> PendingState | None:
-    """The newest call of `consume`."""
-    calls = [each for each in state.pendings.values() if each.opened.kind == "tool" and each.opened.tool == CONSUME]
-    return calls[-1] if calls else None
-
-
-def _find_gate(state: RunState) -> PendingState | None:
-    """The newest question to people."""
-    gates = [each for each in state.pendings.values() if each.opened.kind in ("approve", "gate")]
-    return gates[-1] if gates else None
-
-
 def find_approver(state: RunState) -> str:
     """Whose vote let an approved action through: the last one's."""
-    gate = _find_gate(state)
+    gate = find_gate(state)
     assert gate is not None, "a gate stands before each consumption"
     votes = [vote for vote in gate.votes if vote.decision == "approve"]
     return votes[-1].on_behalf_of or votes[-1].by
-
-
-def _status(state: RunState) -> str:
-    call, gate = _call_of(state), _find_gate(state)
-    if call is not None and call.status in ("open", "answered"):
-        over = call.status == "open" and state.ended
-        return "cancelled" if over else {"open": "approved", "answered": "consumed"}[call.status]
-    if call is not None:
-        return "expired" if call.status == "expired" else "cancelled"
-    if gate is not None and gate.status in ("expired", "reject"):
-        return "expired" if gate.status == "expired" else "rejected"
-    if not state.ended:
-        return "pending"
-    return {"stopped": "cancelled", "finished": "rejected"}.get(state.status, "failed")
 
 
 def _consumption(call: PendingState) -> Json:
     return call.value.get("consumption") if isinstance(call.value, dict) else None
 
 
-def _approved(state: RunState) -> tuple[str, Json]:
-    """The action and the arguments: as approved, as far as edited, or as asked for."""
-    for pending in (_call_of(state), _find_gate(state)):
-        args = None if pending is None or pending.opened.args is None else values.loads(pending.opened.args)
-        if isinstance(args, dict) and isinstance(args.get("action"), str) and "arguments" in args:
-            return args["action"], args["arguments"]
-    request = state.input if isinstance(state.input, dict) else {}
-    return str(request.get("action", "")), request.get("arguments", {})
-
-
 def view_of(state: RunState, base: str) -> dict[str, Any]:
-    gate, call = _find_gate(state), _call_of(state)
-    action, arguments = _approved(state)
+    gate, call = find_gate(state), call_of(state)
+    action, arguments = approved_call(state)
     requested = state.input.get("arguments") if isinstance(state.input, dict) else None
     opened = next((each.opened for each in (call, gate) if each is not None and each.status == "open"), None)
     envelope = gate.value if gate is not None and isinstance(gate.value, dict) else {}
-    consumed = call if _status(state) == "consumed" else None
+    consumed = call if status_of(state) == "consumed" else None
     return {
         "id": state.run_id,
-        "status": _status(state),
+        "status": status_of(state),
         "action": action,
         "arguments": arguments,
-        "edited": arguments != requested,
+        "edited": digest_of(action, arguments) != digest_of(action, requested),  # in Python 1 is True
         "digest": digest_of(action, arguments),
         "workflow": state.workflow,
         "requested_by": state.requester,
