@@ -146,15 +146,15 @@ class DingTalkApp:
             mac = hmac.digest(self._settings["callback_secret"].encode(), at.encode(), "sha256")
             demand_equal(call.headers.get("x-ddpaas-signature", ""), base64.b64encode(mac).decode())
             demand_time(at, call.now, 0.001)
-            return await self._pressed(read_json(call.body), desk)
+            return await self._handle_press(read_json(call.body), desk)
         at, secret = call.headers.get("timestamp", ""), self._settings["client_secret"]
         mac = hmac.digest(secret.encode(), f"{at}\n{secret}".encode(), "sha256")
         demand_equal(call.headers.get("sign", ""), base64.b64encode(mac).decode())
         demand_time(at, call.now, 0.001)
-        await self._said(read_json(call.body), desk)
+        await self._handle_message(read_json(call.body), desk)
         return Reply(b"{}")
 
-    async def _pressed(self, event: Any, desk: Desk) -> Reply:
+    async def _handle_press(self, event: Any, desk: Desk) -> Reply:
         account = text_at(event, "userId")
         if text_at(event, "type") != "actionCallback":
             return Reply(b"{}")
@@ -171,7 +171,7 @@ class DingTalkApp:
             "userPrivateData": {"cardParamMap": {"told": outcome.text}},
         }))  # fmt: skip
 
-    async def _said(self, event: Any, desk: Desk) -> None:
+    async def _handle_message(self, event: Any, desk: Desk) -> None:
         account = text_at(event, "senderStaffId")
         if text_at(event, "conversationType") != "1" or text_at(event, "msgtype") != "text" or not account:
             return

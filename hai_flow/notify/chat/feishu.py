@@ -112,11 +112,11 @@ class FeishuApp:
         demand_equal(text_at(event, "header", "token"), self._settings["verification_token"])
         match text_at(event, "header", "event_type"):
             case "card.action.trigger":
-                outcome = await self._pressed(event, desk)
+                outcome = await self._handle_press(event, desk)
                 kind = "success" if outcome.done else "warning"
                 return Reply(values.dumps({"toast": {"type": kind, "content": outcome.text}}))
             case "im.message.receive_v1":
-                await self._said(event, desk)
+                await self._handle_message(event, desk)
         return Reply(b"{}")
 
     def _open(self, call: PlatformCall) -> Any:
@@ -136,7 +136,7 @@ class FeishuApp:
             raise UnprovenCall from None
         return read_json(decrypt_cbc(sha256(key).digest(), raw[:16], raw[16:], 16))
 
-    async def _pressed(self, event: Any, desk: Desk) -> PressOutcome:
+    async def _handle_press(self, event: Any, desk: Desk) -> PressOutcome:
         action = dig(event, "event")
         account = text_at(action, "operator", "open_id")
         if fault := self._foreign(event, text_at(action, "operator", "tenant_key")):
@@ -144,7 +144,7 @@ class FeishuApp:
         message = text_at(action, "context", "open_message_id")
         return await desk.press(Press(text_at(action, "action", "value", "token"), account, message))
 
-    async def _said(self, event: Any, desk: Desk) -> None:
+    async def _handle_message(self, event: Any, desk: Desk) -> None:
         sent = dig(event, "event")
         account = text_at(sent, "sender", "sender_id", "open_id")
         if text_at(sent, "sender", "sender_type") != "user" or text_at(sent, "message", "chat_type") != "p2p":

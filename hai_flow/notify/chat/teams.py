@@ -137,15 +137,15 @@ class TeamsApp:
         if tenants - {""} != {self._settings["tenant_id"]} or not account:
             fault = "Your account is not of the organisation that this app belongs to, so you can't decide here."
         if text_at(activity, "type") == "invoke" and text_at(activity, "name") == "adaptiveCard/action":
-            return _as_invoked(await self._pressed(activity, account, fault, desk))
+            return _as_invoked(await self._handle_press(activity, account, fault, desk))
         if (
             text_at(activity, "type") == "message"
             and text_at(activity, "conversation", "conversationType") == "personal"
         ):
-            await self._said(activity, account, fault, desk)
+            await self._handle_message(activity, account, fault, desk)
         return Reply(b"{}")
 
-    async def _pressed(self, activity: Any, account: str, fault: str, desk: Desk) -> PressOutcome:
+    async def _handle_press(self, activity: Any, account: str, fault: str, desk: Desk) -> PressOutcome:
         if fault:
             return await desk.refuse(account, fault)
         value = dig(activity, "value")
@@ -162,7 +162,7 @@ class TeamsApp:
         fields = {name: "".join(texts).split(",") if name in many else texts for name, texts in fields.items()}
         return await desk.press(Press(token, account, message, fields=fields))
 
-    async def _said(self, activity: Any, account: str, fault: str, desk: Desk) -> None:
+    async def _handle_message(self, activity: Any, account: str, fault: str, desk: Desk) -> None:
         if fault:
             await desk.refuse(account, fault)
             return

@@ -223,14 +223,14 @@ class Errand:
             answer = await self._patiently(lambda: self._agent.ask("ListTasks", params))
         except Refused as refused:
             if lost is not None:
-                raise self._lost(lost) from None
+                raise self._make_outcome_lost(lost) from None
             log.info("a2a_tasks_not_listed", reason=refused.message)
             return None
         tasks = answer.get("tasks") if isinstance(answer, Mapping) else None
         listed = [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
         tasks = [each for each in listed if each.get("contextId") == self._context]
         if listed and not tasks and lost is not None:
-            raise self._lost("it lists tasks of other contexts only")
+            raise self._make_outcome_lost("it lists tasks of other contexts only")
         alive = [each for each in tasks if not _has_failed(each)]
         task = alive[0] if alive else tasks[0] if len(tasks) > self._attempt.failures else None
         return None if task is None else await self._get(str(task.get("id")))
@@ -244,7 +244,7 @@ class Errand:
                 if "context" not in refused.message.lower():
                     raise
                 if self._attempt.lost:
-                    raise self._lost("it takes no contexts of its clients") from None
+                    raise self._make_outcome_lost("it takes no contexts of its clients") from None
                 result = await self._agent.send(parts, id)
         except StepError as error:
             if isinstance(error, OutcomeLost) or not _may_have_begun(error):
@@ -255,7 +255,7 @@ class Errand:
             return task
         return self._note(peer.read_result(result))
 
-    def _lost(self, why: str) -> OutcomeLost:
+    def _make_outcome_lost(self, why: str) -> OutcomeLost:
         return OutcomeLost(f"Nobody knows whether the agent has begun: {why}.")
 
     async def _answer(self, task: Task, answer: Answer, state: Mapping[str, Json]) -> Task:
