@@ -576,9 +576,9 @@ class PendingOpened(Event, frozen=True):
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form (`inquiry`: a tool asks
     in the middle of its call, and `options` may be answered instead); approve: `options`, `evidence`, `schema` = the
     form if there is one; gate: as approve, with `tool` and `args` in place of evidence; doubt: `tool` and `args` of a
-    call whose outcome was lost, which an operator settles. `effect`: the class of the call behind a gate
-    (definition/tools/effects). `policy` is a `Rules` as JSON: the deciders, how votes add up, and each escalation, with
-    holes filled. `deadline` is that of this stage.
+    call whose outcome was lost, which an operator settles, and as `evidence` what had come of the answer. `effect`: the
+    class of the call behind a gate (definition/tools/effects). `policy` is a `Rules` as JSON: the deciders, how votes
+    add up, and each escalation, with holes filled. `deadline` is that of this stage.
     """
 
     id: str
@@ -733,7 +733,8 @@ class TimeJumped(Event, frozen=True):
 
 class SignalsAwaited(Event, frozen=True):
     """The step `path` waits for signals of these types: a `wait_for`; or a request that was answered with `output`,
-    whose attempt is over, and which waits for a callback."""
+    whose attempt is over, and which waits for a callback; or a question, which they take back (none: no event does any
+    more)."""
 
     path: str
     types: tuple[str, ...]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -88,6 +89,22 @@ def loads(text: bytes | str) -> Any:
         raise NotJson(f"expected JSON, found a lone surrogate at character {error.start}") from None
     except RecursionError:
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
+
+
+def find_repeated_key(text: str) -> str | None:
+    """A key that stands twice in one object of the JSON text; None: none does. `loads` takes the last one of them,
+    other parsers take the first."""
+    repeated: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        record = dict(pairs)
+        if len(record) != len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            repeated.append(next(name for name, count in counts.items() if count > 1))
+        return record
+
+    json.loads(text, object_pairs_hook=note, parse_int=str, parse_float=str)
+    return repeated[0] if repeated else None
 
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
