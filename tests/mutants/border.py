@@ -322,14 +322,6 @@ mcp_messages.bug(
     ("    return _with_notes(message_read, _changes_in(written, raw))\n", "    return message_read\n"),
     by="tests/foreign/test_notes.py::test_characters_of_a_server_that_were_replaced_are_noted",
 )
-ROOMS: Final = (
-    foreign, answers, setting, races, posted_json, http, connections, mcp_http, unpacking, taps,
-    structured, document, signs,
-    hiding, secrets,
-    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
-    messages, results, jobs, queues, outcomes, includes, threads, streaming,
-    growing, mcp_messages,
-)  # fmt: skip
 
 doubts = Room("hai_flow/engine/pendings/unknown_outcome.py")
 doubts.bug(
@@ -340,7 +332,7 @@ doubts.bug(
 deciding_again = Room("hai_flow/engine/runs/replay.py")
 deciding_again.bug(
     "a doubt about a call that took too long is made again without its evidence",
-    ("    return receipts | {error", "    return {error"),
+    ("    return receipts | {", "    return {"),
     by=f"{_SILENCE}::{_CUT_OFF}",
 )
 calls_over_mcp = Room("hai_flow/steps/mcp/runner.py")
@@ -356,3 +348,12 @@ receipts.bug(
     ("hide_secrets(self._progress)", "self._progress"),
     by="tests/steps/test_mcp.py::test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden",
 )
+
+ROOMS: Final = (
+    foreign, answers, setting, races, posted_json, http, connections, mcp_http, unpacking, taps,
+    structured, document, signs,
+    hiding, secrets,
+    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
+    messages, results, jobs, queues, outcomes, includes, threads, streaming,
+    growing, mcp_messages, doubts, deciding_again, calls_over_mcp, receipts,
+)  # fmt: skip

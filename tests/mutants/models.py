@@ -311,6 +311,6 @@ turns.bug(
     by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
 )
 ROOMS: Final = (
-    calls, arguments, chat, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections,
-    conversation, tokens, agent, agents, transcript, turns,
+    calls, arguments, chat, answers, responses, messages, ends, text_pieces, event_stream, faults, reports, asking,
+    connections, conversation, tokens, agent, agents, transcript, turns,
 )  # fmt: skip
