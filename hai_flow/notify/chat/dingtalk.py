@@ -35,7 +35,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken
+from hai_flow.notify.chat.tokens import PlatformToken, read_token
 
 _BUTTONS: Final = 4
 _FOREIGN: Final = "Your account is not of the company that this app belongs to, so you can't decide here."
@@ -130,10 +130,7 @@ class DingTalkApp:
     async def _get_token(self) -> tuple[str, float]:
         body = {"appKey": self._settings["client_id"], "appSecret": self._settings["client_secret"]}
         answer = await self._out.ask("POST", self._url("/v1.0/oauth2/accessToken"), json=body)
-        token, lasts = text_at(answer.body, "accessToken"), dig(answer.body, "expireIn")
-        if not token or not isinstance(lasts, int):
-            raise NotSent(f"dingtalk gives no token: {text_at(answer.body, 'code')[:100] or answer.status}")
-        return token, float(lasts)
+        return read_token("dingtalk", answer, "accessToken", "expireIn", "code")
 
     def _url(self, path: str) -> str:
         return self._settings["api"].rstrip("/") + path

@@ -29,7 +29,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken
+from hai_flow.notify.chat.tokens import PlatformToken, read_token
 
 _TOKEN_GONE: Final = frozenset((99991663, 99991661, 99991668, 99991671))
 _FINAL: Final = frozenset((230001, 230002, 230013, 230099, 230031, 230025, 230011))
@@ -94,10 +94,7 @@ class FeishuApp:
         body = {"app_id": self._settings["app_id"], "app_secret": self._settings["app_secret"]}
         url = self._url("/open-apis/auth/v3/tenant_access_token/internal")
         answer = await self._out.ask("POST", url, json=body)
-        token, lasts = text_at(answer.body, "tenant_access_token"), dig(answer.body, "expire")
-        if not token or not isinstance(lasts, int):
-            raise NotSent(f"feishu gives no token: code {dig(answer.body, 'code')}")
-        return token, float(lasts)
+        return read_token("feishu", answer, "tenant_access_token", "expire", "code")
 
     def _url(self, path: str) -> str:
         return self._settings["api"].rstrip("/") + path

@@ -36,7 +36,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken
+from hai_flow.notify.chat.tokens import PlatformToken, read_token
 
 ISSUER: Final = "https://api.botframework.com"
 _CHANNEL: Final = "msteams"
@@ -116,10 +116,7 @@ class TeamsApp:
             "client_secret": self._settings["app_secret"], "scope": _SCOPE,
         }  # fmt: skip
         answer = await self._out.ask("POST", url, form=form)
-        token, lasts = text_at(answer.body, "access_token"), dig(answer.body, "expires_in")
-        if not token or not isinstance(lasts, int):
-            raise NotSent(f"teams gives no token: {text_at(answer.body, 'error')[:100] or answer.status}")
-        return token, float(lasts)
+        return read_token("teams", answer, "access_token", "expires_in", "error")
 
     # --- inward
 

@@ -7,6 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from hai_flow.notify.chat.contract import NotSent, Response
+from hai_flow.notify.chat.reading import dig, text_at
+
 _EARLY: Final = 60.0  # seconds before its end
 
 
@@ -30,3 +33,12 @@ class PlatformToken:
     def forget(self) -> None:
         """It was refused: get another one the next time."""
         self._ends_at = 0.0
+
+
+def read_token(platform: str, answer: Response, token: str, lasts: str, reason: str) -> tuple[str, float]:
+    """The token in an answer, and the seconds that it lasts: its members of those names. Raises NotSent with the member
+    `reason`."""
+    text, seconds = text_at(answer.body, token), dig(answer.body, lasts)
+    if not text or not isinstance(seconds, int):
+        raise NotSent(f"{platform} gives no token: {str(dig(answer.body, reason) or answer.status)[:100]}")
+    return text, float(seconds)

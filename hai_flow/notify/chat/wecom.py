@@ -31,7 +31,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, text_at
-from hai_flow.notify.chat.tokens import PlatformToken
+from hai_flow.notify.chat.tokens import PlatformToken, read_token
 
 _TAG: Final = re.compile(r"<(\w{1,40})>")
 _CDATA: Final = "<![CDATA["
@@ -129,10 +129,7 @@ class WeComApp:
     async def _get_token(self) -> tuple[str, float]:
         query = f"?corpid={self._settings['corp_id']}&corpsecret={self._settings['secret']}"
         answer = await self._out.ask("GET", self._url("/cgi-bin/gettoken") + query)
-        token, lasts = text_at(answer.body, "access_token"), dig(answer.body, "expires_in")
-        if not token or not isinstance(lasts, int):
-            raise NotSent(f"wecom gives no token: errcode {dig(answer.body, 'errcode')}")
-        return token, float(lasts)
+        return read_token("wecom", answer, "access_token", "expires_in", "errcode")
 
     def _url(self, path: str) -> str:
         return self._settings["api"].rstrip("/") + path
