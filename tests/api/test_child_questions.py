@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api.test_cross_dialect import DECISION, PARTIES, SAID, TOOL, Party, Place
+from tests.api.test_cross_dialect import DECISION, FRONTENDS, SAID, TOOL, Party, Place
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server
@@ -74,7 +74,7 @@ def test_what_a_grandchild_asks_is_answered_in_every_protocol_across_a_kill(post
         waiting: dict[str, str] = {}
         with serving(dsn) as process:
             name = publish(process.url, what)
-            for dialect, party in PARTIES.items():
+            for dialect, party in FRONTENDS.items():
                 place = Place(process.url, name, unique(f"below-{dialect}"))
                 starter: Party = party(place)
                 starter.start()
@@ -82,7 +82,7 @@ def test_what_a_grandchild_asks_is_answered_in_every_protocol_across_a_kill(post
             process.kill()
         with serving(dsn) as process:
             for dialect, thread_id in waiting.items():
-                answerer: Party = PARTIES[dialect](Place(process.url, name, thread_id))
+                answerer: Party = FRONTENDS[dialect](Place(process.url, name, thread_id))
                 id = answerer.pending(what)
                 asked = httpx2.get(f"{process.url}/v1/pendings").json()["items"]
                 assert [each["id"] for each in asked].count(id) == 1

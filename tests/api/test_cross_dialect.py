@@ -247,9 +247,9 @@ class A2a:
 
 
 ANSWERS: dict[str, dict[str, Any]] = {TOOL: {"result": "confirmed"}, DECISION: {"decision": "approve"}}
-PARTIES: dict[str, type[Any]] = {
-    "hai": Hai, "agui": Agui, "social": Social, "aui": Aui, "agent-api": Agent, "mcp": Mcp, "a2a": A2a,
-}  # fmt: skip
+FRONTENDS: dict[str, type[Any]] = {"hai": Hai, "agui": Agui, "social": Social, "aui": Aui, "agent-api": Agent}
+"""The parties that show people what a run says and asks, below it too."""
+PARTIES: dict[str, type[Any]] = {**FRONTENDS, "mcp": Mcp, "a2a": A2a}
 
 
 @pytest.fixture(scope="module", autouse=True)

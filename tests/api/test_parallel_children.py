@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from hai_flow.engine.state.ids import run_of_pending
-from tests.api.test_cross_dialect import DECISION, PARTIES, Agent, Party, Place
+from tests.api.test_cross_dialect import DECISION, FRONTENDS, Agent, Party, Place
 from tests.api.test_rest import Checked, code, http, wait_for_end
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import parse, unique, user
@@ -119,12 +119,12 @@ def asker(id: str) -> str:
     return str(run_of_pending(id))
 
 
-@pytest.mark.parametrize("dialect", PARTIES)
+@pytest.mark.parametrize("dialect", FRONTENDS)
 def test_two_children_that_ask_at_once_are_both_shown_and_answered_one_after_the_other(
     server: ServerProcess, http: Checked, dialect: str
 ) -> None:
     place = Place(server.url, "both", unique(f"both-{dialect}"))
-    party: Party = PARTIES[dialect](place)
+    party: Party = FRONTENDS[dialect](place)
     party.start()
     (root,) = [
         each
