@@ -48,7 +48,7 @@ def to(receiver: Receiver, secret: str = SECRET) -> dict[str, str]:
     return {"url": receiver.url, "secret": secret}
 
 
-def told(receiver: Receiver) -> list[str]:
+def list_statuses(receiver: Receiver) -> list[str]:
     """The statuses that were told, in order."""
     return [json.loads(body)["data"]["status"] for _, body in receiver.calls]
 
@@ -56,7 +56,7 @@ def told(receiver: Receiver) -> list[str]:
 def test_outcome_is_told_signed_and_without_contents(house: House, receiver: Receiver) -> None:
     approval = house.ask(webhook=to(receiver))
     house.decide(approval)
-    wait_for(lambda: told(receiver) == ["approved"])
+    wait_for(lambda: list_statuses(receiver) == ["approved"])
     headers, body = receiver.calls[0]
     assert json.loads(body)["type"] == "approval.approved"
     assert json.loads(body)["data"] == {"id": approval["id"], "status": "approved"}
@@ -65,7 +65,7 @@ def test_outcome_is_told_signed_and_without_contents(house: House, receiver: Rec
     assert headers["webhook-signature"] == f"v1,{signature}"
     assert SECRET not in json.dumps(headers)
     assert house.consume(approval["id"], arguments=TRANSFER).status_code == 200
-    wait_for(lambda: told(receiver) == ["approved", "consumed"])
+    wait_for(lambda: list_statuses(receiver) == ["approved", "consumed"])
     assert len({headers["webhook-id"] for headers, _ in receiver.calls}) == 2
 
 
@@ -80,14 +80,14 @@ def test_every_other_end_is_told_too(house: House, receiver: Receiver, outcome: 
     if outcome == "cancelled":
         stopped = house.call("user:oli", "POST", f"/v1/runs/{approval['id']}/stop", json={})
         assert stopped.status_code in (200, 202), stopped.text
-    wait_for(lambda: told(receiver) == [outcome])
+    wait_for(lambda: list_statuses(receiver) == [outcome])
 
 
 def test_call_that_fails_is_made_again_under_the_same_id_and_signed_anew(house: House, receiver: Receiver) -> None:
     receiver.statuses = [503]
     house.decide(house.ask(webhook=to(receiver)))
     wait_for(lambda: len(receiver.calls) >= 2)
-    assert told(receiver) == ["approved", "approved"]
+    assert list_statuses(receiver) == ["approved", "approved"]
     assert len({headers["webhook-id"] for headers, _ in receiver.calls}) == 1
 
 
@@ -106,8 +106,8 @@ async def test_status_that_is_never_taken_is_given_up_and_the_next_one_is_told(
     finally:
         await connection.close()
     assert await asyncio.to_thread(house.consume, approval["id"], arguments=TRANSFER)
-    await asyncio.to_thread(wait_for, lambda: told(receiver)[-1:] == ["consumed"])
-    assert told(receiver) == ["approved", "approved", "consumed"]
+    await asyncio.to_thread(wait_for, lambda: list_statuses(receiver)[-1:] == ["consumed"])
+    assert list_statuses(receiver) == ["approved", "approved", "consumed"]
 
 
 def test_outcome_outlives_the_server_that_was_asked(postgres_server: Server, receiver: Receiver) -> None:
@@ -121,7 +121,7 @@ def test_outcome_outlives_the_server_that_was_asked(postgres_server: Server, rec
             first.kill()
         with serving(dsn, environment=REACHING):
             wait_for(lambda: len(receiver.calls) >= 2)
-    assert set(told(receiver)) == {"approved"}
+    assert set(list_statuses(receiver)) == {"approved"}
     assert len({headers["webhook-id"] for headers, _ in receiver.calls}) == 1
 
 
@@ -132,7 +132,7 @@ def test_request_again_under_its_key_tells_the_newest_address(house: House, rece
             asked = house.call("agent:bot", "POST", "/v1/approvals", json=each, headers={"Idempotency-Key": "again"})
             assert asked.status_code in (200, 201), asked.text
         house.decide(asked.json())
-        wait_for(lambda: told(receiver) == ["approved"])
+        wait_for(lambda: list_statuses(receiver) == ["approved"])
         assert before.calls == []
 
 

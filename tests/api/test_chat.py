@@ -186,7 +186,7 @@ def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Cha
     assert asked.press("Approve", chat.platform.ann) == ""
     platform = chat.platform
     wrong = platform.post(chat.http, platform.submit(platform.ann, {"Limit": "1000"}))
-    assert "100" in platform.told(wrong)
+    assert "100" in platform.read_answer(wrong)
     assert asked.votes() == []
     right = platform.post(chat.http, platform.submit(platform.ann, {"Limit": "50"}))
     assert right.status_code == 200

@@ -237,14 +237,14 @@ async def in_every_order(
         try:
             await check(one, two)
         except AssertionError as error:
-            error.add_note(f"statement {len(places)}: {told(one)} | {told(two)}")
+            error.add_note(f"statement {len(places)}: {describe_answer(one)} | {describe_answer(two)}")
             raise
         if not held.reached:
             return len(places)
     raise AssertionError(f"the act has more than {POINTS_MAX} statements")
 
 
-def told(answer: Any) -> str:
+def describe_answer(answer: Any) -> str:
     return f"{answer.status_code} {answer.text[:300]}" if isinstance(answer, httpx2.Response) else str(answer)
 
 
@@ -430,7 +430,7 @@ async def test_a_fork_and_an_answer_pay_once_whatever_comes_first(
         answers = {held: one, other: two}
         forked, answered = answers[other if held is approve else held], answers[approve]
         await world.at_rest()
-        assert {one.status_code, two.status_code} <= {200, 201, 404, 409}, (told(one), told(two))
+        assert {one.status_code, two.status_code} <= {200, 201, 404, 409}, (describe_answer(one), describe_answer(two))
         runs = await world.runs()
         assert len(runs) == 1 + (forked.status_code == 201)
         paid = await paid_runs(world)
@@ -461,7 +461,7 @@ async def test_a_stop_and_a_beginning_leave_one_run_and_hold_nothing(
 
     async def check(one: httpx2.Response, two: httpx2.Response) -> None:
         stopped, begun = (one, two) if held is stop else (two, one)
-        assert stopped.is_success or stopped.status_code == 409, told(stopped)
+        assert stopped.is_success or stopped.status_code == 409, describe_answer(stopped)
         await world.at_rest()
         runs = {each["id"]: each["status"] for each in await world.runs()}
         assert runs[world.run] == "stopped"
@@ -471,7 +471,7 @@ async def test_a_stop_and_a_beginning_leave_one_run_and_hold_nothing(
             assert len(active) == 1, "what was taken begins"
             assert active != [world.run]
         else:
-            assert begun.status_code in (409, 429), told(begun)
+            assert begun.status_code in (409, 429), describe_answer(begun)
             assert active == []
         queued = (await world.http[0].get(f"/v1/threads/{world.thread}/queue")).json()
         assert queued.get("items", []) == []
@@ -495,7 +495,10 @@ async def test_what_is_answered_while_its_workflow_is_frozen_is_paid_once_and_be
 
     async def check(one: httpx2.Response, two: httpx2.Response) -> None:
         frozen, answered = (one, two) if held is freeze else (two, one)
-        assert (frozen.status_code, answered.status_code) == (201, 200), (told(frozen), told(answered))
+        assert (frozen.status_code, answered.status_code) == (201, 200), (
+            describe_answer(frozen),
+            describe_answer(answered),
+        )
 
         thawed = await world.http[1].post(f"/v1/freezes/{frozen.json()['id']}/thaw")
         assert thawed.status_code == 200, thawed.text
@@ -522,8 +525,8 @@ async def test_a_start_and_the_retirement_of_its_version_come_one_behind_the_oth
 
     async def check(one: httpx2.Response, two: httpx2.Response) -> None:
         retired, begun = (one, two) if held is retire else (two, one)
-        assert retired.status_code == 200, told(retired)
-        assert begun.status_code in (201, 409), told(begun)
+        assert retired.status_code == 200, describe_answer(retired)
+        assert begun.status_code in (201, 409), describe_answer(begun)
         await until(lambda: all_at_rest(world.http[0], world.thread))
         runs = await world.runs()
         assert [each["status"] for each in runs] == (["waiting"] if begun.status_code == 201 else [])
@@ -568,7 +571,7 @@ async def test_the_triggers_are_those_of_the_highest_version_in_use_whatever_com
             assert (await publish_version(version, world.http[0])).status_code == 201
 
     async def check(one: httpx2.Response, two: httpx2.Response) -> None:
-        assert {one.status_code, two.status_code} <= {200, 201}, (told(one), told(two))
+        assert {one.status_code, two.status_code} <= {200, 201}, (describe_answer(one), describe_answer(two))
         rows = await world.eye.fetch("SELECT type FROM event_triggers WHERE workflow_name = $1", world.name)
         assert [row[0] for row in rows] == [f"{world.name}_3"]
 
@@ -629,7 +632,7 @@ async def test_an_elicitation_that_another_person_answers_at_the_same_moment_has
         await until(lambda: is_now(world.http[0], world.run, "finished"))
         output = (await world.http[0].get(f"/v1/runs/{world.run}")).json()["output"]
         assert output == ("ok: false" if decided.is_success else "ok: true")
-        assert decided.status_code in (200, 409), told(decided)
+        assert decided.status_code in (200, 409), describe_answer(decided)
         told_client = result(elicited)
         assert output in json.dumps(told_client) or "pending_decided" in json.dumps(told_client), told_client
         await world.verify()

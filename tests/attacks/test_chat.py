@@ -146,7 +146,7 @@ def test_a_call_that_may_not_act_is_no_vote_and_its_sender_is_told_why(target: T
     assert response.status_code in (200, 503)
     assert target.asked.events() == before
     assert target.over.events() == over
-    said = " ".join(text for _, text in target.chat.platform.whispers) + target.chat.platform.told(response)
+    said = " ".join(text for _, text in target.chat.platform.whispers) + target.chat.platform.read_answer(response)
     assert re.search(told, said or ("." if response.status_code == 503 else "")), said
 
 
@@ -218,7 +218,7 @@ def test_hostile_fields_of_a_dialog_are_no_vote_and_its_sender_is_told_why(
     before = asked.events()
     response = send(target, platform.submit(platform.ann, fields))
     assert response.status_code == 200, response.text
-    assert platform.told(response)
+    assert platform.read_answer(response)
     assert asked.events() == before
 
 

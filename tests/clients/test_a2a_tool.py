@@ -134,7 +134,7 @@ def questions(server: str, id: str) -> list[dict[str, Any]]:
     return items
 
 
-def asked(server: str, id: str, text: str) -> dict[str, Any]:
+def wait_for_question(server: str, id: str, text: str) -> dict[str, Any]:
     """The open question of the run that has this text."""
     wait_for(lambda: any(text in str(each["message"]) for each in questions(server, id)))
     return next(each for each in questions(server, id) if text in str(each["message"]))
@@ -165,8 +165,8 @@ def test_what_the_agent_asks_is_a_question_of_the_run_whose_answer_goes_on_with_
     server: ServerProcess, painter: Painter
 ) -> None:
     id = start(server.url, painter.url, "twice")
-    answer(server.url, asked(server.url, id, "Which size?"), values={"answer": "large"})
-    answer(server.url, asked(server.url, id, "Which shape?"), values={"answer": "round"})
+    answer(server.url, wait_for_question(server.url, id, "Which size?"), values={"answer": "large"})
+    answer(server.url, wait_for_question(server.url, id, "Which shape?"), values={"answer": "round"})
     done = settled(server.url, id)
     assert done["output"]["data"] == {"last": "round"}
     assert painter.did == ["twice", "size=large", "shape=round"]
@@ -201,7 +201,7 @@ def test_a_stop_of_the_run_cancels_the_task(server: ServerProcess, painter: Pain
 
 def test_a_declined_question_cancels_the_task(server: ServerProcess, painter: Painter) -> None:
     id = start(server.url, painter.url, "paint")
-    answer(server.url, asked(server.url, id, "Which colour?"), decision="decline", reason="too dear")
+    answer(server.url, wait_for_question(server.url, id, "Which colour?"), decision="decline", reason="too dear")
     failed = settled(server.url, id)
     assert failed["error"]["code"] == "tool.declined"
     assert painter.did == ["paint", "cancelled"]
@@ -226,10 +226,10 @@ def test_a_server_that_is_killed_while_the_agent_works_asks_or_has_asked_leaves_
             assert settled(second.url, working)["output"]["data"] == {"waited": True}
             assert painter.did == ["wait"]
             asking = start(second.url, painter.url, "paint")
-            asked(second.url, asking, "Which colour?")
+            wait_for_question(second.url, asking, "Which colour?")
             second.kill()
         with serving(dsn, environment=LOOPBACK) as third:
-            answer(third.url, asked(third.url, asking, "Which colour?"), values={"answer": "blue"})
+            answer(third.url, wait_for_question(third.url, asking, "Which colour?"), values={"answer": "blue"})
             done = settled(third.url, asking)
             assert done["output"]["data"] == {"last": "blue"}
             assert painter.did == ["wait", "paint", "colour=blue"]
@@ -245,7 +245,7 @@ def test_an_agent_that_lists_no_tasks_is_not_asked_twice_but_people_are(
             wait_for(lambda: painter.did == ["wait"])
             first.kill()
         with serving(dsn, environment=LOOPBACK) as second:
-            doubt = asked(second.url, id, "Nobody knows whether the agent has begun")
+            doubt = wait_for_question(second.url, id, "Nobody knows whether the agent has begun")
             assert painter.did == ["wait"]
             painter.effects.with_name("go").touch()
             answer(second.url, doubt, decision="again", reason="it has not")
@@ -268,7 +268,7 @@ def test_workflows_call_workflows_of_another_server_as_agents(postgres_server: S
         assert httpx2.post(f"{caller.url}/v1/workflows", content=own.encode(), headers=YAML).status_code == 201
         answer_ = httpx2.post(f"{caller.url}/v1/runs", json={"workflow": "outer", "input": {"text": "please"}})
         id = answer_.json()["id"]
-        question = asked(caller.url, id, "a.txt")
+        question = wait_for_question(caller.url, id, "a.txt")
         assert question["schema"]["required"] == ["confirm"]
         answer(caller.url, question, values={"confirm": True})
         assert settled(caller.url, id)["output"]["text"] == "confirmed: true"

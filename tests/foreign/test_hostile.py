@@ -34,7 +34,7 @@ def message(id: Any, result: Any = OK) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
 
 
-def whole(body: bytes, head: bytes = JSON, status: bytes = b"200 OK") -> bytes:
+def http_response(body: bytes, head: bytes = JSON, status: bytes = b"200 OK") -> bytes:
     return b"HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s" % (status, head, len(body), body)
 
 
@@ -69,7 +69,7 @@ class Hostile:
         if asked.get("method") != "tools/call":
             method, target, _ = lines[0].split(" ")
             reply = self._odd(Received(method, target, headers, body))
-            writer.write(whole(reply.body, JSON, b"%d X" % reply.status))
+            writer.write(http_response(reply.body, JSON, b"%d X" % reply.status))
             return True
         self.calls += 1
         written = self._write(asked["id"])
@@ -105,12 +105,16 @@ def events(*lines: bytes) -> bytes:
 
 READ: Final[dict[str, Callable[[Any], Written]]] = {
     "100 and 103 in front": lambda id: Written(
-        (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", whole(message(id)))
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+            http_response(message(id)),
+        )
     ),
-    "102 twice": lambda id: Written((b"HTTP/1.1 102 Processing\r\n\r\n" * 2, whole(message(id))), "keep"),
-    "half closed behind the answer": lambda id: Written((whole(message(id)),), "half"),
+    "102 twice": lambda id: Written((b"HTTP/1.1 102 Processing\r\n\r\n" * 2, http_response(message(id))), "keep"),
+    "half closed behind the answer": lambda id: Written((http_response(message(id)),), "half"),
     "no length, half closed": lambda id: Written((b"HTTP/1.1 200 OK\r\n" + JSON + b"\r\n", message(id)), "half"),
-    "a byte more than its length": lambda id: Written((whole(message(id)), b"\n")),
+    "a byte more than its length": lambda id: Written((http_response(message(id)), b"\n")),
     "events that end with CR": lambda id: Written(
         (events(b"event: message\r", b"data: " + message(id) + b"\r", b"\r"),)
     ),
@@ -132,18 +136,18 @@ READ: Final[dict[str, Callable[[Any], Written]]] = {
     ),
     "no blank line behind the last event": lambda id: Written((events(b"data: " + message(id) + b"\n"),)),
     "no line end behind the last event": lambda id: Written((events(b"data: " + message(id)),)),
-    "a list of one answer": lambda id: Written((whole(b"[" + message(id) + b"]"),)),
+    "a list of one answer": lambda id: Written((http_response(b"[" + message(id) + b"]"),)),
     "chunks with extensions": lambda id: Written(
         (
             b"HTTP/1.1 200 OK\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n",
             b"%x;a=b\r\n%s\r\n0\r\nX: y\r\n\r\n" % (len(message(id)), message(id)),
         )
     ),
-    "a body without a type": lambda id: Written((whole(message(id), b""),)),
-    "a type of text": lambda id: Written((whole(message(id), b"Content-Type: text/plain\r\n"),)),
-    "events, though it says JSON": lambda id: Written((whole(b"data: " + message(id) + b"\n\n"),)),
+    "a body without a type": lambda id: Written((http_response(message(id), b""),)),
+    "a type of text": lambda id: Written((http_response(message(id), b"Content-Type: text/plain\r\n"),)),
+    "events, though it says JSON": lambda id: Written((http_response(b"data: " + message(id) + b"\n\n"),)),
     "JSON, though it says events": lambda id: Written((events(message(id)),)),
-    "status 201": lambda id: Written((whole(message(id), status=b"201 Created"),)),
+    "status 201": lambda id: Written((http_response(message(id), status=b"201 Created"),)),
     "the id as text": lambda id: Written((events(b"data: " + message(str(id)) + b"\n\n"),)),
 }
 
@@ -174,7 +178,7 @@ TOLD: Final[dict[str, tuple[Callable[[Any], Written], type[Exception], str]]] = 
         "",
     ),
     "closed at once": (lambda id: Written(()), OutcomeLost, ""),
-    "reset in the body": (lambda id: Written((whole(message(id))[:-5],), "reset"), OutcomeLost, "jsonrpc"),
+    "reset in the body": (lambda id: Written((http_response(message(id))[:-5],), "reset"), OutcomeLost, "jsonrpc"),
     "events that stop without an answer": (
         lambda id: Written((events(b'data: {"jsonrpc": "2.0", "id": %d, "res\n\n' % id),)),
         StepError,
@@ -186,27 +190,31 @@ TOLD: Final[dict[str, tuple[Callable[[Any], Written], type[Exception], str]]] = 
         "without an answer",
     ),
     "events with ids that stop": (lambda id: Written((events(b"id: 7\ndata:\n\n"),)), OutcomeLost, "without an answer"),
-    "a page": (lambda id: Written((whole(b"<html>Sign in", b"Content-Type: text/html\r\n"),)), StepError, "Sign in"),
+    "a page": (
+        lambda id: Written((http_response(b"<html>Sign in", b"Content-Type: text/html\r\n"),)),
+        StepError,
+        "Sign in",
+    ),
     "events that break off": (lambda id: Written((events(b"data: " + message(id)[:-9]),)), OutcomeLost, ""),
     "no HTTP": (lambda id: Written((b"hello\r\n\r\n",)), OutcomeLost, ""),
-    "br": (lambda id: Written((whole(message(id), JSON + b"Content-Encoding: br\r\n"),)), StepError, "br"),
+    "br": (lambda id: Written((http_response(message(id), JSON + b"Content-Encoding: br\r\n"),)), StepError, "br"),
     "zstd events": (
         lambda id: Written((events().replace(b"\r\n\r\n", b"\r\nContent-Encoding: zstd\r\n\r\n") + b"\x28\xb5",)),
         StepError,
         "zstd",
     ),
     "another origin": (
-        lambda id: Written((whole(b"", b"Location: http://127.0.0.2:1/mcp\r\n", b"307 Temporary Redirect"),)),
+        lambda id: Written((http_response(b"", b"Location: http://127.0.0.2:1/mcp\r\n", b"307 Temporary Redirect"),)),
         StepError,
         "127.0.0.2",
     ),
     "another origin, for ever": (
-        lambda id: Written((whole(b"", b"Location: https://evil.example/mcp\r\n", b"308 Permanent Redirect"),)),
+        lambda id: Written((http_response(b"", b"Location: https://evil.example/mcp\r\n", b"308 Permanent Redirect"),)),
         StepError,
         "evil.example",
     ),
     "a redirect that loses the method": (
-        lambda id: Written((whole(b"", b"Location: /mcp/\r\n", b"302 Found"),)),
+        lambda id: Written((http_response(b"", b"Location: /mcp/\r\n", b"302 Found"),)),
         StepError,
         "/mcp/",
     ),
@@ -250,7 +258,7 @@ async def test_an_answer_that_is_none_is_told_and_its_call_made_once(kind: str) 
 async def test_a_page_in_place_of_a_server_is_unavailable_and_tells_what_came() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(whole(b"<html>Back soon", b"Content-Type: text/html\r\nConnection: close\r\n"))
+        writer.write(http_response(b"<html>Back soon", b"Content-Type: text/html\r\nConnection: close\r\n"))
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, runner_of(hosts=("127.0.0.1",)) as runner:

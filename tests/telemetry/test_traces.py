@@ -296,13 +296,13 @@ async def test_a_collector_that_is_away_costs_spans_and_nothing_else(make: Make)
         assert not collector.spans
 
 
-def taken() -> tuple[list[EndedSpan], Callable[[float], Traces]]:
+def collect_spans() -> tuple[list[EndedSpan], Callable[[float], Traces]]:
     spans: list[EndedSpan] = []
     return spans, lambda per_second: Traces(spans.append, per_second)
 
 
 def test_so_many_runs_a_second_are_traced_whatever_callers_want() -> None:
-    _, make_traces = taken()
+    _, make_traces = collect_spans()
     traces = make_traces(3.0)
     places = [traces.begin(TraceParent(place_of(CALLER))) for _ in range(20)]
     assert all(place is not None and place.trace_id == CALLER[3:35] for place in places)

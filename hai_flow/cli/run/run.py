@@ -154,7 +154,7 @@ def _start_detached(
         raise UsageError("--detach: expected a server that performs the run (--server or HAI_FLOW_URL), no --data-dir.")
 
     async def work(api: Server) -> Json:
-        return await Remote(api).begun(wanted, input, thread)
+        return await Remote(api).start_run(wanted, input, thread)
 
     started = ask(server, as_json, work, act_as=act_as)
     if as_json:

@@ -111,10 +111,10 @@ class Remote:
         return TerminalCaller(who, proven=session["way"] != "local")
 
     async def begin(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> tuple[str, str]:
-        run = await self.begun(wanted, input, thread_id)
+        run = await self.start_run(wanted, input, thread_id)
         return format_version(run), run["id"]
 
-    async def begun(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> Json:
+    async def start_run(self, wanted: RequestedWorkflow, input: Json, thread_id: str | None) -> Json:
         """A new run, as REST shows it. Raises Problem.
 
         A file is started by its digest, and published only where the server does not have it: `dev` publishes the files

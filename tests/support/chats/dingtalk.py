@@ -53,7 +53,7 @@ class DingTalkPlatform(Platform):
         if method == "PUT" and path == "/v1.0/card/instances":
             if id not in self.cards:
                 return Answer(400, {"code": "param.error", "message": "card not exist"})
-            self.show(self._shown(id, self.cards[id].place, {**self.cards[id].raw, **parameters}))
+            self.show(self._read_card(id, self.cards[id].place, {**self.cards[id].raw, **parameters}))
             return Answer(200, {"success": True})
         if path != "/v1.0/card/instances/createAndDeliver":
             return Answer(404, {"code": "InvalidAction.NotFound", "message": path})
@@ -64,10 +64,10 @@ class DingTalkPlatform(Platform):
         space, _, place = sent["openSpaceId"].removeprefix("dtv1.card//").partition(".")
         model = {"IM_GROUP": "imGroupOpenDeliverModel", "IM_ROBOT": "imRobotOpenDeliverModel"}[space]
         assert sent[model]["robotCode"] == self.app
-        self.show(self._shown(id, place, parameters))
+        self.show(self._read_card(id, place, parameters))
         return Answer(200, {"result": {"outTrackId": id, "deliverResults": [{"success": True}]}, "success": True})
 
-    def _shown(self, id: str, place: str, parameters: Any) -> Shown:
+    def _read_card(self, id: str, place: str, parameters: Any) -> Shown:
         buttons = {parameters[f"b{n}"]: parameters[f"t{n}"] for n in range(1, 5) if parameters[f"b{n}"]}
         names = ("heading", "title", "message", "arguments", "digest", "facts", "result")
         text = "\n".join(parameters[name] for name in names)
@@ -118,7 +118,7 @@ class DingTalkPlatform(Platform):
             headers["timestamp"] = str(int(at) + 1)
         return Call("POST", headers, json.dumps(told).encode())
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         if response.status_code != 200:
             return ""
         return str(response.json().get("userPrivateData", {}).get("cardParamMap", {}).get("told", ""))

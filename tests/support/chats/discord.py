@@ -63,10 +63,10 @@ class DiscordPlatform(Platform):
             with self.lock:
                 self._n += 1
                 id = f"{channel}:{self._n}"
-        self.show(self._shown(id, channel, sent))
+        self.show(self._read_card(id, channel, sent))
         return Answer(200, {"id": id.partition(":")[2]})
 
-    def _shown(self, id: str, channel: str, sent: Any) -> Shown:
+    def _read_card(self, id: str, channel: str, sent: Any) -> Shown:
         plain = re.sub(r"\\(\W)", r"\1", sent["embeds"][0]["description"])
         text = "\n".join((plain, *(each["description"] for each in sent["embeds"][1:])))
         buttons = {
@@ -128,7 +128,7 @@ class DiscordPlatform(Platform):
             del headers["x-signature-ed25519"]
         return Call("POST", headers, body + b" " if wrong.tamper else body)
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         if response.status_code != 200:
             return ""
         answer = response.json()

@@ -60,7 +60,7 @@ class FeishuPlatform(Platform):
             id = path.rpartition("/")[2]
             if id not in self.cards or not content["config"]["update_multi"]:
                 return Answer(400, {"code": 230001, "msg": "no such card"})
-            self.show(self._shown(id, self.cards[id].place, content))
+            self.show(self._read_card(id, self.cards[id].place, content))
             return Answer(200, {"code": 0, "data": {}})
         wanted = {"open_id": "ou_", "chat_id": "oc_"}[query["receive_id_type"]]
         if not sent["receive_id"].startswith(wanted):
@@ -76,10 +76,10 @@ class FeishuPlatform(Platform):
                 self._n += 1
                 id = self.uuids[sent["uuid"]] = f"om_{self._n:08}"
         if id not in self.cards:
-            self.show(self._shown(id, sent["receive_id"], content))
+            self.show(self._read_card(id, sent["receive_id"], content))
         return Answer(200, {"code": 0, "data": {"message_id": id}})
 
-    def _shown(self, id: str, place: str, content: Any) -> Shown:
+    def _read_card(self, id: str, place: str, content: Any) -> Shown:
         texts, buttons = [content["header"]["title"]["content"]], {}
         for element in content["elements"]:
             if element["tag"] == "div":
@@ -140,5 +140,5 @@ class FeishuPlatform(Platform):
             del headers["x-lark-signature"]
         return Call("POST", headers, body + b" " if wrong.tamper else body)
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         return str(response.json().get("toast", {}).get("content", "")) if response.status_code == 200 else ""

@@ -110,7 +110,7 @@ class Platform(ABC):
         """Somebody writes to the app."""
 
     @abstractmethod
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         """What the person who pressed is told by the answer."""
 
     def submit(self, account: str, values: Mapping[str, Any]) -> Call:
@@ -143,8 +143,8 @@ class Platform(ABC):
 
     def last_told(self, response: httpx2.Response, account: str) -> str:
         """What the person is told: by the answer, or by a message to them alone."""
-        if told := self.told(response):
-            return told
+        if text := self.read_answer(response):
+            return text
         with self.lock:
             return next((text for who, text in reversed(self.whispers) if who == account), "")
 

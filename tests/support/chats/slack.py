@@ -69,7 +69,7 @@ class SlackPlatform(Platform):
         with self.lock:
             self._clock += 1
             ts = f"1700000000.{self._clock:06}"
-        self.show(self._shown(channel, ts, sent))
+        self.show(self._read_card(channel, ts, sent))
         return Answer(200, {"ok": True, "channel": channel, "ts": ts})
 
     def _update(self, sent: Any) -> Answer:
@@ -78,7 +78,7 @@ class SlackPlatform(Platform):
             return Answer(200, {"ok": False, "error": "invalid_blocks"})
         if f"{sent['channel']}:{sent['ts']}" not in self.cards:
             return Answer(200, {"ok": False, "error": "message_not_found"})
-        self.show(self._shown(sent["channel"], sent["ts"], sent))
+        self.show(self._read_card(sent["channel"], sent["ts"], sent))
         return Answer(200, {"ok": True, "channel": sent["channel"], "ts": sent["ts"]})
 
     def _history(self, sent: Any) -> Answer:
@@ -100,7 +100,7 @@ class SlackPlatform(Platform):
         self.views[account] = view
         return Answer(200, {"ok": True, "view": {"id": "V1"}})
 
-    def _shown(self, channel: str, ts: str, sent: Any) -> Shown:
+    def _read_card(self, channel: str, ts: str, sent: Any) -> Shown:
         texts, buttons = [], {}
         for block in sent["blocks"]:
             if block["type"] == "section":
@@ -185,7 +185,7 @@ class SlackPlatform(Platform):
             del headers["x-slack-signature"]
         return Call("POST", headers, body + b"&more=1" if wrong.tamper else body)
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         if not response.content or response.status_code != 200:
             return ""
         body = response.json()

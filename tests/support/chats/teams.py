@@ -75,15 +75,15 @@ class TeamsPlatform(Platform):
             id = f"{parts[0]}|{parts[2]}"
             if id not in self.cards:
                 return Answer(404, {"error": {"code": "ActivityNotFoundInConversation"}})
-            self.show(self._shown(id, content))
+            self.show(self._read_card(id, content))
             return Answer(200, {"id": parts[2]})
         with self.lock:
             self._n += 1
             activity = f"1700000{self._n:06}"
-        self.show(self._shown(f"{parts[0]}|{activity}", content))
+        self.show(self._read_card(f"{parts[0]}|{activity}", content))
         return Answer(201, {"id": activity})
 
-    def _shown(self, id: str, content: Any) -> Shown:
+    def _read_card(self, id: str, content: Any) -> Shown:
         assert all(each["type"] == "RichTextBlock" for each in content["body"])
         text = "\n".join(each["inlines"][0]["text"] for each in content["body"])
         buttons = {each["title"]: each["data"]["token"] for each in content["actions"] if "data" in each}
@@ -150,7 +150,7 @@ class TeamsPlatform(Platform):
             del headers["authorization"]
         return Call("POST", headers, json.dumps(activity).encode())
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         if response.status_code != 200 or not response.content:
             return ""
         body = response.json()

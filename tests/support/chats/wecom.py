@@ -70,15 +70,15 @@ class WeComPlatform(Platform):
             card = self.codes.pop(sent["response_code"], None)
             if card is None:
                 return Answer(200, {"errcode": 42045, "errmsg": "response code expired or used"})
-            self.show(self._shown(card, self.cards[card].place, template))
+            self.show(self._read_card(card, self.cards[card].place, template))
             return Answer(200, {"errcode": 0})
         id = template["task_id"]
         if id in self.cards:
             return Answer(200, {"errcode": 42042, "errmsg": "task_id duplicate"})
-        self.show(self._shown(id, sent["touser"], template))
+        self.show(self._read_card(id, sent["touser"], template))
         return Answer(200, {"errcode": 0, "msgid": "m", "response_code": self._code(id)})
 
-    def _shown(self, id: str, place: str, template: Any) -> Shown:
+    def _read_card(self, id: str, place: str, template: Any) -> Shown:
         buttons = {each["text"]: each["key"] for each in template.get("button_list", ())}
         text = "\n".join((template["main_title"]["title"], template["main_title"]["desc"], template["sub_title_text"]))
         return Shown(id, place, text, buttons, template)
@@ -133,7 +133,7 @@ class WeComPlatform(Platform):
             del params["msg_signature"]
         return params
 
-    def told(self, response: httpx2.Response) -> str:
+    def read_answer(self, response: httpx2.Response) -> str:
         return ""
 
 
