@@ -53,7 +53,7 @@ class SlackApp:
     ARGUMENTS_MAX: ClassVar[int] = SECTION_MAX * _ARGUMENTS_SECTIONS
     BUTTONS_MAX: ClassVar[int] = 20
     DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
-        fields=100, label=2000, choices=100, choice=75, choices_text=100_000, value=3000
+        fields=20, label=2000, choices=100, choice=75, choices_text=100_000, value=2900
     )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:

@@ -62,7 +62,7 @@ class TeamsApp:
     ARGUMENTS_MAX: ClassVar[int] = 6000
     BUTTONS_MAX: ClassVar[int] = 6
     DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
-        fields=100, label=2000, choices=100, choice=1000, choices_text=10_000, value=10_000
+        fields=20, label=2000, choices=100, choice=1000, choices_text=10_000, value=2900
     )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:

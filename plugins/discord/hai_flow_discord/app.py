@@ -53,7 +53,7 @@ class DiscordApp:
     ARGUMENTS_MAX: ClassVar[int] = 3500
     BUTTONS_MAX: ClassVar[int] = 4
     DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
-        fields=5, label=45, choices=10, choice=100, choices_text=100, value=4000
+        fields=5, label=45, choices=10, choice=100, choices_text=100, value=2900
     )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:

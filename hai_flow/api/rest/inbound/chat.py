@@ -59,8 +59,6 @@ log = structlog.get_logger(__name__)
 router = Routes(include_in_schema=False)
 
 BODY_BYTES_MAX: Final = 256 * 1024
-FIELDS_MAX: Final = 20
-FIELD_CHARS_MAX: Final = 2900
 _STALE: Final = "This button is not good any more. Use the newest card, or decide in your inbox."
 
 
@@ -322,7 +320,7 @@ def _command_id(button: bytes, person: str) -> str:
 
 
 def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogField] | None:
-    """The fields of a dialog; None: it needs a page, because a field would be cut or hide signs."""
+    """The fields of a dialog; None: it needs a page, because a field would hide signs."""
     opened, rules = pending.opened, derive_rules(pending)
     fields: list[DialogField] = []
     if opened.schema is not None and choice.option in ("", "approve", "accept", cards.EDIT):
@@ -338,11 +336,7 @@ def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogFiel
             fields.append(DialogField(f"e{number}", reveal(name), "lines", value=_text(value)))
     if opened.kind in ("approve", "gate"):
         fields.append(DialogField("reason", "Reason", "lines", choice.option in rules.reasons))
-    if len(fields) > FIELDS_MAX or any(len(each.value) > FIELD_CHARS_MAX or has_hidden(each.value) for each in fields):
-        return None
-    if any(len(each.choices) > 100 for each in fields):
-        return None
-    return fields
+    return None if any(has_hidden(each.value) for each in fields) else fields
 
 
 def _list_editable(pending: PendingState) -> list[tuple[str, Json]]:
