@@ -68,6 +68,8 @@ def main() -> None:
         become([python, "-m", "pytest", "--quick", *parallel(arguments[1:], 1), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
         compile_bytecode(environment, *(ROOT / name for name in SOURCES))
+        if not any(os.path.exists(word.partition("::")[0]) for word in arguments[1:]):  # else it is quicker without
+            subprocess.run([python, "-m", "tests.support.rewriting"], cwd=ROOT)
         become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
