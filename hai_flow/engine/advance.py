@@ -46,7 +46,7 @@ def _hold(draft: Draft) -> None:
 
 def _advance(draft: Draft) -> None:
     while draft.state.status == "running" and draft.is_within_bounds():
-        path = next_ready(draft.state)
+        path = _next_of(draft)
         if path is None:
             return
         if path == RUN_END:
@@ -57,18 +57,27 @@ def _advance(draft: Draft) -> None:
             _hold(draft)
 
 
+def _next_of(draft: Draft) -> str | None:
+    """The first ready step that this process may begin. An effect that nobody may simply repeat is left to the holder
+    of the run: where its process has died unnoticed, whoever claims the run knows that it was not begun."""
+    if not draft.held_elsewhere:
+        return next_ready(draft.state)
+    ready = [path for path in draft.state.ready if path != RUN_END]
+    return next_ready(draft.state, {path for path in ready if draft.step(path).delivery in ("asked", "at_most_once")})
+
+
 def _stop_on(draft: Draft) -> None:
     """Effects in flight end first; then finished steps are undone, then every begun `finally` runs."""
     while draft.state.status == "stopping":
         _hold(draft)
-        path = next_ready(draft.state)
+        path = _next_of(draft)
         if path is not None:
             if not draft.is_within_bounds():
                 return
             if not draft.state.turn_open:
                 draft.open_turn(c.Turn())
             start_step.begin(draft, draft.step(path))
-        elif draft.state.held or is_open_inside(draft, ""):
+        elif draft.state.held or (draft.held_elsewhere and draft.state.ready) or is_open_inside(draft, ""):
             return
         else:
             stopping.stop_on(draft)

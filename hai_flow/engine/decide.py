@@ -49,12 +49,14 @@ def decide(
     limits: Bounds = DEFAULT_BOUNDS,
     log_bytes: int = 0,
     freezes: Sequence[Freeze] = (),
+    held_elsewhere: bool = False,
 ) -> Decision:
     """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
-    Raises `Rejected` if it is refused."""
+    `held_elsewhere`: another process holds the run, and it alone begins what nobody may simply repeat
+    (docs/design/store.md#lost-attempts). Raises `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise reject_unknown_run(state.run_id)
-    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)

@@ -58,6 +58,7 @@ class Draft:
         limits: Bounds,
         log_bytes: int = 0,
         freezes: Sequence[Freeze] = (),
+        held_elsewhere: bool = False,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -66,6 +67,7 @@ class Draft:
         self.limits = limits
         self.log_bytes = log_bytes
         self.freezes = freezes
+        self.held_elsewhere = held_elsewhere
         self.events: list[e.Event] = []
         self.taken_over = 0
         self.already = False

@@ -148,7 +148,15 @@ class House:
             pendings = self.snapshot(run_id)["pendings"]
             return next((each["id"] for each in pendings if (each["path"], each["status"]) == (path, "open")), None)
 
-        return str(soon(look, f"nothing open at {path}"))
+        try:
+            return str(soon(look, f"nothing open at {path}"))
+        except AssertionError:
+            now = self.snapshot(run_id)
+            open_ = [
+                (each["path"], each["kind"], each["title"]) for each in now["pendings"] if each["status"] == "open"
+            ]
+            steps = {path: step["status"] for path, step in now["steps"].items()}
+            raise AssertionError(f"nothing open at {path}: {now['status']}, open {open_}, steps {steps}") from None
 
     def ended(self, run_id: str) -> Any:
         def look() -> Any:

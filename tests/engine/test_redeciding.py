@@ -14,9 +14,11 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
 from tests.support.runs import Play
@@ -124,6 +126,42 @@ def test_a_failure_with_the_place_in_its_code_is_decided_again(retries: int) -> 
     play.do(c.StepFailed(path="a", attempt=1, code="tool.failed", message="It broke.", trace="File till.py, line 7"))
     again = decide_again(play.plan, before, [event for each in play.log[done:] for event in each])
     assert (again.left, again.commands) == (None, ("StepFailed",))
+
+
+ELSEWHERE = """
+tools: {t: {python: registered}}
+steps:
+  - parallel:
+      busy: [{id: busy, call: t.f}]
+      once: [{id: once, call: t.f, approval: {from: anyone}, delivery: at_most_once}]
+      often: [{id: often, call: t.f, approval: {from: anyone}}]
+"""
+
+
+def test_a_process_that_does_not_hold_a_run_leaves_what_may_happen_once_to_its_holder_and_that_is_decided_again() -> (
+    None
+):
+    elsewhere = {"held_elsewhere": False}
+    play = Play(ELSEWHERE, decide=lambda *args: decide(*args, **elsewhere))
+    once, often, busy = (
+        next(path for path in play.state.steps if path.endswith(id)) for id in ("once", "often", "busy")
+    )
+    elsewhere["held_elsewhere"] = True
+    play.answer(often, decision="approve")
+    play.answer(once, decision="approve")
+    assert (play.open, play.state.ready) == ({busy: 1, often: 1}, (once,))
+    assert is_busy(play.state)
+    elsewhere["held_elsewhere"] = False
+    for path in (busy, often):
+        play.do(c.StepLost(path=path, attempt=1))
+    play.go_on()
+    assert not play.state.open_pendings, "nobody is asked whether a call happened that was not begun"
+    assert play.open == {busy: 2, often: 2, once: 1}
+    state = RunState(str(play.run_id))
+    for batch in play.log:
+        again = decide_again(play.plan, state, batch)
+        assert again.left is None, again
+        state = fold(state, batch)
 
 
 def test_an_effect_that_was_cancelled_is_decided_again() -> None:

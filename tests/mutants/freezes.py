@@ -31,6 +31,21 @@ advance.bug(
     ),
 )
 advance.bug("a run with held steps keeps its turn open", ("and not has_ready(state):", "and not state.ready:"))
+left = Room("hai_flow/engine/advance.py", "tests/engine/test_redeciding.py")
+left.bug(
+    "a process begins in a run that another holds what may happen once",
+    ("    if not draft.held_elsewhere:\n", "    if True:\n"),
+)
+left.bug(
+    "a process that does not hold the run leaves everything to its holder",
+    ('if draft.step(path).delivery in ("asked", "at_most_once")', "if draft.step(path)"),
+)
+deciding_elsewhere = Room("hai_flow/runtime/commit/run_cache.py", "tests/runtime/test_worker.py")
+deciding_elsewhere.bug(
+    "nobody knows that another process holds the run",
+    ("return self.worker is not None and not self.mine", "return False"),
+    by="tests/runtime/test_worker.py::test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_whether_it_happened",
+)
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",

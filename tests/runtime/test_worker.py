@@ -19,7 +19,7 @@ from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
 from hai_flow.store.runs.leases import Claimed
-from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, start
+from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
@@ -207,6 +207,35 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
     await until(lambda: is_now(b, run_id, "finished"))
     events = await log_of(eye, run_id)
     assert sum(isinstance(event, e.StepRetried) and event.lost for event in events) == 1
+
+
+BESIDE_GATED = f"""{TOOLS}steps:
+  - parallel:
+      gated: [{{id: wait, call: fx.gated}}]
+      approved: [{{id: pay, call: fx.echo, with: {{value: 1}}, approval: {{from: anyone}}, delivery: at_most_once}}]
+"""
+
+
+@pytest.mark.parametrize("dies", [True, False])
+async def test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_whether_it_happened(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
+    run_id = (await start(a, BESIDE_GATED)).run_id
+    await until(lambda: effects.begun)
+    if dies:  # unnoticed: it hears of nothing, and its lease runs on
+        monkeypatch.setattr(a.committer, "refresh", lambda run_id: None)
+        monkeypatch.setattr(a.committer, "report", lambda *_: None)
+    b = await make(performs=True)
+    approve = c.PendingAnswer(id=await open_pending(b, run_id), decision="approve")
+    await b.committer.submit(run_id, LOCAL_TENANT, c.Answer(answers=(approve,), by=c.Principal("user:eve")))
+    effects.gate.set()
+    if dies:
+        await eye.execute("UPDATE workers SET alive_until = '-infinity' WHERE id = $1", hands(a).id)
+    await until(lambda: is_now(b, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    assert [each.kind for each in events if isinstance(each, e.PendingOpened)] == ["gate"]
+    assert [each.attempt for each in events if isinstance(each, e.AttemptStarted) and each.path.endswith("pay")] == [1]
 
 
 async def test_streaming_under_a_timer_does_not_pile_up_wakes(make: Make) -> None:

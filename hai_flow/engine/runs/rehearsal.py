@@ -171,7 +171,8 @@ _WORDS: Final[Mapping[type[e.Event], str]] = {
 
 class Input(NamedTuple):
     """A command of the log, decided at `now` for a run in `state`, whose log had `log_bytes`. `since`: when that began
-    for which it is an outcome or an answer (ms since 1970). `freezes` are those that held steps then."""
+    for which it is an outcome or an answer (ms since 1970). `freezes` are those that held steps then;
+    `held_elsewhere` as in `decide`."""
 
     command: c.Command
     now: int
@@ -179,6 +180,7 @@ class Input(NamedTuple):
     log_bytes: int
     since: int
     freezes: Sequence[Freeze] = ()
+    held_elsewhere: bool = False
 
 
 class Recording:
@@ -203,7 +205,8 @@ class Recording:
                 self._plan, self.state, events, self._bytes, self._limits, known_at=self._decided_at
             ):
                 if match.command is not None:
-                    self._keep(match.command, match.now, match.state, list_recorded_freezes(match.state, events[done:]))
+                    freezes = list_recorded_freezes(match.state, events[done:])
+                    self._keep(match.command, match.now, match.state, freezes, match.held_elsewhere)
                 note_attempts(self._begun, match.events)
                 done += len(match.events)
         before = fold(self.state, events[:done])
@@ -219,14 +222,16 @@ class Recording:
                     self._keep(*guess, before)
         note_attempts(self._begun, events[done:])
 
-    def _keep(self, command: c.Command, now: int, state: RunState, freezes: Sequence[Freeze] = ()) -> None:
+    def _keep(
+        self, command: c.Command, now: int, state: RunState, freezes: Sequence[Freeze] = (), elsewhere: bool = False
+    ) -> None:
         since = now
         if isinstance(command, _OUTCOMES):
             since = self._begun.get(command.path, now)
         elif isinstance(command, c.Answer):
             opened = [state.pendings[each.id].opened.at for each in command.answers if each.id in state.pendings]
             since = max(opened, default=now)
-        self.inputs.append(Input(command, now, state, self._bytes, since, freezes))
+        self.inputs.append(Input(command, now, state, self._bytes, since, freezes, elsewhere))
 
 
 def note_attempts(begun: dict[str, int], events: Iterable[e.Event]) -> None:
@@ -294,6 +299,7 @@ class RunRehearsal:
         self._limits = limits
         self._agreed = 0  # so many marks are the recorded ones
         self._freezes: Sequence[Freeze] = ()
+        self._held_elsewhere = False
         self._begun: dict[str, int] = {}
         self._coming: list[Input] = []  # what was not used yet, in the recorded order
         self._early: list[Input] = []  # of that, what nothing waited for at its time
@@ -304,19 +310,20 @@ class RunRehearsal:
         last = end.at
         while self._coming and "" not in self.refused:
             if self.diverged:
-                self._freezes = ()
+                self._freezes, self._held_elsewhere = (), False
                 self._go_on()
                 self._reply(self._coming[0].now)
                 if not self._coming:
                     break
             each = self._coming.pop(0)
             self._freezes = () if self.diverged else each.freezes
+            self._held_elsewhere = not self.diverged and each.held_elsewhere
             last = each.now
             if (self.diverged and isinstance(each.command, _REPLIES)) or not self._apply(each, each.now):
                 self._early.append(each)
             elif self._early:
                 self._use_early(each.now)
-        self._freezes = ()
+        self._freezes, self._held_elsewhere = (), False
         if self.diverged and "" not in self.refused:
             self._end(max(last, end.at), end)
 
@@ -412,7 +419,9 @@ class RunRehearsal:
         """Whether anything came of it. Raises `Rejected`."""
         done = False
         for _ in range(ROUNDS_MAX):
-            decision = decide(self._plan, self.state, command, now, self._limits, log_bytes, self._freezes)
+            decision = decide(
+                self._plan, self.state, command, now, self._limits, log_bytes, self._freezes, self._held_elsewhere
+            )
             if not decision.events:
                 return done
             self.state, done = decision.state, True

@@ -82,6 +82,7 @@ class Match(NamedTuple):
     now: int
     state: RunState
     events: Sequence[e.Event]
+    held_elsewhere: bool = False
 
 
 class _Unfoldable(Exception):
@@ -106,8 +107,8 @@ def match_commands(
         for command in _guess_commands(state, rest):
             for at in dict.fromkeys((state.at, least)):
                 if not matched:
-                    matched, now = _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
-                    match = Match(command, now, state, rest[:matched])
+                    matched, now, elsewhere = _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+                    match = Match(command, now, state, rest[:matched], elsewhere)
             if matched:
                 begun = True
                 break
@@ -150,12 +151,14 @@ def _as_of(state: RunState, at: int) -> RunState:
 
 def _count_matching(
     plan: Plan, state: RunState, command: c.Command, events: Sequence[e.Event], log_bytes: int, limits: Bounds
-) -> tuple[int, int]:
-    """How many of the events the command gives, if it gives nothing else; and when it was decided."""
+) -> tuple[int, int, bool]:
+    """How many of the events the command gives, if it gives nothing else; when it was decided, and whether by a process
+    that did not hold the run."""
     freezes = list_recorded_freezes(state, events)
-    for now in dict.fromkeys(max(each.at, state.at) for each in events):
+    instants = dict.fromkeys(max(each.at, state.at) for each in events)
+    for elsewhere, now in itertools.product((False, True), instants):
         try:
-            decision = decide(plan, state, command, now, limits, log_bytes, freezes)
+            decision = decide(plan, state, command, now, limits, log_bytes, freezes, elsewhere)
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
@@ -163,8 +166,8 @@ def _count_matching(
         if len(recorded) != len(decided) or not decided:
             continue
         if recorded == decided or recorded == list(map(_without_new_words, recorded, decided)):
-            return len(decided), now
-    return 0, 0
+            return len(decided), now, elsewhere
+    return 0, 0, False
 
 
 def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:

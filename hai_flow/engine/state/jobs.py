@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -78,15 +78,15 @@ def has_ready(state: RunState) -> bool:
     return any(path not in state.held for path in state.ready) if state.held else bool(state.ready)
 
 
-def next_ready(state: RunState) -> str | None:
-    """The first of `ready` that may begin now, or None.
+def next_ready(state: RunState, left: Collection[str] = ()) -> str | None:
+    """The first of `ready` that may begin now, or None. Those in `left` are left to another process.
 
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (docs/design/store.md#lost-attempts).
     """
     ready: Sequence[str] = state.ready
-    if state.held:
-        ready = [path for path in ready if path not in state.held]
+    if state.held or left:
+        ready = [path for path in ready if path not in state.held and path not in left]
     if not ready:
         return None
     attempts, steps = open_attempts(state), state.steps

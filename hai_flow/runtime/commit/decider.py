@@ -119,7 +119,7 @@ class Decider:
         if run.run_bytes <= LARGE_RUN_BYTES and not _is_large(submission.command):
             return
         tenant = submission.tenant if born and submission.tenant is not None else run.tenant
-        foresight = Foresight(plan, run.state, run.run_bytes, self._freezes.of(tenant))
+        foresight = Foresight(plan, run.state, run.run_bytes, self._freezes.of(tenant), run.held_elsewhere)
         try:
             foresight.decision = await run_beside_loop(
                 decide,
@@ -130,6 +130,7 @@ class Decider:
                 self.limits,
                 foresight.run_bytes,
                 foresight.freezes,
+                foresight.held_elsewhere,
             )
         except Rejected as rejected:
             foresight.rejected = rejected
@@ -220,6 +221,7 @@ class Decider:
                 self.limits,
                 run.run_bytes,
                 self._freezes.of(run.tenant),
+                run.held_elsewhere,
             )
         except Rejected as rejected:
             return rejected if fresh else None
@@ -252,6 +254,7 @@ class Decider:
             or foresight.state is not entry.state
             or foresight.run_bytes != entry.run.run_bytes
             or foresight.freezes != self._freezes.of(entry.run.tenant)
+            or foresight.held_elsewhere != entry.run.held_elsewhere
         ):
             return None
         if foresight.rejected is not None:

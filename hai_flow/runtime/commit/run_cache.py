@@ -52,6 +52,11 @@ class CachedRun:
     kept: bool = False  # it is in the committer's cache
 
     @property
+    def held_elsewhere(self) -> bool:
+        """Whether another process holds the run, as far as this one knows."""
+        return self.worker is not None and not self.mine
+
+    @property
     def wants(self) -> bool:
         return bool(self.submissions or self.chunks)
 

@@ -82,12 +82,13 @@ Streamed: TypeAlias = Chunk | Progress
 @dataclass(slots=True)
 class Foresight:
     """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan` and
-    `freezes`; None: it would be refused, with `rejected`."""
+    `freezes`, and as of who holds it; None: it would be refused, with `rejected`."""
 
     plan: Plan
     state: RunState
     run_bytes: int
     freezes: Sequence[Freeze]
+    held_elsewhere: bool
     decision: Decision | None = None
     rejected: Rejected | None = None
 
