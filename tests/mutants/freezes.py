@@ -44,7 +44,7 @@ deciding_elsewhere = Room("hai_flow/runtime/commit/run_cache.py", "tests/runtime
 deciding_elsewhere.bug(
     "nobody knows that another process holds the run",
     ("return self.worker is not None and not self.mine", "return False"),
-    by="tests/runtime/test_worker.py::test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_whether_it_happened",
+    by="tests/runtime/test_worker.py::test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_about_it",
 )
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(

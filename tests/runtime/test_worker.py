@@ -217,7 +217,7 @@ BESIDE_GATED = f"""{TOOLS}steps:
 
 
 @pytest.mark.parametrize("dies", [True, False])
-async def test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_whether_it_happened(
+async def test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_about_it(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
