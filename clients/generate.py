@@ -316,6 +316,7 @@ _RECORDS: Final = (
     "InboxCounts",
     "Decided",
     "Delegation",
+    "Absence",
     "Decision",
     "Approval",
     "ConsumedApproval",

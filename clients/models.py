@@ -27,6 +27,7 @@ RECORDS: Final = {
     "Decided": "Decided",
     "Delegation": "Delegation",
     "Delegations": "Delegations",
+    "Absence": "Absence",
     "DecidedPending": "Decision",
     "PendingArguments": "PendingArguments",
     "Approval": "Approval",

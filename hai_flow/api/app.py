@@ -28,6 +28,7 @@ from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in,
 from hai_flow.api.rest.admin import audit, freezes, keys, overview, tenants, tokens, workers
 from hai_flow.api.rest.inbound import callbacks, chat, hooks, signals, triggers
 from hai_flow.api.rest.people import (
+    absences,
     approvals,
     chat_accounts,
     delegations,
@@ -143,6 +144,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         feed,
         delegations,  # before the inbox, which takes any word there for a question
         chat_accounts,
+        absences,
         inbox,
         links,
         notifications,

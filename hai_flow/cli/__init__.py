@@ -80,6 +80,7 @@ _PANELS: Final = (
             ("receipt", "people.receipts:app"),
             ("delegate", "people.inbox:delegate"),
             ("delegations", "people.delegations:app"),
+            ("absences", "people.absences:app"),
             ("chat", "people.chat:app"),
         ),
     ),

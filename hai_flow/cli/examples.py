@@ -59,6 +59,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "delegate": ("delegate user:bob --for 7d", "delegate user:bob --for 2d --note 'On leave'"),
     "delegations": ("delegations", "delegations list"),
     "delegations list": ("delegations list", "delegations list --all"),
+    "absences": ("absences", "absences list"),
+    "absences list": ("absences list", "absences list --all"),
+    "absences add": (
+        "absences add 2026-12-21 2027-01-03 --delegate user:bob --zone Europe/Berlin",
+        "absences add 2026-12-21 2026-12-24 --of user:ann --delegate user:bob",
+    ),
+    "absences end": ("absences end 7f3c", "absences end 7f3c --as user:ann"),
     "delegations end": ("delegations end 7f3c", "delegations end 7f3c --as user:ann"),
     "chat": ("chat", "chat list"),
     "chat list": ("chat list", "chat list --json"),

@@ -44,6 +44,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "sign-in": "Print a link that signs a browser in to the console: once, within ten minutes.",
     "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
     "groups that you have now.",
+    "absences": "People that are away on some days, and their delegates; without a command, the list of yours.",
     "delegations": "Who decides for whom, and until when; without a command, the list of yours.",
     "chat": "Your accounts in chats, by which you decide there; without a command, the list of them.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",

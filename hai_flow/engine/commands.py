@@ -38,9 +38,10 @@ class Principal(msgspec.Struct, frozen=True):
 
     `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are those
     of that principal; None: the caller's own count for both. `aliases` are further ids of the same person, and
-    `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them. `issuer` is
-    the API key that alone vouches for who they are, without being made for that: no role, group or name asks them, and
-    all for whom it vouches have one vote.
+    `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them. `through` are
+    the people by whom the vote came to the delegate, besides the one it is cast for: who is away between the two, and
+    who entered the absences; none of them may be excluded. `issuer` is the API key that alone vouches for who they
+    are, without being made for that: no role, group or name asks them, and all for whom it vouches have one vote.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Principal(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     lent_aliases: tuple[str, ...] = ()
     issuer: str | None = None
+    through: tuple[str, ...] = ()
 
 
 LOCAL_PRINCIPAL = Principal("user:local")

@@ -23,6 +23,7 @@ _WHAT: Final = {
     "opened": "Somebody is asked to decide",
     "escalated": "This was escalated",
     "reminded": "A reminder: this still waits",
+    "reseated": "Somebody is or was away, and this waits for you now",
 }
 _HOST: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")
 _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
@@ -30,8 +31,8 @@ _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 @dataclass(frozen=True, slots=True)
 class NoticeContent:
-    """The content of a notification. `what`: opened, escalated or reminded. `link`: a page where its only reader
-    decides. `page`: the question in the console, for people that sign in there."""
+    """The content of a notification. `what`: opened, escalated, reminded or reseated. `link`: a page where its only
+    reader decides. `page`: the question in the console, for people that sign in there."""
 
     what: str
     pending_id: str

@@ -52,6 +52,7 @@ from hai_flow.runtime.people.chat_cards import ChatCards, Chats
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.receipts import ReceiptKeys
+from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue
@@ -333,8 +334,10 @@ class Runtime(Service):
             pushes = Pushes(
                 self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
             )
-            pulse.looks += [self._sweeper.look, sealer.look, thaws.look, self._deposits.look, pushes.look]
-            self._services += [self.worker, self._sweeper, sealer, thaws, self._deposits, pushes]
+            reseating = Reseating(self.database, self.hint_lists)
+            performers = (self._sweeper, sealer, thaws, self._deposits, pushes, reseating)
+            pulse.looks += [each.look for each in performers]
+            self._services += [self.worker, *performers]
             if self._channels is not None:
                 cards = self._build_cards(self._channels)
                 pulse.looks.append(cards.look)

@@ -97,7 +97,7 @@ class World:
             "subject_id": self.message_id, "schedule_id": self.schedule_id, "file": self.file, "path": self.hook,
             "key_id": "none", "delegation_id": self.run_id, "account_id": self.run_id, "name": self.workflow,
             "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
-            "operation": f"tasks/{self.run_id}", "freeze_id": self.run_id,
+            "operation": f"tasks/{self.run_id}", "freeze_id": self.run_id, "absence_id": self.run_id,
         }  # fmt: skip
 
     def names(self) -> list[str]:

@@ -134,6 +134,7 @@ AGUI: Final = {"protocolVersion": "1.0"}
 LISTED: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 TASKS: Final = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
 ASKED: Final = {"from": ["role:boss"]}
+DAYS: Final = {"first_day": "{day}", "last_day": "{day}", "delegate": "user:bob"}
 GIVEN: Final = {"workflow": NAME, "thread_id": "t-1"}
 
 BEGINNING: Final = (
@@ -172,6 +173,7 @@ BEGINNING: Final = (
     Step("PUT", "/v1/threads/t-1/feedback/messages/m-t-1", {"rating": "up"}, 201),
     Step("POST", "/v1/inbox/delegations", {"to": "user:bob", "until": "{later}"}, 201, {"delegation": own}, by="boss"),
     Step("POST", "/v1/inbox/delegations", {"to": "user:eve", "until": "{later}"}, 201, {"absence": own}, by="boss"),
+    Step("POST", "/v1/absences", DAYS, 201, {"away": own}, by="boss"),
     Step("POST", "/v1/inbox/accounts", {"channel": "chat"}, 404, by="boss"),
     Step("DELETE", "/v1/inbox/accounts/{run}", None, 404, by="boss"),
     Step("POST", "/v1/inbox/{pending}/claim", {}, by="boss"),
@@ -183,7 +185,7 @@ LOOKING: Final = (
         Step("GET", path)
         for path in (
             "/ag-ui/capabilities", f"/workflows/{NAME}/ag-ui/capabilities", "/cpk/info", "/v1/session",
-            "/v1/delegations", "/v1/approvals/{approval}", "/v1/freezes",
+            "/v1/delegations", "/v1/absences?everybody=true", "/v1/approvals/{approval}", "/v1/freezes",
             "/api/v1/agent/runs/t-1/history", "/v1/audit?limit=200", "/v1/audit/anchor", "/v1/audit/chain",
             "/v1/files/{file}", "/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/inbox/delegations",
             "/v1/inbox/accounts", "/v1/inbox/{pending}",
@@ -227,6 +229,7 @@ ENDING: Final = (
     Step("POST", "/v1/inbox/{pending}/release", {}, by="boss"),
     Step("DELETE", "/v1/inbox/delegations/{delegation}", None, 204, by="boss"),
     Step("DELETE", "/v1/delegations/{absence}", None, 204),
+    Step("DELETE", "/v1/absences/{away}", None, 204, by="boss"),
     Step("POST", "/v1/freezes", {"scope": "workflow", "name": NAME, "reason": "a drill"}, 201, {"freeze": own}),
     Step("POST", "/v1/freezes/{freeze}/thaw", {}),
     Step("POST", "/v1/runs/{run}/pause", {}),
@@ -339,7 +342,7 @@ async def test_two_tenants_that_do_the_same_are_told_the_same_and_nothing_of_eac
             name,
             server.url,
             {each: people.person(f"user:{each}", roles=held, tenant=name) for each, held in roles.items()},
-            {"tenant": name, "later": later},
+            {"tenant": name, "later": later, "day": later[:10]},
         )
         for name in TENANTS
     )

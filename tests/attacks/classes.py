@@ -37,7 +37,8 @@ CLASSES: Final[dict[str, Class]] = {
     ),
     "aliases": Class(("test_aliases", "test_second_identity"), "all ids of a person of a tenant are that person"),
     "delegations": Class(
-        ("test_delegations",), "they end with the key, session or person, and lend no more than the giver holds now"
+        ("test_delegations", "test_absences"),
+        "they end with the key, session or person, and lend no more than the giver holds now",
     ),
     "tokens": Class(
         ("test_tokens",), "a token decides as those its key speaks for, and opens its threads and workflows alone"

@@ -309,6 +309,9 @@ class AsyncInbox(_Group):
     delegations = _does(o.list_delegations)
     delegate = _does(o.delegate)
     end_delegation = _does(o.end_delegation)
+    absences = _gives(o.list_absences)
+    enter_absence = _does(o.enter_absence)
+    end_absence = _does(o.end_absence)
 
 
 class AsyncThreads(_Group):

@@ -600,7 +600,8 @@ class PendingOpened(Event, frozen=True):
 
 class VoteCast(Event, frozen=True):
     """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there. `aliases` are further ids that `by`
-    had then, `lent_aliases` those of the other one; `issuer`: the API key that alone vouched for `by`.
+    had then, `lent_aliases` those of the other one; `issuer`: the API key that alone vouched for `by`; `through`: by
+    whom the vote came to a delegate, where an absence brought it.
 
     `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
     exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
@@ -621,6 +622,7 @@ class VoteCast(Event, frozen=True):
     aliases: tuple[str, ...] = ()
     lent_aliases: tuple[str, ...] = ()
     issuer: str | None = None
+    through: tuple[str, ...] = ()
 
 
 class PendingEdited(Event, frozen=True):
@@ -672,7 +674,8 @@ class PendingDecided(Event, frozen=True):
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin. `by`
-    gave the answer, for `on_behalf_of` if that is there; `aliases`, `lent_aliases` and `issuer` as of a vote.
+    gave the answer, for `on_behalf_of` if that is there; `aliases`, `lent_aliases`, `issuer` and `through` as of a
+    vote.
     """
 
     id: str
@@ -687,6 +690,7 @@ class PendingDecided(Event, frozen=True):
     aliases: tuple[str, ...] = ()
     lent_aliases: tuple[str, ...] = ()
     issuer: str | None = None
+    through: tuple[str, ...] = ()
 
 
 class PendingVoided(Event, frozen=True):

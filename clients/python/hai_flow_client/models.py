@@ -259,6 +259,25 @@ class Delegations(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Delegation]
 
 
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """`person` is away from `first_day` to the end of `last_day` in `zone`, that is from `since` until `until`;
+    `delegate` decides for them, None: nobody. `decides_now`: who does so at this moment, None: nobody, and
+    `why_nobody`."""
+
+    id: str
+    person: str
+    delegate: str | None
+    first_day: str
+    last_day: str
+    zone: str
+    since: datetime
+    until: datetime
+    note: str | None
+    entered_by: str
+    decides_now: str | None
+    why_nobody: str | None
+
+
 class Decision(Pending, frozen=True, kw_only=True):
     """A pending after an answer. `already`: the same answer had been given before. `status` is still open where more
     people must decide."""

@@ -9,7 +9,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -727,6 +727,35 @@ def delegate(
 def end_delegation(delegation: str) -> Script[None]:
     """End a delegation from you, or to you, at once."""
     yield from exchange(Request("DELETE", _path("inbox", "delegations", delegation)))
+
+
+def list_absences(*, everybody: bool = False, limit: int | None = None) -> Feed[m.Absence]:
+    """Absences that are not over, newest first: yours, and those in which you decide for others; with `everybody`, for
+    admins, all."""
+    return pages("/v1/absences", m.Absence, limit=limit, query={"everybody": "true"} if everybody else None)
+
+
+def enter_absence(
+    first_day: date,
+    last_day: date,
+    *,
+    delegate: str | None = None,
+    person: str | None = None,
+    zone: str = "UTC",
+    note: str | None = None,
+) -> Script[m.Absence]:
+    """You are away (or `person` is, for admins) from the first day to the end of the last one, in `zone`. `delegate`
+    decides meanwhile; None: nobody does."""
+    body: dict[str, Json] = {"first_day": first_day.isoformat(), "last_day": last_day.isoformat(), "zone": zone}
+    for name, value in (("delegate", delegate), ("person", person), ("note", note)):
+        if value is not None:
+            body[name] = value
+    return _post("/v1/absences", m.Absence, body)
+
+
+def end_absence(absence: str) -> Script[None]:
+    """End an absence at once, or take back one that has not begun."""
+    yield from exchange(Request("DELETE", _path("absences", absence)))
 
 
 def _asked(pending: PendingRef) -> str:

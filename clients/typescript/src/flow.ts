@@ -2,7 +2,7 @@
 
 import { InboxView, type InboxNews } from "./news.js";
 import { recordOf, recordsOf } from "./reading.js";
-import type { Approval, BulkOutcome, ConsumedApproval, Decided, Decision, Delegation, InboxCounts, InboxItem, Key, Limits, NewKey, Session, Tenant, Ticket, Token } from "./records.js";
+import type { Absence, Approval, BulkOutcome, ConsumedApproval, Decided, Decision, Delegation, InboxCounts, InboxItem, Key, Limits, NewKey, Session, Tenant, Ticket, Token } from "./records.js";
 import { allOf, instant, pageOf, paged, segment, type Page, type PageOptions } from "./paging.js";
 import { Rest, type Abortable, type Query, type RestConfig } from "./rest.js";
 import { Runs } from "./runs.js";
@@ -141,6 +141,33 @@ export class Inbox {
   async endDelegation(delegation: string | { readonly id: string }, options: Abortable = {}): Promise<void> {
     const id = typeof delegation === "string" ? delegation : delegation.id;
     await this.#rest.delete(`/v1/inbox/delegations/${segment(id)}`, options);
+  }
+
+  /** Absences that are not over: yours, and those in which you decide for others; with `everybody`, for admins, all. */
+  absences({ everybody, ...options }: { everybody?: boolean } & Omit<PageOptions, "cursor"> = {}): AsyncGenerator<Absence> {
+    const only = everybody ? { everybody: "true" } : {};
+    return allOf(async (cursor) =>
+      pageOf<Absence>(await this.#rest.get("/v1/absences", { ...paged({ ...options, cursor }), ...only }, options)),
+    );
+  }
+
+  /**
+   * You are away (or `person` is, for admins) from the first day to the end of the last one, like `2026-12-21`, in
+   * `zone`. `delegate` decides meanwhile; without one, nobody does.
+   */
+  async enterAbsence(
+    firstDay: string,
+    lastDay: string,
+    { signal, ...more }: { delegate?: string; person?: string; zone?: string; note?: string } & Abortable = {},
+  ): Promise<Absence> {
+    const body = { first_day: firstDay, last_day: lastDay, ...more };
+    return recordOf<Absence>(await this.#rest.post("/v1/absences", body, { signal }));
+  }
+
+  /** Ends an absence at once, or takes back one that has not begun. */
+  async endAbsence(absence: string | { readonly id: string }, options: Abortable = {}): Promise<void> {
+    const id = typeof absence === "string" ? absence : absence.id;
+    await this.#rest.delete(`/v1/absences/${segment(id)}`, options);
   }
 }
 

@@ -95,6 +95,25 @@ export interface Delegation {
 }
 
 /**
+ * `person` is away from `firstDay` to the end of `lastDay` in `zone`, that is from `since` until `until`; `delegate`
+ * decides for them, None: nobody. `decidesNow`: who does so at this moment, None: nobody, and `whyNobody`.
+ */
+export interface Absence {
+  id: string;
+  person: string;
+  delegate: string | null;
+  firstDay: string;
+  lastDay: string;
+  zone: string;
+  since: string;
+  until: string;
+  note: string | null;
+  enteredBy: string;
+  decidesNow: string | null;
+  whyNobody: string | null;
+}
+
+/**
  * A pending after an answer. `already`: the same answer had been given before. `status` is still open where more
  * people must decide.
  */

@@ -112,7 +112,7 @@ test("keys and tenants are asked for as the server knows them, and a key is aske
 
 test("claims, delegations, tokens and tickets are asked for as the server knows them", async (context) => {
   const answers = Array.from({ length: 6 }, () => says({ items: [], ...record("a") }));
-  const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(204).end());
+  const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(204).end(), ...answers.slice(0, 2), (response) => void response.writeHead(204).end());
   const flow = flowAt(url);
   await flow.inbox.claim("a", "2h");
   await flow.inbox.release({ id: "a" });
@@ -121,6 +121,9 @@ test("claims, delegations, tokens and tickets are asked for as the server knows 
   await flow.createToken({ principal: "user:ann", threads: ["t"], expiresIn: 60 });
   await flow.createTicket();
   await flow.inbox.endDelegation("d/1");
+  await flow.inbox.enterAbsence("2026-12-21", "2027-01-03", { delegate: "user:bo" });
+  for await (const _ of flow.inbox.absences({ everybody: true }));
+  await flow.inbox.endAbsence({ id: "b/1" });
   assert.deepEqual(requests.map(({ method, path, body }) => [`${method} ${path}`, body && JSON.parse(body)]), [
     ["POST /v1/inbox/a/claim", { for: "2h" }],
     ["POST /v1/inbox/a/release", ""],
@@ -129,6 +132,9 @@ test("claims, delegations, tokens and tickets are asked for as the server knows 
     ["POST /v1/tokens", { principal: "user:ann", threads: ["t"], expires_in: 60 }],
     ["POST /v1/tickets", ""],
     ["DELETE /v1/inbox/delegations/d%2F1", ""],
+    ["POST /v1/absences", { first_day: "2026-12-21", last_day: "2027-01-03", delegate: "user:bo" }],
+    ["GET /v1/absences?everybody=true", ""],
+    ["DELETE /v1/absences/b%2F1", ""],
   ]);
 });
 

@@ -8,6 +8,35 @@ export interface AMoment {
   status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
 }
 
+export interface Absence {
+  id: string;
+  person: string;
+  delegate: string | null;
+  first_day: string;
+  last_day: string;
+  zone: string;
+  since: string;
+  until: string;
+  note: string | null;
+  entered_by: string;
+  decides_now: string | null;
+  why_nobody: string | null;
+}
+
+export interface AbsenceBody {
+  person?: string | null;
+  delegate?: string | null;
+  first_day: string;
+  last_day: string;
+  zone?: string;
+  note?: string | null;
+}
+
+export interface AbsencePage {
+  items: Absence[];
+  next_cursor: string | null;
+}
+
 export interface AccountBody {
   channel: string;
 }
@@ -764,7 +793,7 @@ export interface Notification {
   id: string;
   run_id: string;
   pending_id: string;
-  what: "opened" | "escalated" | "reminded";
+  what: "opened" | "escalated" | "reminded" | "reseated";
   channel: string | null;
   person: string | null;
   status: "queued" | "due" | "sent" | "dropped" | "dead";

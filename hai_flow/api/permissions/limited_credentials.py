@@ -50,6 +50,7 @@ _HARMLESS: Final = (
 )  # fmt: skip
 _REFUSED: Final = (
     "POST /v1/files", "GET /v1/freezes", "GET /v1/inbox/counts", "GET /v1/inbox/decided", "GET /v1/inbox/delegations",
+    "GET /v1/absences", "POST /v1/absences", "DELETE /v1/absences/{absence_id}",
     "POST /v1/inbox/delegations", "DELETE /v1/inbox/delegations/{delegation_id}",
     "GET /v1/inbox/accounts", "POST /v1/inbox/accounts", "DELETE /v1/inbox/accounts/{account_id}",
 )  # fmt: skip

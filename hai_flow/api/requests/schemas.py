@@ -414,6 +414,30 @@ class ChatCode(ChatAccount):
     send: str
 
 
+class Absence(Shape):
+    """`person` is away from `first_day` to the end of `last_day` in `zone`, that is from `since` until `until`;
+    `delegate` decides for them, null: nobody. `decides_now`: who does so at this moment, null: nobody, and
+    `why_nobody`."""
+
+    id: str
+    person: str
+    delegate: str | None
+    first_day: str
+    last_day: str
+    zone: str
+    since: Time
+    until: Time
+    note: str | None
+    entered_by: str
+    decides_now: str | None
+    why_nobody: str | None
+
+
+class AbsencePage(Shape):
+    items: list[Absence]
+    next_cursor: str | None
+
+
 class DelegationPage(Shape):
     items: list[Delegation]
     next_cursor: str | None
@@ -426,7 +450,7 @@ class Notification(Shape):
     id: str
     run_id: str
     pending_id: str
-    what: Literal["opened", "escalated", "reminded"]
+    what: Literal["opened", "escalated", "reminded", "reseated"]
     channel: str | None
     person: str | None
     status: Literal["queued", "due", "sent", "dropped", "dead"]

@@ -18,6 +18,7 @@ from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
+from hai_flow.runtime.people.absences import Seat
 from hai_flow.runtime.people.inbox import InboxEntry
 from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
@@ -30,6 +31,7 @@ from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import Fire, ScheduleRow
 from hai_flow.store.people import notifications
+from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.chat import Account
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
@@ -253,6 +255,24 @@ def render_delegation(delegation: Delegation) -> dict[str, Json]:
         "until": time_of(delegation.until),
         "note": delegation.note,
         "ends_with": delegation.ends_with,
+    }
+
+
+def render_absence(absence: AbsenceRow, seat: Seat | None) -> dict[str, Json]:
+    """An absence; `seat`: that of its person, None: it does not hold now."""
+    return {
+        "id": str(absence.id),
+        "person": absence.person,
+        "delegate": absence.delegate,
+        "first_day": absence.first_day.isoformat(),
+        "last_day": absence.last_day.isoformat(),
+        "zone": absence.zone,
+        "since": time_of(absence.since),
+        "until": time_of(absence.until),
+        "note": absence.note,
+        "entered_by": absence.entered_by,
+        "decides_now": None if seat is None else seat.holder,
+        "why_nobody": (seat.why if seat else "") or None,
     }
 
 

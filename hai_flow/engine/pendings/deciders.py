@@ -69,9 +69,10 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
 
 def _find_requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
     """Why the requester may not decide, nor anybody behind the run."""
-    if world.requester in ids_of(principal):
+    people = (*ids_of(principal), *principal.through)
+    if world.requester in people:
         return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
-    behind = next(id for id in world.instigators if id in ids_of(principal))
+    behind = next(id for id in world.instigators if id in people)
     return Obstacle("excluded.instigator", f"{behind} {world.cause}; somebody else must decide")
 
 

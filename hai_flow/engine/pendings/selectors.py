@@ -110,8 +110,9 @@ def list_matching_selectors(selectors: Iterable[str], principal: Principal, worl
 
 
 def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
-    """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
-    people = (principal, voting_person(principal))
+    """The selectors of an exclusion that `principal` falls under: itself, the person it votes for, or one of those by
+    whom the vote came to it."""
+    people = (principal, voting_person(principal), *map(Principal, principal.through))
     return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
 
 

@@ -387,7 +387,7 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
     roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
     groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
     lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()), getattr(who, "issuer", None))
-    other = (getattr(who, "on_behalf_of", None), None, None, *lent)
+    other = (getattr(who, "on_behalf_of", None), None, None, *lent, getattr(who, "through", ()))
     people = (
         c.Principal(who.by, roles or ("operator", "admin"), groups, *other),
         c.Principal(who.by, roles, groups, *other),

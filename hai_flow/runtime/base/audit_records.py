@@ -34,6 +34,7 @@ class AuditActor(msgspec.Struct, frozen=True, kw_only=True):
         """The record of `act` by this caller, with these details and those of the caller."""
         caller = {
             "on_behalf_of": self.who.on_behalf_of,
+            "through": list(self.who.through) or None,
             "roles": list(self.who.roles) or None,
             "way": self.way,
             "credential": self.credential,

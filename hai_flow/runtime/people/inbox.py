@@ -28,10 +28,11 @@ from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.people import delegates
+from hai_flow.runtime.people.absences import find_seat, list_voices, map_absences
 from hai_flow.runtime.people.delegates import AllIds, MayDecide
 from hai_flow.store.commit.projection import list_selectors_asked, words_of
 from hai_flow.store.messaging import hints
-from hai_flow.store.people import delegations, inbox
+from hai_flow.store.people import absences, delegations, inbox
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
 from hai_flow.store.postgres import orphan_cleanup
@@ -162,27 +163,41 @@ class Inbox:
         return None if row is None else await self._item(tenant, voices, row)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
-        """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
+        """The principal as the delegate of `other`, by a delegation or by absences. Raises Rejected 403 where there is
+        none."""
         granted = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
         granted = await self.in_force(tenant, granted)
-        if who.on_behalf_of is not None or not granted:
-            raise Rejected(
-                403,
-                "delegation_missing",
-                f"{other} has not delegated to {who.id}, or not for now; they do that with POST "
-                "/v1/inbox/delegations. It ends with the key, session or token by which it was made, and with the "
-                "roles by which they may decide.",
-            )
-        return self._delegate(who, granted[0])
+        if granted and who.on_behalf_of is None:
+            return self._delegate(who, granted[0])
+        person = self._all_ids(other)[0]
+        if who.on_behalf_of is None:
+            for voice in await self._list_seats(tenant, who):
+                if voice.on_behalf_of == person:
+                    return voice
+        away = map_absences(await absences.list_now(self.reads, tenant, None), self._all_ids)
+        why = find_seat(person, away, self._all_ids).why if person in away else ""
+        raise Rejected(
+            403,
+            "delegation_missing",
+            f"{other} has not delegated to {who.id}, or not for now{f': {why}' if why else ''}; they do that with POST "
+            "/v1/inbox/delegations, or with POST /v1/absences for the days of an absence. A delegation ends with the "
+            "key, session or token by which it was made, and with the roles by which they may decide.",
+        )
 
     async def _list_voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
-        """The principal; and the principal as the delegate of each person that has delegated to them."""
+        """The principal; and the principal as the delegate of each person that has delegated to them, or is away and
+        whose seat is theirs."""
         if who.on_behalf_of is not None:
             return [who]
         granted = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
         granted = await self.in_force(tenant, granted)
         newest = {self._all_ids(each.from_id)[0]: each for each in reversed(granted)}
-        return [who, *(self._delegate(who, each) for each in newest.values())]
+        seats = [each for each in await self._list_seats(tenant, who) if each.on_behalf_of not in newest]
+        return [who, *(self._delegate(who, each) for each in newest.values()), *seats]
+
+    async def _list_seats(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
+        rows = await absences.list_now(self.reads, tenant, (who.id, *who.aliases))
+        return await list_voices(who, rows, self._all_ids, partial(self.in_force, tenant)) if rows else []
 
     def _delegate(self, who: c.Principal, delegation: Delegation) -> c.Principal:
         other, *further = self._all_ids(delegation.from_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -32,13 +32,15 @@ from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, Notice
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging.outbox import OutboxMessage
-from hai_flow.store.people import inbox, notifications
+from hai_flow.store.people import absences, inbox, notifications
+from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.notifications import Link, Notification
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire.personal import mask_opened
@@ -173,6 +175,9 @@ class Notifier(Service):
             if isinstance(place.channels.get(name), App)
         }
         receivers = channels.recipients(place, given.notify, selectors, connected)
+        away = map_absences(await absences.list_now(self._database.api, given.tenant, None), _one_id)
+        if away or given.person is not None:
+            receivers = _reseat(place, given, receivers, selectors, connected, away)
         parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 
@@ -187,11 +192,15 @@ class Notifier(Service):
             return
         person = None if given.person is None else place.people.get(given.person, Person())
         item = await self._item(given, person)
-        if item is None or (person is not None and item.obstacle is not None):
+        if item is None or (person is not None and item.obstacle is not None and not item.for_others):
             await notifications.end(self._database.api, given.id, "dropped")
             return
         now = datetime.now().astimezone()
-        link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
+        link = None
+        if (
+            person is not None and given.person is not None and item.obstacle is None
+        ):  # a link decides for its person alone
+            link = await self._link(given, given.person, person, now)
         message = _message_of(
             given, item, await self._filter_question(given, item, person), link, self._page(given.pending_id)
         )
@@ -213,7 +222,7 @@ class Notifier(Service):
             given.tenant, person or c.Principal("service:notify"), given.run_id, given.pending_id
         )
         named = any(text.startswith(f"{given.channel}:") for text in given.notify)
-        if item is None or (person is not None and item.obstacle is not None and not named):
+        if item is None or (person is not None and item.obstacle is not None and not item.for_others and not named):
             await notifications.end(self._database.api, given.id, "dropped")
             return
         plan = await self._inbox.catalog.plan(given.tenant, item.asked.workflow)
@@ -270,6 +279,36 @@ class Notifier(Service):
 
 def _principal(id: str, person: Person) -> c.Principal:
     return c.Principal(id, person.roles, person.groups)
+
+
+def _one_id(id: str) -> tuple[str, ...]:
+    return (id,)
+
+
+def _reseat(
+    place: TenantChannels,
+    given: Notification,
+    receivers: Sequence[channels.Recipient],
+    asked: Sequence[str],
+    connected: Mapping[str, channels.Connected],
+    away: Mapping[str, AbsenceRow],
+) -> list[channels.Recipient]:
+    """The receivers, with those who decide for people that are away in the place of these. One whose seat nobody
+    holds, or whose delegate the channels do not reach, is told all the same."""
+    people = [row.person for row in away.values() if _is_asked(row, asked)] if given.person is None else [given.person]
+    names = tuple(dict.fromkeys(text.partition(":")[0] for text in given.notify))
+    unchanged = list(receivers) if given.person is None else []
+    for person in people:
+        holder = find_seat(person, away, _one_id).holder or person
+        theirs = [each for each in channels.recipients(place, names, {holder}, connected) if each.person == holder]
+        if theirs:
+            unchanged = [*(each for each in unchanged if each.person != person), *theirs]
+    return list(dict.fromkeys(unchanged))
+
+
+def _is_asked(row: AbsenceRow, asked: Sequence[str]) -> bool:
+    selectors = (row.person, *(f"role:{name}" for name in row.roles), *(f"group:{name}" for name in row.groups))
+    return not set(asked).isdisjoint(selectors)
 
 
 def _derive_part_id(id: str, recipient: channels.Recipient) -> str:

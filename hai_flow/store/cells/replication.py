@@ -1,6 +1,6 @@
 """Copies from the seat of a large tenant to its other cells: published workflows with their pinned tools, triggers by
-the ends of runs, and delegations. Schedules, webhooks and triggers by events are not repeated: they start runs from the
-seat alone.
+the ends of runs, delegations and absences. Schedules, webhooks and triggers by events are not repeated: they start
+runs from the seat alone.
 
 The seat is right. A cell is made like it in one transaction of its own, of which there is one at a time, and the seat
 is read inside of it: so an older reading never overwrites a newer one.
@@ -59,6 +59,26 @@ _TABLES: Final = (
         "delegations",
         ("id",),
         ("from_id", "to_id", "roles", "groups", "since", "until", "note", "created_at", "key", "session", "token"),
+        ("extract(epoch FROM until)",),
+        by_tenant=False,
+    ),
+    _Table(
+        "absences",
+        ("id",),
+        (
+            "person",
+            "delegate",
+            "first_day",
+            "last_day",
+            "zone",
+            "since",
+            "until",
+            "roles",
+            "groups",
+            "note",
+            "entered_by",
+            "created_at",
+        ),
         ("extract(epoch FROM until)",),
         by_tenant=False,
     ),

@@ -106,6 +106,9 @@ _OF_INBOXES: Final = (
     "DELETE FROM deposits WHERE tenant = $1 AND principal = $2",
     "DELETE FROM pushes WHERE tenant = $1 AND principal = $2",
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
+    "DELETE FROM absences WHERE tenant = $1 AND person = $2",
+    "UPDATE absences SET delegate = NULL WHERE tenant = $1 AND delegate = $2",
+    "UPDATE absences SET entered_by = 'person:forgotten' WHERE tenant = $1 AND entered_by = $2",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_accounts WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_cards WHERE tenant = $1 AND person = $2",  # without it none of its buttons is good

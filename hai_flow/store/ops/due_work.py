@@ -11,6 +11,7 @@ from uuid import UUID
 from hai_flow.store.commit.commit_sql import FREEZE_VERSION
 from hai_flow.store.messaging.pushes import ANY_DUE
 from hai_flow.store.ops.freezes import ANY_TO_RELEASE
+from hai_flow.store.people.absences import ANY_ABSENCE_DUE
 from hai_flow.store.people.chat import ANY_CARD_DUE
 from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 class DueWork(NamedTuple):
     """Whether there are due `messages` between runs, `signals` that are to be offered, records of the audit without a
     seal, `promises` of slots that are over, runs of a dead worker, `deposits` of other programs, and `pushes` and
-    `cards` (of chats) whose run has changed; when the next free run and the next schedule are to be looked at, None:
-    there is none. `watched`: the workflows of whose ends others are told, each behind its tenant. `freezes`: the
-    version of the freezes; `to_release`: whether a freeze that is over still holds steps.
+    `cards` (of chats) whose run has changed, and `absences` that begin or end; when the next free run and the next
+    schedule are to be looked at, None: there is none. `watched`: the workflows of whose ends others are told, each
+    behind its tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over still holds
+    steps.
 
     A process that performs nothing asks for these alone up to here."""
 
@@ -40,6 +42,7 @@ class DueWork(NamedTuple):
     deposits: bool = False
     pushes: bool = False
     cards: bool = False
+    absences: bool = False
 
 
 _OF_ALL: Final = f"""
@@ -57,7 +60,8 @@ _OF_PERFORMERS: Final = f"""{_OF_ALL},
   (SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1),
   EXISTS (SELECT FROM deposits WHERE due_at <= now()),
   {ANY_DUE},
-  {ANY_CARD_DUE}
+  {ANY_CARD_DUE},
+  {ANY_ABSENCE_DUE}
 """
 _NAMED: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) SELECT {_OF_PERFORMERS}"
 _EVERY: Final = f"""

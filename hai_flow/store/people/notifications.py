@@ -23,7 +23,8 @@ FORGOTTEN_AT_ONCE: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Notification:
     """`channel` None: it is yet to be divided; `notify` are the channels that the document names. `person`: the only
-    reader of the channel, if there is one. `what`: opened, escalated or reminded. `tries`: those begun so far, with
+    reader of the channel, if there is one; of one that is yet to be divided, the person for whose seat alone it is.
+    `what`: opened, escalated, reminded or reseated. `tries`: those begun so far, with
     this one."""
 
     id: str
@@ -50,13 +51,14 @@ async def queue(
     pending_id: str,
     what: str,
     notify: Sequence[str],
+    person: str | None = None,
 ) -> None:
-    """Store a notification. The same id again changes nothing."""
+    """Store a notification. The same id again changes nothing. `person`: it is for the seat of this person alone."""
     query = """
-    INSERT INTO notifications (id, tenant, run_id, pending_id, what, notify, status, due_at)
-    VALUES ($1, $2, $3, $4, $5, $6, 'queued', now()) ON CONFLICT DO NOTHING
+    INSERT INTO notifications (id, tenant, run_id, pending_id, what, notify, status, due_at, person)
+    VALUES ($1, $2, $3, $4, $5, $6, 'queued', now(), $7) ON CONFLICT DO NOTHING
     """
-    await connection.execute(query, id, tenant, run_id, pending_id, what, list(notify))
+    await connection.execute(query, id, tenant, run_id, pending_id, what, list(notify), person)
 
 
 _DUE: Final = f"""

@@ -271,6 +271,33 @@ delegations: Final = sa.Table(
 sa.Index("delegations_to", delegations.c.tenant, delegations.c.to_id, delegations.c.until)
 sa.Index("delegations_from", delegations.c.tenant, delegations.c.from_id, delegations.c.until)
 
+absences: Final = sa.Table(
+    "absences",
+    metadata,
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
+    _text("person"),  # who is away
+    _text("delegate", null=True),  # who decides for them; null: nobody
+    sa.Column("first_day", sa.Date, nullable=False),
+    sa.Column("last_day", sa.Date, nullable=False),
+    _text("zone"),  # of the days
+    _time("since"),  # when the first day begins there, or the absence was entered
+    _time("until"),  # when the last day ends there, or the absence was ended
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),  # those of `person` when it was entered
+    sa.Column("groups", ARRAY(sa.Text), nullable=False),
+    _text("note", null=True),
+    _text("entered_by"),
+    _time("created_at", now=True),
+    _text("stage", default="ahead"),  # of its effect on open questions: ahead, begun or over
+    _key("absences", "id"),
+    sa.CheckConstraint("person <> delegate", name="absences_of_another"),
+    sa.CheckConstraint("since < until", name="absences_last"),
+)
+sa.Index("absences_delegate", absences.c.tenant, absences.c.delegate, absences.c.until)
+sa.Index("absences_person", absences.c.tenant, absences.c.person, absences.c.until)
+sa.Index("absences_ahead", absences.c.since, postgresql_where=sa.text("stage = 'ahead'"))
+sa.Index("absences_begun", absences.c.until, postgresql_where=sa.text("stage = 'begun'"))
+
 inbox: Final = sa.Table(
     "inbox",
     metadata,
@@ -290,7 +317,7 @@ notifications: Final = sa.Table(
     _make_uuid_column("tenant"),
     _make_uuid_column("run_id"),
     _text("pending_id"),
-    _text("what"),  # opened, escalated or reminded
+    _text("what"),  # opened, escalated, reminded or reseated
     sa.Column("notify", ARRAY(sa.Text), nullable=False),  # as the document says it
     _text("channel", null=True),  # null: yet to be divided
     _text("person", null=True),

@@ -10,6 +10,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { type Language, setLanguage, useLanguage, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
+import { Absences } from "./Absences.tsx";
 import { Away } from "./Away.tsx";
 import { Delegations } from "./Delegations.tsx";
 import { Keys, Tokens } from "./Keys.tsx";
@@ -112,6 +113,11 @@ export function Settings({ changed }: { changed(): void }) {
         )}
       </section>
       {decides && (
+        <Section title={sections.absences}>
+          <Absences />
+        </Section>
+      )}
+      {decides && (
         <Section title={sections.away}>
           <Away />
         </Section>
@@ -119,6 +125,11 @@ export function Settings({ changed }: { changed(): void }) {
       {manages && (
         <Section title={sections.keys}>
           <Keys />
+        </Section>
+      )}
+      {manages && (
+        <Section title={sections.absencesOfAll}>
+          <Absences everybody />
         </Section>
       )}
       {manages && (

@@ -1,0 +1,107 @@
+"""Tells of questions that wait for somebody else since an absence has begun, or again since it has ended.
+
+Who may decide needs no telling: that is looked up whenever somebody decides (`absences`). What is done here happens
+once for each absence: a row of `absences` says how far it has got, and changes in the transaction that queues the
+notifications. So it matters neither which process does it, nor whether all of them were down at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import structlog
+
+from hai_flow.engine import events as e
+from hai_flow.engine.pendings.selectors import ANYONE
+from hai_flow.engine.pendings.votes import derive_rules
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Unreadable
+from hai_flow.runtime.base.service import Service
+from hai_flow.store.people import absences, inbox, notifications
+from hai_flow.store.postgres.error_classes import FAILURES
+
+if TYPE_CHECKING:
+    from hai_flow.store.ops.due_work import DueWork
+    from hai_flow.store.people.absences import AbsenceRow
+    from hai_flow.store.people.inbox import Place
+    from hai_flow.store.postgres.database import Connection, Database
+
+log = structlog.get_logger(__name__)
+
+PAGE: Final = 500
+RESEATED: Final = "reseated"
+
+
+class Reseating(Service):
+    """Queues notifications where an absence has begun or ended. `hint_lists` makes open lists of a tenant look anew."""
+
+    def __init__(self, database: Database, hint_lists: Callable[[UUID], None]) -> None:
+        super().__init__()
+        self._database = database
+        self._hint_lists = hint_lists
+        self._due = asyncio.Event()
+
+    def look(self, due: DueWork | None, asked_at: float) -> None:
+        """What the pulse has found; None: it could not ask."""
+        if due is None or due.absences:
+            self._due.set()
+
+    async def _start(self) -> None:
+        self._keep(self._run, "absences that begin and end")
+
+    async def _run(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                while (tenant := await self._take()) is not None:
+                    self._hint_lists(tenant)
+            except FAILURES as error:  # the next pulse finds it again
+                log.warning("absence_not_told", error=str(error) or repr(error))
+
+    async def _take(self) -> UUID | None:
+        """Deal with one absence that has begun or ended. Returns its tenant; None: there is none."""
+        async with self._database.engine.acquire() as connection, connection.transaction():
+            due = await absences.take_due(connection)
+            if due is None:
+                return None
+            tenant, row, stage = due
+            is_over = await absences.is_over(connection, row.id)
+            if stage == "begun" or not is_over:  # of one that nobody saw, nobody needs to be told
+                await self._queue(connection, tenant, row, stage)
+            await absences.set_stage(connection, row.id, "over" if is_over else "begun")
+            return tenant
+
+    async def _queue(self, connection: Connection, tenant: UUID, row: AbsenceRow, stage: str) -> None:
+        selectors = (
+            row.person,
+            *(f"role:{name}" for name in row.roles),
+            *(f"group:{name}" for name in row.groups),
+            ANYONE,
+        )
+        after: Place | None = None
+        while True:
+            questions, after = await inbox.page_of_inbox(
+                connection, tenant, selectors, inbox.Filters(), limit=PAGE, after=after
+            )
+            for each in questions:
+                try:
+                    notify = derive_rules(PendingState(e.decode_pending(each.body))).notify
+                except Unreadable:  # a newer release wrote it
+                    continue
+                if notify:
+                    id = _derive_id(row, stage, each.id)
+                    await notifications.queue(
+                        connection, id, tenant, each.run_id, each.id, RESEATED, notify, row.person
+                    )
+            if after is None:
+                return
+
+
+def _derive_id(row: AbsenceRow, stage: str, pending_id: str) -> str:
+    """The same each time that the question is told of for this reason."""
+    return f"msg_{sha256(f'{row.id} {stage} {pending_id}'.encode()).hexdigest()[:32]}"
