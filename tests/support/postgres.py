@@ -61,12 +61,23 @@ WITH ours AS (
 )
 SELECT string_agg(part, ',' ORDER BY part COLLATE "C") FROM parts
 """
-_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-_USED = """
-SELECT relname FROM pg_class
-WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
+# Every change of a row of these is counted until the counts are set back. Settings are of all databases, and are not.
+_CATALOGS = (
+    "pg_class", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_index", "pg_proc", "pg_trigger", "pg_statistic",
+    "pg_namespace", VERSIONS,
+)  # fmt: skip
+_LOOK = f"""
+SELECT array_agg(relname::text) AS tables, array_agg(relname::text) FILTER (WHERE pg_relation_size(oid) > 0) AS used,
+  (SELECT sum(pg_stat_get_tuples_inserted(c::regclass) + pg_stat_get_tuples_updated(c::regclass)
+      + pg_stat_get_tuples_deleted(c::regclass)) FROM unnest('{{{",".join(_CATALOGS)}}}'::text[]) c) > 0
+    OR EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase
+      WHERE d.datname = current_database()) AS changed
+FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
 """
 _RESTART = "SELECT setval(oid, 1, false) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace"
+_COUNT_ALL = "SELECT pg_stat_force_next_flush()"  # what this session itself has changed, so that it is set back, too
+_SIZE = "SELECT pg_database_size(current_database())"
+_USES_PER_SIZE = 8  # a database's size is looked at every so often, for it costs as much as all else
 
 
 class _Made(NamedTuple):
@@ -131,7 +142,8 @@ class Server:
         except asyncpg.PostgresError:
             again = name
         else:
-            if self._made is not None and await _is_emptied(self.dsn(again), self._made):
+            measured = self._count % _USES_PER_SIZE == 0
+            if self._made is not None and await _is_emptied(self.dsn(again), self._made, measured=measured):
                 return again
         await admin.execute(f'DROP DATABASE "{again}" WITH (FORCE)')
         return None
@@ -186,30 +198,33 @@ async def _looked_at(dsn: str) -> _Made:
     test."""
     connection = await asyncpg.connect(dsn)
     try:
-        tables = frozenset(each["tablename"] for each in await connection.fetch(_TABLES))
+        tables = frozenset((await connection.fetchrow(_LOOK))["tables"])
         for table in tables - KEPT:
             assert not await connection.fetchval(f'SELECT EXISTS (SELECT FROM "{table}")'), f"{table} has rows"
-        size = await connection.fetchval("SELECT pg_database_size(current_database())")
-        return _Made(tables, await connection.fetchval(_SCHEMA), size)
+        made = _Made(tables, await connection.fetchval(_SCHEMA), await connection.fetchval(_SIZE))
+        await connection.execute(_COUNT_ALL)
+        await connection.execute("SELECT pg_stat_reset()")
+        return made
     finally:
         await connection.close()
 
 
-async def _is_emptied(dsn: str, made: _Made) -> bool:
-    """Remove the tables and rows that a test has added. False where it has changed more than that."""
+async def _is_emptied(dsn: str, made: _Made, *, measured: bool) -> bool:
+    """Remove the tables and rows that a test has added. False where it has changed more than that, or, if `measured`,
+    the database has grown."""
     connection = await asyncpg.connect(dsn)
     try:
-        for table in {each["tablename"] for each in await connection.fetch(_TABLES)} - made.tables:
+        look = await connection.fetchrow(_LOOK)
+        for table in set(look["tables"]) - made.tables:
             await connection.execute(f'DROP TABLE "{table}" CASCADE')
-        if await connection.fetchval(_SCHEMA) != made.schema:
+        if look["changed"] and await connection.fetchval(_SCHEMA) != made.schema:
             return False
-        used = [each["relname"] for each in await connection.fetch(_USED) if each["relname"] not in KEPT]
-        if used:  # as files: rows that are deleted one by one would still be in the way of the next test's plans
-            await connection.execute(f"TRUNCATE {', '.join(used)} RESTART IDENTITY")
-        await connection.execute("DELETE FROM tenants WHERE name <> 'default'")
-        await connection.execute(f"{_RESTART}; SELECT pg_stat_reset()")
-        size: int = await connection.fetchval("SELECT pg_database_size(current_database())")
-        return size < made.size + GROWTH_MAX
+        used = sorted(made.tables.intersection(look["used"]) - KEPT)
+        # As files: rows that are deleted one by one would still be in the way of the next test's plans.
+        emptied = f"TRUNCATE {', '.join(used)} RESTART IDENTITY; " if used else ""
+        await connection.execute(f"{emptied}DELETE FROM tenants WHERE name <> 'default'; {_RESTART}; {_COUNT_ALL}")
+        await connection.execute("SELECT pg_stat_reset()")
+        return not measured or await connection.fetchval(_SIZE) < made.size + GROWTH_MAX
     except asyncpg.PostgresError:
         return False
     finally:
