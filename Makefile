@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos conformance-mcp conformance-a2a docs generate console test-console site release lock
+.PHONY: help check quick test nightly test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos conformance-mcp conformance-a2a docs generate console test-console site release lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -18,6 +18,9 @@ test: ## All tests
 OF_CITUS = $(addsuffix .py,$(addprefix tests/store/test_,census claims commit feedback files inbox projection queues reads \
   rows schedules signals slots viewers))
 TORTURE = test_nothing_is_lost_doubled_or_performed_twice_while_connections_are_cut_and_processes_stall
+
+nightly: ## All tests, and what chance decides tried more often
+	TEST_NIGHTLY=1 python3 cli.py test
 
 test-citus: ## The store, its torture and whole runs in cells that Citus keeps (HAI_FLOW_TEST_CITUS: the coordinator's URL)
 	python3 cli.py install

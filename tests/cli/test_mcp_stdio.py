@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,11 +13,16 @@ from urllib.parse import urlsplit
 import httpx2
 import mcp_types as types
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import encode_header_value
 
-from tests.support.commands import command, environment
+from hai_flow.cli.client.mcp_stdio import encode_header
+from tests.support.commands import command, environment, run
+from tests.support.examples import examples
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import VERSION, WITH_TASKS
 from tests.support.postgres import Server
@@ -166,9 +170,8 @@ async def test_without_a_server_every_request_gets_a_sentence() -> None:
 def exchange(url: str, *lines: str | bytes) -> list[dict[str, Any]]:
     """What the command writes for these lines, until it ends by itself behind the last one."""
     content = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
-    ended = subprocess.run(
-        command("mcp"), input=content, capture_output=True, env=environment(HAI_FLOW_URL=url), timeout=60, check=True
-    )
+    ended = run("mcp", stdin=content, HAI_FLOW_URL=url)
+    assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
@@ -217,10 +220,13 @@ def test_a_stream_ends_with_the_input_and_a_cancelled_request_is_not_answered(ur
     assert {each["id"] for each in answers if "id" in each} == {3}
 
 
+@settings(max_examples=examples(200))
+@given(st.text(max_size=40) | st.text(max_size=9).map("=?base64?{}?=".format))
+def test_headers_are_written_as_the_sdk_writes_them(value: str) -> None:
+    assert encode_header(value) == encode_header_value(value)
+
+
 def test_an_address_that_is_none_is_wrong_usage() -> None:
-    ended = subprocess.run(
-        command("mcp", "--server", "ftp://nowhere"), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=60, env=environment(), check=False,
-    )  # fmt: skip
+    ended = run("mcp", "--server", "ftp://nowhere")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "expected http://host:port" in ended.stderr

@@ -20,6 +20,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Make
 from tests.support import effects
+from tests.support.examples import by_night
 from tests.support.ledger import check_all, check_effects
 from tests.support.proxy import Direction, Proxy
 from tests.support.skewed import SkewedServer
@@ -97,18 +98,18 @@ async def all_go_on(operator: Runtime, eye: Connection, runs: int) -> bool:
 
 
 @pytest.mark.timeout(300)
-async def test_fifty_kills_during_two_hundred_runs_lose_nothing_and_repeat_nothing(
+async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
     database_url: str, eye: Connection, make: Make
 ) -> None:
     operator = await make()
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance, kills = random.Random(seed), by_night(50, 15)
     began = time.monotonic()
     with Nursery(database_url) as nursery:
-        nursery.fork("start 16 200")
+        nursery.fork(f"start {kills // 3} {4 * kills}")
         workers = [nursery.fork() for _ in range(3)]
-        for number in range(50):
+        for number in range(kills):
             await so_many_finish(eye, number * 3 + 1, 60)  # else a slow machine loses a step thrice for want of time
             await asyncio.sleep(chance.uniform(0.05, 0.6))  # the fault's own moment, not a wait for a fact
             victim = chance.choice(workers)
@@ -120,8 +121,8 @@ async def test_fifty_kills_during_two_hundred_runs_lose_nothing_and_repeat_nothi
                     os.kill(victim, signal.SIGKILL)
             workers.remove(victim)
             workers.append(nursery.fork())
-        await until(lambda: all_go_on(operator, eye, 200), 90, every=0.1)
-        await all_finish(eye, 200, 30)
+        await until(lambda: all_go_on(operator, eye, 4 * kills), 90, every=0.1)
+        await all_finish(eye, 4 * kills, 30)
     performed = await check_effects(eye)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
     dead = await eye.fetchval("SELECT count(*) FROM workers")
@@ -168,16 +169,16 @@ async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_a
 ) -> None:
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance, count = random.Random(seed), by_night(24, 9)
     eye = await asyncpg.connect(skewed.dsn)
     await eye.execute(effects.LEDGER)
     faults: Counter[str] = Counter()
     with Nursery(skewed.dsn) as nursery:
-        nursery.fork("start 12 100")
+        nursery.fork(f"start {count // 2} {4 * count}")
         workers = [nursery.fork() for _ in range(3)]
         stopped: deque[tuple[float, int]] = deque()
         await until(lambda: finished(eye), 30)
-        for number in range(24):
+        for number in range(count):
             await asyncio.sleep(chance.uniform(0.2, 0.6))  # the fault's own moment, not a wait for a fact
             while stopped and (stopped[0][0] < time.monotonic() or len(stopped) == len(workers)):
                 os.kill(stopped.popleft()[1], signal.SIGCONT)
@@ -201,7 +202,7 @@ async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_a
         for _, pid in stopped:
             os.kill(pid, signal.SIGCONT)
         skewed.skew(0)
-        await all_finish(eye, 100, 60)
+        await all_finish(eye, 4 * count, 60)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
     print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
     assert retried, "no fault met an attempt in flight: the test tests nothing"
@@ -215,15 +216,15 @@ async def test_lines_that_fall_silent_and_sessions_that_become_read_only_lose_no
     """The lines of workers, one by one or all of one at once; two workers have none that ever fails."""
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance, count = random.Random(seed), by_night(16, 8)
     database = await eye.fetchval("SELECT current_database()")
     async with Proxy(database_url) as proxy:
         with Nursery(proxy.dsn) as unlucky, Nursery(database_url) as healthy:  # their processes do not share a line
             victims = [unlucky.fork("hasty worker") for _ in range(2)]
             healthy.fork("hasty worker")
-            healthy.fork("start 9 70")
+            healthy.fork(f"start {count // 2} {4 * count}")
             await until(lambda: finished(eye), 30)
-            for number in range(16):
+            for number in range(count):
                 await asyncio.sleep(chance.uniform(0.1, 0.5))  # the fault's own moment, not a wait for a fact
                 lines = [line for line in proxy.lines() if line.name.startswith("hai-flow")]
                 fault = ("one silent", "all silent", "cut", "read-only")[number % 4]
@@ -246,25 +247,25 @@ async def test_lines_that_fall_silent_and_sessions_that_become_read_only_lose_no
                     )
                     await eye.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
             assert all(alive(victim) for victim in victims), f"seed {seed}: a worker died by itself"
-            await all_finish(eye, 70, 90)
+            await all_finish(eye, 4 * count, 90)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
     print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again")
 
 
 async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:
-    chance = random.Random(7)
+    chance, count = random.Random(7), by_night(60, 25)
     with Nursery(database_url) as nursery:
-        nursery.fork("start 6 120")
+        nursery.fork(f"start {count // 10} {2 * count}")
         for _ in range(2):
             nursery.fork()
         await until(lambda: finished(eye), 30)
-        for _ in range(60):
+        for _ in range(count):
             await asyncio.sleep(chance.uniform(0.02, 0.15))
             await eye.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND application_name = 'hai-flow' AND state = 'active' LIMIT 2"
             )
-        await all_finish(eye, 120, 30)
+        await all_finish(eye, 2 * count, 30)
 
 
 async def test_without_any_hint_the_polls_find_everything(database_url: str, eye: Connection) -> None:

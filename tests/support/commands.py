@@ -32,10 +32,14 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 
 
-def run(*arguments: str, folder: Path | str = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, folder: Path | str = ROOT, stdin: bytes = b"", **settings: str
+) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself. It has no terminal."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = _start(arguments, out, err, folder, settings)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        process = _start(arguments, out, err, folder, settings, stdin=given)
         try:
             code = process.wait(SECONDS_MAX)
         finally:
@@ -55,6 +59,7 @@ def _start(
     folder: Path | str,
     settings: Mapping[str, str],
     *,
+    stdin: IO[bytes] | None = None,
     session: bool = False,
 ) -> subprocess.Popen[bytes] | forking.Process:
     env = environment(**settings)
@@ -63,13 +68,13 @@ def _start(
             command(*arguments),
             cwd=folder,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin or subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             start_new_session=session,
         )
     with open(os.devnull, "rb") as nothing:
-        files = (nothing.fileno(), out.fileno(), err.fileno())
+        files = ((stdin or nothing).fileno(), out.fileno(), err.fileno())
         return forking.fork("hai_flow.cli", arguments, files, env, folder=folder, session=session)
 
 

@@ -7,6 +7,7 @@ output. Nothing is kept here but the requests under way: the process may be ende
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 import threading
 import uuid
@@ -35,6 +36,7 @@ SILENCE_SECONDS: Final = 120.0
 _PAUSE_FIRST, _PAUSE_MAX = 0.25, 5.0
 _PARSE_ERROR, _INVALID, _INTERNAL = -32700, -32600, -32603
 _SESSION: Final = "Mcp-Session-Id"
+_BASE64: Final = "=?base64?"
 _NAMES: Final = ("name", "uri", "taskId")  # the parameters that `Mcp-Name` repeats
 
 
@@ -176,8 +178,6 @@ class Bridge:
     def _headers(self, message: Mapping[str, Any]) -> dict[str, str]:
         """The headers that repeat what the message says (revision 2026-07-28), and the key of a call, with which it can
         be sent again."""
-        from mcp.shared.inbound import encode_header_value
-
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
@@ -190,10 +190,10 @@ class Bridge:
         if self._session is not None and message.get("method") != "initialize":
             headers[_SESSION] = self._session
         if isinstance(method := message.get("method"), str):
-            headers["Mcp-Method"] = encode_header_value(method)
+            headers["Mcp-Method"] = encode_header(method)
         name = next((params[each] for each in _NAMES if isinstance(params.get(each), str)), None)
         if name is not None:
-            headers["Mcp-Name"] = encode_header_value(name)
+            headers["Mcp-Name"] = encode_header(name)
         if method == "tools/call":
             headers["Idempotency-Key"] = str(uuid.uuid4())
         return headers
@@ -222,6 +222,15 @@ class Bridge:
             f"No server answers at {self._link.url} ({fault}). Start one with `{program()} dev`, or say where it is in "
             "HAI_FLOW_URL."
         )
+
+
+def encode_header(value: str) -> str:
+    """The value as a header of MCP has it: as it is, or in base64 where it would not arrive as it is. It is the SDK's
+    `encode_header_value`, whose import takes longer than all else that this command does."""
+    plain = value.isascii() and value.isprintable() and value == value.strip()
+    if plain and not (value.startswith(_BASE64) and value[len(_BASE64) :].endswith("?=")):
+        return value
+    return f"{_BASE64}{base64.b64encode(value.encode()).decode()}?="
 
 
 class _CutOff(Exception):
