@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import encode_header_value
 
 from hai_flow.cli.client.mcp_stdio import encode_header
-from tests.support.commands import command, environment, run
+from tests.support.commands import command, environment, run, run_over
 from tests.support.examples import examples
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import VERSION, WITH_TASKS
@@ -170,7 +170,7 @@ async def test_without_a_server_every_request_gets_a_sentence() -> None:
 def exchange(url: str, *lines: str | bytes) -> list[dict[str, Any]]:
     """What the command writes for these lines, until it ends by itself behind the last one."""
     content = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
-    ended = run("mcp", stdin=content, HAI_FLOW_URL=url)
+    ended = run_over(content, "mcp", HAI_FLOW_URL=url)
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 

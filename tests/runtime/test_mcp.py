@@ -28,7 +28,7 @@ from tests.runtime.test_models import catalogue as catalogue_of_models
 from tests.support.ledger import log_of
 from tests.support.mcp_lines import Script
 from tests.support.mcp_lines import catalogue as lines
-from tests.support.mcp_server import COMMAND, ROOT, http_server, server
+from tests.support.mcp_server import COMMAND, ROOT, http_server, programs, server  # noqa: F401
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.waiting import until
 

@@ -29,7 +29,7 @@ from hai_flow.steps.mcp.runner import McpRunner, classify
 from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source, remember
-from tests.support.mcp_server import COMMAND, ROOT, http_server
+from tests.support.mcp_server import COMMAND, ROOT, http_server, programs  # noqa: F401
 from tests.support.waiting import until
 
 STDIO = f"mcp: {{command: {values.dumps(COMMAND).decode()}, env: {{PYTHONPATH: '{ROOT}'}}}}"

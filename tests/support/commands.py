@@ -32,10 +32,15 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 
 
-def run(
-    *arguments: str, folder: Path | str = ROOT, stdin: bytes = b"", **settings: str
-) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path | str = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself. It has no terminal."""
+    return run_over(b"", *arguments, folder=folder, **settings)
+
+
+def run_over(
+    stdin: bytes, *arguments: str, folder: Path | str = ROOT, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """The same, with this as its standard input."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)

@@ -15,10 +15,12 @@ import json
 import os
 import resource
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -157,6 +159,69 @@ def _nursery(preloaded: tuple[str, ...]) -> _Nursery:
     return made
 
 
+# --- programs that others start ---------------------------------------------------------------------------------------
+
+_RELAY: Final = Path(__file__).with_name("relay.py")
+_PLACE: Final = str(Path(tempfile.gettempdir()) / f"hai-flow-nursery-{os.getpid()}")
+MCP: Final = ("mcp.server.mcpserver", "tests.support.mcp_server", "tests.support.company")
+
+
+def relayed(module: str) -> list[str]:
+    """The command of `python -m module` for those that start programs themselves: it is forked by the nursery that
+    `nurse_relayed` starts, and is a process of its own where none was started."""
+    return [sys.executable, "-I", "-S", str(_RELAY), _PLACE, module]
+
+
+@cache
+def nurse_relayed() -> None:
+    """Start the nursery of `relayed`; it ends with this process."""
+    ours, theirs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, "--at", _PLACE, *MCP], stdin=ours, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    os.close(ours)
+    with process.stdout as ready:  # type: ignore[union-attr]
+        assert ready.readline() == b"ready\n"
+
+    def close() -> None:
+        os.close(theirs)
+        process.wait(30)
+
+    atexit.register(close)
+
+
+def nurse_at(place: str, preloaded: Sequence[str]) -> None:
+    """Fork a process for each relay that connects, until standard input ends."""
+    for name in preloaded:
+        importlib.import_module(name)
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for their exit codes
+    with socket.socket(socket.AF_UNIX) as listener:
+        Path(place).unlink(missing_ok=True)
+        listener.bind(place)
+        listener.listen()
+        print("ready", flush=True)
+        while listener in select.select([listener, 0], [], [])[0]:
+            connection, _ = listener.accept()
+            with connection, suppress(EOFError, ConnectionError):
+                request, descriptors = _receive(connection)
+                if not os.fork():
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    threading.Thread(target=_die_with, args=(connection.dup(),), daemon=True).start()
+                    connection.close()
+                    _become(request, descriptors)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+    Path(place).unlink()
+
+
+def _die_with(relay: socket.socket) -> None:
+    """Who kills the relay means this process."""
+    with suppress(ConnectionError):
+        relay.recv(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _send(connection: socket.socket, message: Any, descriptors: tuple[int, ...] = ()) -> None:
     data = json.dumps(message).encode()
     socket.send_fds(connection, [len(data).to_bytes(_LENGTH_BYTES)], descriptors)
@@ -247,4 +312,7 @@ def _become(request: Mapping[str, Any], descriptors: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    nurse(sys.argv[1:])
+    if sys.argv[1] == "--at":
+        nurse_at(sys.argv[2], sys.argv[3:])
+    else:
+        nurse(sys.argv[1:])

@@ -8,11 +8,11 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import pytest
 import uvicorn
 from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
@@ -21,9 +21,17 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent, ToolAnnotations
 from pydantic import BaseModel
 
+from tests.support.forking import nurse_relayed, relayed
+
 KEY = "k" * 32
-COMMAND = [sys.executable, "-m", "tests.support.mcp_server"]
+COMMAND = relayed("tests.support.mcp_server")
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs() -> None:
+    """Lets this server start at once as a program. A module of tests that has its COMMAND imports it."""
+    nurse_relayed()
 
 
 class Sure(BaseModel):

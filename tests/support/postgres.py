@@ -198,7 +198,8 @@ async def _looked_at(dsn: str) -> _Made:
     test."""
     connection = await asyncpg.connect(dsn)
     try:
-        tables = frozenset((await connection.fetchrow(_LOOK))["tables"])
+        (look,) = await connection.fetch(_LOOK)
+        tables = frozenset(look["tables"])
         for table in tables - KEPT:
             assert not await connection.fetchval(f'SELECT EXISTS (SELECT FROM "{table}")'), f"{table} has rows"
         made = _Made(tables, await connection.fetchval(_SCHEMA), await connection.fetchval(_SIZE))
@@ -214,7 +215,7 @@ async def _is_emptied(dsn: str, made: _Made, *, measured: bool) -> bool:
     the database has grown."""
     connection = await asyncpg.connect(dsn)
     try:
-        look = await connection.fetchrow(_LOOK)
+        (look,) = await connection.fetch(_LOOK)
         for table in set(look["tables"]) - made.tables:
             await connection.execute(f'DROP TABLE "{table}" CASCADE')
         if look["changed"] and await connection.fetchval(_SCHEMA) != made.schema:
