@@ -42,7 +42,7 @@ QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {
     "ToolThreads._idle": IDLE_MAX,
     "objects of hai_flow.steps.python.threads._Thread": IDLE_MAX,
-    "objects of hai_flow.runtime.commit.run_cache.CachedRun": 4,  # the last one of each lane, the loader and the worker
+    "objects of hai_flow.runtime.commit.cached_run.CachedRun": 4,  # the last of each lane, the loader, the worker
 }
 WORKFLOW: Final = b"""\
 hai: flow/v1

@@ -35,7 +35,7 @@ from hai_flow.telemetry.instruments import (
 
 if TYPE_CHECKING:
     from hai_flow.runtime.base.service import Service
-    from hai_flow.runtime.commit.run_cache import CachedRun
+    from hai_flow.runtime.commit.cached_run import CachedRun
     from hai_flow.runtime.runtime import Answered, Runtime
     from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 

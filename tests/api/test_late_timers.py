@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime.commit.clock import Clock
+from hai_flow.runtime.commit.context import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 

@@ -40,10 +40,10 @@ left.bug(
     "a process that does not hold the run leaves everything to its holder",
     ('if draft.step(path).delivery in ("asked", "at_most_once")', "if draft.step(path)"),
 )
-deciding_elsewhere = Room("hai_flow/runtime/commit/run_cache.py", "tests/runtime/test_worker.py")
+deciding_elsewhere = Room("hai_flow/runtime/commit/cached_run.py", "tests/runtime/test_worker.py")
 deciding_elsewhere.bug(
     "nobody knows that another process holds the run",
-    ("return self.worker is not None and not self.mine", "return False"),
+    ("return self._worker is not None and not self._owned", "return False"),
     by="tests/runtime/test_worker.py::test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_about_it",
 )
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)

@@ -478,7 +478,7 @@ committer.bug(
 )
 committer.bug(
     "what a caller was told to send again is done all the same, behind a slow commit",
-    ("            if submission in run.submissions:\n", "            if False:\n"),
+    ("            run.withdraw(submission)\n", ""),
 )
 committer.bug(
     "who was not answered at a stop waits for ever",
@@ -522,13 +522,13 @@ decider.bug(
 )
 decider.bug(
     "a state proves fresh what came after it was loaded",
-    ("fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists", "fresh = True"),
+    ("fresh = entry.decides or entry.locked or run.loaded_at >= submission.arrived or not run.exists", "fresh = True"),
     by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
 )
 decider.bug(
     "a run that was not looked for is unknown",
     (
-        "return reject_unknown_run(run.id) if run.loaded_at >= submission.arrived else None",
+        "return reject_unknown_run(run.id) if entry.locked or run.loaded_at >= submission.arrived else None",
         "return reject_unknown_run(run.id)",
     ),
     by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
@@ -546,15 +546,15 @@ decider.bug(
 decider.bug(
     "chunks of an attempt that is over are written",
     (
-        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):",
-        "if not (run.mine or _is_reported(run, chunk)):",
+        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.owned or _is_reported(run, chunk)):",
+        "if not (run.owned or _is_reported(run, chunk)):",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
 )
 decider.bug(
     "chunks of a run that others hold are sent",
     (
-        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):",
+        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.owned or _is_reported(run, chunk)):",
         "if entry.state.attempts.get(chunk.path) != chunk.attempt:",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
@@ -597,24 +597,71 @@ decider.bug(
     ("wake_at=None if due is None else instants.instant(due),", "wake_at=None,"),
     by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
 )
-batches = Room("hai_flow/runtime/commit/batches.py", _COMMITTER)
-batches.bug(
+_KNOWLEDGE = "tests/runtime/test_cached_run.py"
+cached = Room("hai_flow/runtime/commit/cached_run.py", _KNOWLEDGE)
+cached.bug(
     "the commands of an entry that lost are forgotten",
-    ("        self.run.submissions.extendleft(each for each in reversed(self.submissions) if not each.failed)\n", ""),
+    ("        self._submissions.extendleft(each for each in reversed(submissions) if not each.failed)\n", ""),
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
-batches.bug(
+cached.bug(
     "the commands of an entry that lost come back in the other order",
     (
-        "        self.run.submissions.extendleft(each for each in reversed(self.submissions) if not each.failed)\n",
-        "        self.run.submissions.extendleft(self.submissions)\n",
+        "        self._submissions.extendleft(each for each in reversed(submissions) if not each.failed)\n",
+        "        self._submissions.extendleft(submissions)\n",
     ),
-    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
+    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order",
 )
-batches.bug(
+cached.bug(
     "the chunks of an entry that lost are forgotten",
-    ("        self.run.chunks.extendleft(reversed(self.chunks))\n", ""),
+    ("        self._chunks.extendleft(reversed(chunks))\n", ""),
     by="tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one",
+)
+cached.bug(
+    "a state counts as young after another process has moved the run",
+    ("        self._outdated_at = max(now, self._loaded_at)\n", "        pass\n"),
+)
+cached.bug(
+    "a load proves a state that was outdated while it ran",
+    ("        return self._loaded_at <= self._outdated_at\n", "        return self._loaded_at < 0\n"),
+)
+cached.bug(
+    "a run is in two queues at once",
+    ('        if self._position == "queued":\n            raise self._illegal("enqueue")\n', ""),
+)
+cached.bug(
+    "a run that is gone is held on to",
+    ("            self._know_nothing(RunState(str(self.id)), 0)\n", ""),
+)
+cached.bug(
+    "a run that was handed on is claimed back as if it had not been",
+    (
+        "            self._owned, self._worker, self._fence = False, None, self._fence + 1\n",
+        "            self._owned, self._worker = False, None\n",
+    ),
+)
+cached.bug(
+    "every claim counts as fresh",
+    (
+        "            self._claim_unproven = self._worker is not None or fence != self._fence + 1\n",
+        "            self._claim_unproven = False\n",
+    ),
+    by=(
+        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+        f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
+    ),
+)
+cached.bug(
+    "a claim that was free before counts as fresh whatever its fence",
+    (
+        "self._claim_unproven = self._worker is not None or fence != self._fence + 1",
+        "self._claim_unproven = self._worker is not None",
+    ),
+    by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
+)
+cached.bug(
+    "a run that is born counts as one whose claim was lost",
+    ("BEFORE_BIRTH: Final = -1", "BEFORE_BIRTH: Final = -2"),
 )
 lanes = Room("hai_flow/runtime/commit/lanes.py", _COMMITTER)
 lanes.bug(
@@ -637,33 +684,28 @@ lanes.bug(
 lanes.bug(
     "what others wrote in between is skipped",
     (
-        "        if first_seq == run.state.seq + 1:\n            run.state, run.loaded_at",
-        "        if True:\n            run.state, run.loaded_at",
+        "        if first_seq == run.state.seq + 1:\n            run.advance",
+        "        if True:\n            run.advance",
     ),
     by=f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
 )
 lanes.bug(
     "a run that has lost three times is never taken alone",
-    ("        elif run.losses >= LOSSES_BEFORE_ALONE:\n", "        elif False:\n"),
+    ("        elif run.must_lock:\n", "        elif False:\n"),
     by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
-)
-lanes.bug(
-    "a decision is taken alone as if it were fresh for ever",
-    ("                run.loaded_at = min(run.loaded_at, began)\n", ""),
-    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
 )
 lanes.bug(
     "who lost decides again on the state that lost",
     (
-        "        run.losses += 1\n        entry.give_back()\n        self._queues.load_again(run)",
-        "        run.losses += 1\n        entry.give_back()\n        self._queues.find_lane(run).add(run)",
+        "        run.lose()\n        entry.give_back()\n        self._queues.load_again(run)",
+        "        run.lose()\n        entry.give_back()\n        self._queues.find_lane(run).add(run)",
     ),
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
 failures = Room("hai_flow/runtime/commit/recovery.py", _COMMITTER)
 failures.bug(
     "after an unknown outcome the fence is not raised",
-    ("                entry.run.refence = entry.run.mine\n", ""),
+    ("                self._queues.doubt(entry.run)\n", "                self._queues.load_again(entry.run)\n"),
     by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
 )
 failures.bug(
@@ -688,7 +730,7 @@ failures.bug(
 failures.bug(
     "a result that can't be stored is tried for ever",
     (
-        "        run.submissions.appendleft("
+        "        run.submit_next("
         'Submission(c.NeedAttention(reason="what the run would store can\'t be stored"), now))\n',
         "",
     ),
@@ -702,46 +744,28 @@ failures.bug(
 failures.bug(
     "a command that can't be stored takes those of its entry along",
     (
-        "            run.singly = len(entry.submissions)\n            entry.give_back()\n",
+        "            run.separate(len(entry.submissions))\n            entry.give_back()\n",
         "            for submission in entry.submissions:\n                self.undecidable(run, submission, error)\n",
     ),
     by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
 )
-claims = Room("hai_flow/runtime/commit/ownership.py", _COMMITTER)
-claims.bug(
-    "every claim counts as fresh",
-    (
-        "            run.suspect = run.worker is not None or fence != run.fence + 1\n",
-        "            run.suspect = False\n",
-    ),
-    by=(
-        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
-        f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
-    ),
-)
-claims.bug(
-    "a claim that was free before counts as fresh whatever its fence",
-    ("run.suspect = run.worker is not None or fence != run.fence + 1", "run.suspect = run.worker is not None"),
-    by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
-)
-cache = Room("hai_flow/runtime/commit/run_cache.py", _COMMITTER)
-cache.bug(
+queues = Room("hai_flow/runtime/commit/queues.py", _COMMITTER)
+queues.bug(
     "what this process holds is evicted from its cache",
     (
-        "if oldest is run or oldest.queued or oldest.wants or oldest.mine:",
-        "if oldest is run or oldest.queued or oldest.wants:",
+        "if oldest is run or oldest.queued or oldest.has_work or oldest.owned:",
+        "if oldest is run or oldest.queued or oldest.has_work:",
     ),
     by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
-cache.bug(
+queues.bug(
     "the cache has no bounds",
     ("            if self.bytes <= self._bytes_max:\n", "            if True:\n"),
     by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
-queues = Room("hai_flow/runtime/commit/queues.py", _COMMITTER)
 queues.bug(
     "a run that others have moved while a batch was in flight is not loaded",
-    ("            run.stale = True\n", "            pass\n"),
+    ("        run.outdate(time.monotonic())\n        self.add(run)\n", "        self.add(run)\n"),
     by=(
         f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
         f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
@@ -749,7 +773,7 @@ queues.bug(
 )
 queues.bug(
     "a run that somebody has moved is not loaded again",
-    ("        elif run.loaded_at < 0:\n            self.refresh(run)\n", ""),
+    ("        if run.has_work or run.must_load:\n", "        if run.has_work:\n"),
     by=(
         f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
         f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
@@ -757,7 +781,7 @@ queues.bug(
 )
 queues.bug(
     "a run that has ended stays in the cache",
-    ("        elif run.missing or not run.exists or run.state.ended:\n            self._cache.forget(run)\n", ""),
+    ("        elif not run.exists or run.state.ended:\n            self._cache.forget(run)\n", ""),
     by=("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later"),
 )
 listeners = Room("hai_flow/runtime/commit/hooks.py", _COMMITTER)
@@ -881,8 +905,8 @@ worker.bug(
 worker.bug(
     "a run that others hold is performed on",
     (
-        "        if not run.mine:\n            self._drop(run)\n            return\n",
-        "        if not run.mine:\n            return\n",
+        "        if not run.owned:\n            self._drop(run)\n            return\n",
+        "        if not run.owned:\n            return\n",
     ),
     by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
 )
@@ -995,7 +1019,7 @@ performing.bug(
 
 # --- the clock --------------------------------------------------------------------------------------------------------
 
-clock = Room("hai_flow/runtime/commit/clock.py", "tests/runtime/test_clock.py")
+clock = Room("hai_flow/runtime/commit/context.py", "tests/runtime/test_clock.py")
 clock.bug(
     "a clock that goes back",
     ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if True:"),
@@ -1088,11 +1112,9 @@ ROOMS: Final = (
     slots,
     committer,
     decider,
-    batches,
+    cached,
     lanes,
     failures,
-    claims,
-    cache,
     queues,
     listeners,
     starts,

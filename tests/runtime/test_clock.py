@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hai_flow.engine import events as e
 from hai_flow.primitives import instants
 from hai_flow.runtime.commit import committer
-from hai_flow.runtime.commit.clock import Clock
+from hai_flow.runtime.commit.context import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.postgres import clock

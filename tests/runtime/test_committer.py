@@ -18,7 +18,7 @@ from hai_flow.engine.state import snapshot
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime.commit import decider, loader, run_cache, snapshots
+from hai_flow.runtime.commit import cached_run, decider, loader
 from hai_flow.runtime.commit.submission import Chunk, Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
@@ -642,7 +642,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
     hot = a.committer.peek(run_id)
     assert hot is not None
     await submit(b, run_id, c.Terminate(by="user:local"))
-    hot.mine = True  # as in a process that was stopped and has not been told yet
+    hot._owned = True  # as in a process that was stopped and has not been told yet
     a.committer.stream(hot, [Chunk("msg_late", "wait", 1, 0, "late")])
     await a.committer.wait_committed([hot])
     assert not any(isinstance(event, e.MessageChunk) for event in await log_of(eye, run_id))
@@ -651,7 +651,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
 async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 0)
+    monkeypatch.setattr(loader, "SNAPSHOT_BYTES_MIN", 0)
     a = await make(performs=True)
     run_ids = [(await start(a, TEXT)).run_id for _ in range(3)]
     run_ids.append((await start(a, LISTENING)).run_id)
@@ -696,7 +696,7 @@ async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
 async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 2_000)
+    monkeypatch.setattr(loader, "SNAPSHOT_BYTES_MIN", 2_000)
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
     weights = []
@@ -706,7 +706,7 @@ async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
             hots = list(process.committer.cache)
             assert process.committer.cache.bytes == sum(hot.bytes for hot in hots)
             weights += [
-                (hot.bytes, run_cache.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots
+                (hot.bytes, cached_run.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots
             ]
     assert all(counted == kept for counted, kept in weights)
     assert max(counted for counted, _ in weights) < 60 * 500
@@ -734,7 +734,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
     assert hot is not None
     assert sum([len(e.encode_events([event])) for event in (await log_of_run(a, run_id))]) > 600_000
     size = len(encode_state(hot.state))
-    assert size < hot.bytes < 2 * size + 2 * snapshots.SNAPSHOT_BYTES_MIN
+    assert size < hot.bytes < 2 * size + 2 * loader.SNAPSHOT_BYTES_MIN
     others = [(await start(b, ASKING)).run_id for _ in range(5)]
     assert all(b.committer.peek(each) is not None for each in (run_id, *others)), "nobody was evicted for it"
     await until(lambda: a.database.api.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id))
@@ -742,7 +742,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
     cold = other.committer.peek(run_id)
     assert cold is not None
     await other.committer.wait_committed([cold])
-    assert size < cold.bytes < 2 * size + 2 * snapshots.SNAPSHOT_BYTES_MIN
+    assert size < cold.bytes < 2 * size + 2 * loader.SNAPSHOT_BYTES_MIN
 
 
 async def log_of_run(runtime: Runtime, run_id: UUID) -> list[e.Event]:

@@ -17,8 +17,8 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.batches import CommitEntry
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.decider import Decider, complete_entry
-from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import RunCreation, Submission
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit.entries import Entry
@@ -76,11 +76,10 @@ def entry_of(run: Play, before: RunState) -> CommitEntry:
     return CommitEntry(known, run.state, list(run.last), decides=True, birth=birth)
 
 
-def decider() -> Decider:
-    nothing = cast(Any, None)
-    return Decider(
-        nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True, nothing
-    )
+def decider(freezes: Any = None) -> Decider:
+    parts = {"bounds": DEFAULT_BOUNDS, "now_ms": lambda: 0, "wants_ends": lambda tenant, workflow: False}
+    claims = SimpleNamespace(serves=lambda queue: True)
+    return Decider(cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, **parts)), cast(Any, None))
 
 
 def told(row: Entry) -> dict[str, Any]:
@@ -109,15 +108,11 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
     known = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
     small = Submission(c.Signal(id="s", name="none", data="a"), 0.0)
-    nothing = cast(Any, None)
-    freezes = cast(Any, SimpleNamespace(of=lambda tenant: ()))
-    judge = Decider(
-        nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True, freezes
-    )
-    known.submissions.append(small)
+    judge = decider(SimpleNamespace(of=lambda tenant: ()))
+    known.submit(small)
     await judge.foresee(known)
     assert small.foresight is None
-    known.submissions[0] = large
+    known.submit_next(large)
     for is_moved in (False, True):
         await judge.foresee(known)
         assert large.foresight is not None

@@ -15,8 +15,8 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.commit import snapshots
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit import loader
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
@@ -320,14 +320,14 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, every_commit: bool
 ) -> None:
     if every_commit:
-        monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 0)
-        real = snapshots.Snapshots.save_if_due
+        monkeypatch.setattr(loader, "SNAPSHOT_BYTES_MIN", 0)
+        real = loader.Snapshots.save_if_due
 
-        def always(self: snapshots.Snapshots, run: CachedRun) -> None:
-            run.snapshot_bytes = 0
+        def always(self: loader.Snapshots, run: CachedRun) -> None:
+            run._snapshot_bytes = 0
             real(self, run)
 
-        monkeypatch.setattr(snapshots.Snapshots, "save_if_due", always)
+        monkeypatch.setattr(loader.Snapshots, "save_if_due", always)
     a, b = await make(performs=True), await make()
     run_ids = [(await start(a, body)).run_id for body in (TEXT, ASKING, effects.FLOW.decode().split("version: 1\n")[1])]
     await nudge(b, run_ids[1], 0)

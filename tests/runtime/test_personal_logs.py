@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -14,8 +15,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.commit.batches import CommitEntry
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.recovery import BatchRecovery
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.submission import Submission
 from tests.support.runs import RUN, plan_of
 
@@ -44,8 +45,7 @@ def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(plan: 
 @pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])
 async def test_a_command_that_fails_is_logged_without_what_the_fault_quotes(plan: Plan | None, quotes: bool) -> None:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    nothing: Any = None  # of what the others need, nothing is asked here
-    failures = BatchRecovery(nothing, Cache(1), nothing, nothing)
+    failures = BatchRecovery(Mock())  # of what the others need, nothing is asked here
     with capture_logs() as logs:
         failures.undecidable(run_of(plan), Submission(c.Pause(by="user:ann"), 0.0, answer=answer), fault())
     (entry,) = logs

@@ -12,7 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import StoreError
 from hai_flow.runtime.commit import committer
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit import commits

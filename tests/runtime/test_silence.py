@@ -150,7 +150,7 @@ async def test_a_result_that_is_committed_after_the_lease_was_lost_has_its_whole
     await until(lambda: hands(a).id is None)
     run = a.committer.peek(run_id)
     assert run is not None
-    assert not run.mine
+    assert not run.owned
     proxy.silent = False
     await proxy_heals(proxy)
     await until(lambda: all_finished(eye, 1), 60)
@@ -426,7 +426,7 @@ async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> 
     run_id = (await start(runtime, GATED)).run_id
     hot = runtime.committer.peek(run_id)
     assert hot is not None
-    assert hot.mine
+    assert hot.owned
     assert not heart.safe
     assert runtime.worker is not None
     assert not runtime.worker._held[run_id].attempts

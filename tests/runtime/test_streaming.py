@@ -12,7 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.ids import derive_display_call_id
 from hai_flow.errors import Rejected
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Outcome, Written
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.runs import logs
@@ -29,7 +29,7 @@ async def held(runtime: Runtime, body: str = GATED) -> CachedRun:
     await until(lambda: effects.begun)
     hot = runtime.committer.peek(run_id)
     assert hot is not None
-    assert hot.mine
+    assert hot.owned
     return hot
 
 
@@ -100,7 +100,7 @@ async def test_a_call_that_a_model_writes_begins_with_its_first_piece_and_only_w
 async def test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     hot = await held(runtime)
-    hot.fence -= 1  # as if it had been raised, and the load that tells so were still on its way
+    hot._fence -= 1  # as if it had been raised, and the load that tells so were still on its way
     await streamed(runtime, hot, Chunk("m", "wait", 1, 0, "a"))
     assert await pieces(eye, hot.id) == [(0, "a")]
 
@@ -115,8 +115,8 @@ async def test_pieces_of_an_attempt_that_is_not_open_are_dropped(make: Make, eye
 async def test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     hot = await held(runtime)
-    hot.chunks.append(Chunk("m", "wait", 1, 0, "late"))
-    hot.mine = False  # as a heartbeat says that comes before its lane
+    hot.stream([Chunk("m", "wait", 1, 0, "late")])
+    hot.disown()  # as a heartbeat says that comes before its lane
     await runtime.committer.submit(hot.id, LOCAL_TENANT, c.Pause(by="user:local"))
     assert await pieces(eye, hot.id) == []
 

@@ -11,7 +11,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.thread_messages import ENTRY_BYTES, ThreadMessages
 from hai_flow.store.runs import threads

@@ -73,7 +73,7 @@ async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_th
         run_id = (await start(runtime, GATED)).run_id
         hot = runtime.committer.peek(run_id)
         assert hot is not None
-        assert hot.mine
+        assert hot.owned
         await some_turns(runtime)
         assert not effects.begun
     effects.gate.set()

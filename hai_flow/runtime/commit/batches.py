@@ -14,7 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.personal import touches
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow
 
@@ -44,6 +44,7 @@ class CommitEntry(msgspec.Struct, eq=False):
     birth: RunCreation | None = None
     seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
+    locked: bool = False  # the run's row is, so its state is fresh
     row: Entry | None = None
     bytes: int = 0
 
@@ -57,15 +58,13 @@ class CommitEntry(msgspec.Struct, eq=False):
         return submission if is_accepted and submission.carrier is not None else None
 
     def give_back(self) -> None:
-        """Nothing of the entry happened, as far as is known: its commands and chunks wait with the run again, before
-        all others. A command whose caller was told meanwhile to send it again does not."""
-        self.run.submissions.extendleft(each for each in reversed(self.submissions) if not each.failed)
-        self.run.chunks.extendleft(reversed(self.chunks))
+        """Nothing of the entry happened, as far as is known: its commands and chunks wait with the run again."""
+        self.run.take_back(self.submissions, self.chunks)
 
     def settle(self) -> None:
         """Answer every submission of the entry."""
         if self.run.singly:
-            self.run.singly = max(0, self.run.singly - len(self.answers))
+            self.run.note_answered(len(self.answers))
         for submission, answer in self.answers:
             if submission.carrier is not None:
                 submission.leave()

@@ -1,9 +1,6 @@
 """Commands in, commits out: the one door through which anything happens to a run.
 
-A command that comes in waits with its run (`cache`, `queues`). The `loader` brings runs up to date, a lane (`lanes`)
-has their commands decided (`decider`), commits the events in one statement for up to 256 runs (`batches`) and notifies
-the `listeners`. `failures` deals with faults, so that the others go on. The rules (docs/design/store.md has each with
-its reason):
+The head of this package says how it works. The rules, each with its reason in docs/design/store.md:
 
 * a batch holds at most one entry per run, and a run is in at most one batch in flight;
 * a winner learns from the statement itself whether it holds the run (`claims`);
@@ -39,18 +36,17 @@ from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER
-from hai_flow.runtime.commit.clock import Clock
-from hai_flow.runtime.commit.decider import Decider, WantsEnds
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.context import Clock, CommitContext, FindPlan, WantsEnds
+from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.freezes import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
 from hai_flow.runtime.commit.hooks import Listeners
 from hai_flow.runtime.commit.lanes import CommitPipeline
-from hai_flow.runtime.commit.loader import FindPlan, Loader
+from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.ownership import RunOwnership
-from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.queues import Cache, Queues
 from hai_flow.runtime.commit.recovery import BatchRecovery
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
-from hai_flow.runtime.commit.snapshots import Snapshots
 from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.postgres import clock
 from hai_flow.store.postgres.database import Database
@@ -93,41 +89,28 @@ class Committer(Service):
         self.claims = RunOwnership(self.listeners)
         self.cache = Cache(cache_bytes_max)
         self.queues = Queues(self.cache, lanes)
-        faults = BatchRecovery(database, self.cache, self.queues, self.claims)
-        snapshots = Snapshots(database, self.cache, self._spawn)
         self.hints = Hints(carrier or Notify(database))
         self.freezes = freezes or Freezes(database)
-        self._decider = Decider(self.queues, faults, limits, self.now_ms, wants_ends, self.claims.serves, self.freezes)
-        self._loader = Loader(
+        context = CommitContext(
             database,
+            self.clock,
             self.cache,
             self.queues,
             self.claims,
             self.listeners,
-            faults,
-            snapshots,
-            find_plan=find_plan,
-            batch_max=entries_max,
-            spawn=self._spawn,
-        )
-        self._lanes = CommitPipeline(
-            database,
-            self.cache,
-            self.queues,
-            self.claims,
-            self.listeners,
-            faults,
-            snapshots,
-            self._decider,
-            self._loader,
             self.hints,
             self.freezes,
-            now_ms=self.now_ms,
-            read_clock=self._take_in_clock,
-            entries_max=entries_max,
-            bytes_max=bytes_max,
-            spawn=self._spawn,
+            find_plan,
+            wants_ends,
+            self._spawn,
+            limits,
+            entries_max,
+            bytes_max,
         )
+        failures, snapshots = BatchRecovery(context), Snapshots(context)
+        self._decider = Decider(context, failures)
+        self._loader = Loader(context, failures, snapshots)
+        self._lanes = CommitPipeline(context, self._decider, self._loader, failures, snapshots)
         self._closing = False
         self._answers: dict[asyncio.Future[Outcome], tuple[CachedRun, Submission]] = {}  # that are owed, oldest first
 
@@ -173,12 +156,12 @@ class Committer(Service):
         if run is not None:
             self.cache.hits += 1
         else:
-            run = self.cache.add(CachedRun(run_id, tenant, RunState(str(run_id))))
+            run = self.cache.add(CachedRun(run_id, tenant))
             if birth is None:
                 self.cache.misses += 1
             else:
-                run.plan, run.exists, run.loaded_at = birth.plan, False, time.monotonic()
-        run.submissions.append(submission)
+                run.expect_birth(birth.plan, time.monotonic())
+        run.submit(submission)
         self.queues.add(run)
         self._answers[answer] = run, submission
         answer.add_done_callback(self._answers.pop)
@@ -193,18 +176,18 @@ class Committer(Service):
         if not self.running:
             submission.leave()
             return
-        if not run.kept:
+        if not run.bytes:
             run = self.cache.get(run.id) or self.cache.add(run)
-        run.submissions.append(submission)
+        run.submit(submission)
         self.queues.add(run)
 
     def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None:
         """Append texts and progress of attempts in flight to the log of a run that this process holds
         (docs/design/store.md#decisions-and-chunks)."""
         cached = self.cache.get(run.id)
-        if cached is None or not cached.mine or not self.running:
+        if cached is None or not cached.owned or not self.running:
             return  # somebody else holds the run: they would lose by their fence
-        cached.chunks.extend(chunks)
+        cached.stream(chunks)
         self.queues.add(cached)
 
     async def wait_committed(self, waiting: Iterable[CachedRun]) -> None:
@@ -235,7 +218,7 @@ class Committer(Service):
             return
         run = self.cache.get(run_id)
         if run is None:
-            run = self.cache.add(CachedRun(run_id, tenant or UUID(int=0), RunState(str(run_id))))
+            run = self.cache.add(CachedRun(run_id, tenant or UUID(int=0)))
         self.queues.refresh(run)
 
     # --- the runs of this process ----------------------------------------------------------------------------------
@@ -252,7 +235,7 @@ class Committer(Service):
     def forget_claims(self) -> None:
         """This process could not renew its lease: it holds nothing any more."""
         for run in self.cache:
-            if run.mine:
+            if run.owned:
                 self.claims.disown(run)
 
     def last_progress(self) -> float:
@@ -289,7 +272,7 @@ class Committer(Service):
             if not answer.done():
                 answer.set_exception(StoreError("the server stopped before the outcome was known; send it again."))
         for run in self.cache:
-            for submission in run.submissions:
+            for submission in run.drop_work():
                 submission.leave()
         self.cache.clear()
         self.queues.clear()
@@ -309,8 +292,7 @@ class Committer(Service):
         now = time.monotonic()
         late = list(takewhile(lambda each: now - each[1].arrived > ANSWER_SECONDS, self._answers.values()))
         for run, submission in late:
-            if submission in run.submissions:
-                run.submissions.remove(submission)
+            run.withdraw(submission)
             message = "the database has not answered for a while; the outcome is unknown: send it again."
             submission.fail(StoreError(message))
 

@@ -7,8 +7,8 @@ refusal needs a state that is surely fresh, so it may have to wait until the run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -25,7 +25,6 @@ from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs import children, on_end_triggers
 from hai_flow.engine.runs.summaries import new_summary
 from hai_flow.engine.state import run_size
-from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
@@ -34,10 +33,9 @@ from hai_flow.primitives.beside_loop import is_large, run_beside_loop
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.commit.batches import CommitEntry
-from hai_flow.runtime.commit.freezes import Freezes
-from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.recovery import BatchRecovery
-from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import (
     ENDED_SINCE,
     SEAT_LOST,
@@ -59,41 +57,29 @@ log = structlog.get_logger(__name__)
 LARGE_RUN_BYTES: Final = 256 * 1024
 """The log of a run whose commands are decided beside the loop, however small: expressions look at all its values."""
 
-WantsEnds: TypeAlias = Callable[[UUID, str], bool]
-"""Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
-
 
 _SMALL: Final = frozenset({c.TimerFired, c.Continue, c.Admit, c.StepLost, c.ChildMoved, c.Pause, c.Resume, c.TakeBack})
 """Commands that hold no values of anybody's."""
 
 
 class Decider:
-    """Makes entries. `now_ms` is the database's clock, `limits` those of the engine; `serves` says of a queue whether
-    this process performs its runs."""
+    """Makes entries."""
 
-    def __init__(
-        self,
-        queues: Queues,
-        failures: BatchRecovery,
-        limits: Bounds,
-        now_ms: Callable[[], int],
-        wants_ends: WantsEnds,
-        serves: Callable[[str], bool],
-        freezes: Freezes,
-    ) -> None:
-        self.limits = limits
-        self._queues = queues
+    def __init__(self, context: CommitContext, failures: BatchRecovery) -> None:
+        self.limits = context.bounds
+        self._queues = context.queues
         self._failures = failures
-        self._now_ms = now_ms
-        self._wants_ends = wants_ends
-        self._serves = serves
-        self._freezes = freezes
+        self._now_ms = context.now_ms
+        self._wants_ends = context.wants_ends
+        self._serves = context.claims.serves
+        self._freezes = context.freezes
 
-    def entry_of(self, run: CachedRun) -> CommitEntry | None:
-        """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
+    def entry_of(self, run: CachedRun, *, locked: bool = False) -> CommitEntry | None:
+        """The run's entry, ready to be sent; `locked`: its row is. A fault in one run's decision must not stop the lane
+        for all others."""
         entry: CommitEntry | None = None
         try:
-            entry = self._decide(run)
+            entry = self._decide(run, locked=locked)
             if entry is not None:
                 entry.row = row = self._row(entry)
                 entry.bytes = len(row.events)
@@ -112,7 +98,7 @@ class Decider:
         if not run.submissions or run.chunks:
             return
         submission = run.submissions[0]
-        born = submission.birth is not None and (run.missing or not run.exists)
+        born = submission.birth is not None and not run.exists
         plan = submission.birth.plan if born and submission.birth is not None else run.plan
         if plan is None or (not born and submission.tenant not in (None, run.tenant)):
             return
@@ -143,33 +129,34 @@ class Decider:
         """Whether the run has reached a bound of its length, which the next decision acts on."""
         return run_size.is_due(run.state, run.run_bytes, self.limits)
 
-    def _decide(self, run: CachedRun) -> CommitEntry | None:
+    def _decide(self, run: CachedRun, *, locked: bool) -> CommitEntry | None:
         """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
-        entry = CommitEntry(run, run.state)
+        entry = CommitEntry(run, run.state, locked=locked)
         self._append_chunks(entry)
-        while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
-            submission = run.submissions[0]
+        waiting = run.submissions
+        while waiting and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
+            submission = waiting[0]
             if submission.carrier is not None and entry.submissions:
                 break  # it is committed by a transaction of its own
             try:
                 answer = self._answer(entry, submission)
             except Exception as error:
-                run.submissions.popleft()
+                run.pop_submission()
                 self._failures.undecidable(run, submission, error)
                 continue
             if answer is None:
                 if entry.undecided is not None:
-                    entry.submissions.append(run.submissions.popleft())
+                    entry.submissions.append(run.pop_submission())
                     break
                 if entry.events:
                     break  # the commands before it commit first; it comes back with a fresher state
                 return self._load_first(entry)
-            run.submissions.popleft()
+            run.pop_submission()
             entry.submissions.append(submission)
             entry.answers.append((submission, answer))
             if submission.carrier is not None:
                 break
-        if entry.chunks and not (run.mine or entry.decides):
+        if entry.chunks and not (run.owned or entry.decides):
             _take_back_chunks(entry)
             if run.chunks:
                 return self._load_first(entry)
@@ -185,18 +172,18 @@ class Decider:
         proves both by itself. None, too, of a command before which so much is due that this has to be committed
         first."""
         run = entry.run
-        unborn = (run.missing or not run.exists) and not entry.decides
+        unborn = not run.exists and not entry.decides
         if unborn and submission.birth is not None:
             assert submission.tenant is not None, "a Start names its tenant"
-            run.plan, run.tenant, run.exists, run.missing = submission.birth.plan, submission.tenant, False, False
+            run.begin_birth(submission.birth.plan, submission.tenant)
         elif submission.tenant not in (None, run.tenant):
             return reject_unknown_run(run.id)  # another tenant's: as if it were not there
         elif unborn:
-            return reject_unknown_run(run.id) if run.loaded_at >= submission.arrived else None
+            return reject_unknown_run(run.id) if entry.locked or run.loaded_at >= submission.arrived else None
         use = _find_first_use(entry, submission)
         if use is not None:
             return _find_repeat_outcome(submission, use)
-        if run.slot_taken and not entry.decides and _is_slot_needed(run, submission):
+        if submission.slot_taken and not entry.decides and _is_slot_needed(run, submission):
             return _reject_taken_slot(submission, run)
         if submission.seat_lost and (unborn or entry.state.ended or entry.state.status == "queued"):
             return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
@@ -208,7 +195,7 @@ class Decider:
             return refuse_retirement(submission.birth.plan)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
-        fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
+        fresh = entry.decides or entry.locked or run.loaded_at >= submission.arrived or not run.exists
         fresh = fresh and (submission.command_id is None or submission.looked_up)
         try:
             plan = entry.plan or run.plan
@@ -278,8 +265,8 @@ class Decider:
         text goes with the report."""
         run = entry.run
         while run.chunks:
-            chunk = run.chunks.popleft()
-            if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):
+            chunk = run.pop_chunk()
+            if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.owned or _is_reported(run, chunk)):
                 continue
             events = _list_events(chunk, entry.state, max(self._now_ms(), entry.state.at))
             if not events:
@@ -290,10 +277,8 @@ class Decider:
                 entry.events.append(event)
 
     def _load_first(self, entry: CommitEntry) -> None:
-        run = entry.run
-        for submission in reversed(entry.submissions):
-            run.submissions.appendleft(submission)
-        self._queues.load_again(run)
+        entry.run.take_back(entry.submissions, ())
+        self._queues.load_again(entry.run)
 
     def _row(self, entry: CommitEntry) -> Entry:
         run, state, events = entry.run, entry.state, entry.events
@@ -386,7 +371,7 @@ def _take_back_chunks(entry: CommitEntry) -> None:
     """Put the streamed chunks back. Without a decision they can't be committed, for this process does not hold the run.
     A chunk waits for the result of its attempt; where that was refused, the chunk is dropped."""
     run = entry.run
-    run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
+    run.take_back((), [chunk for chunk in entry.chunks if _is_reported(run, chunk)])
     entry.chunks, entry.events, entry.state = [], [], run.state
 
 
@@ -506,7 +491,7 @@ def _find_first_use(entry: CommitEntry, submission: Submission) -> CommandRow | 
     """The command that had the submission's id first, as far as it is known: in this entry, or before it."""
     if submission.command_id is None:
         return None
-    return entry.commands.get(submission.command_id) or entry.run.known.get(submission.command_id)
+    return entry.commands.get(submission.command_id) or submission.first_use
 
 
 def _is_large(command: c.Command) -> bool:

@@ -20,7 +20,7 @@ from hai_flow.store.ops import freezes as store
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.commit.run_cache import CachedRun
+    from hai_flow.runtime.commit.cached_run import CachedRun
     from hai_flow.store.ops.due_work import DueWork
     from hai_flow.store.ops.freezes import FreezeRow
     from hai_flow.store.postgres.database import Database

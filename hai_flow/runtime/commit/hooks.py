@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.store.postgres.error_classes import ErrorClass
 
 if TYPE_CHECKING:

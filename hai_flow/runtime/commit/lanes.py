@@ -7,10 +7,9 @@ most one entry per run, and a run is in at most one batch in flight.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,20 +19,16 @@ from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.primitives import instants
 from hai_flow.runtime.commit.batches import Batch, CommitEntry
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.decider import Decider
-from hai_flow.runtime.commit.freezes import Freezes
-from hai_flow.runtime.commit.hints import Hints
-from hai_flow.runtime.commit.hooks import Listeners, tell
-from hai_flow.runtime.commit.loader import Loader
-from hai_flow.runtime.commit.ownership import RunOwnership
-from hai_flow.runtime.commit.queues import Queue, Queues
-from hai_flow.runtime.commit.recovery import LOSSES_BEFORE_ALONE, BatchRecovery
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
-from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
+from hai_flow.runtime.commit.hooks import tell
+from hai_flow.runtime.commit.loader import Loader, Snapshots
+from hai_flow.runtime.commit.queues import Queue
+from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult, CommitResult
-from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, passing
 from hai_flow.store.runs import logs
 
@@ -47,41 +42,16 @@ class CommitPipeline:
     """Commits the queued runs: at most `entries_max` runs and about `bytes_max` of events in one statement."""
 
     def __init__(
-        self,
-        database: Database,
-        cache: Cache,
-        queues: Queues,
-        claims: RunOwnership,
-        listeners: Listeners,
-        failures: BatchRecovery,
-        snapshots: Snapshots,
-        decider: Decider,
-        loader: Loader,
-        hints: Hints,
-        freezes: Freezes,
-        *,
-        now_ms: Callable[[], int],
-        read_clock: Callable[[int, float, float], None],
-        entries_max: int,
-        bytes_max: int,
-        spawn: Spawn,
+        self, context: CommitContext, decider: Decider, loader: Loader, failures: BatchRecovery, snapshots: Snapshots
     ) -> None:
-        self._database = database
-        self._cache = cache
-        self._queues = queues
-        self._claims = claims
-        self._listeners = listeners
-        self._failures = failures
-        self._snapshots = snapshots
+        self._context = context
+        self._database = context.database
+        self._queues = context.queues
+        self._listeners = context.listeners
         self._decider = decider
         self._loader = loader
-        self._hints = hints
-        self._freezes = freezes
-        self._now_ms = now_ms
-        self._read_clock = read_clock
-        self._entries_max = entries_max
-        self._bytes_max = bytes_max
-        self._spawn = spawn
+        self._failures = failures
+        self._snapshots = snapshots
         self._alone = asyncio.Semaphore(1)  # of those that wait for the lock of their row
 
     async def run(self, lane: Queue) -> None:
@@ -99,14 +69,14 @@ class CommitPipeline:
                 await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
-        lane.hand = lane.take(self._entries_max)
+        lane.hand = lane.take(self._context.entries_max)
         for run in lane.hand:
-            if run.submissions and run.submissions[0].carrier is None and run.losses < LOSSES_BEFORE_ALONE:
+            if run.submissions and run.submissions[0].carrier is None and not run.must_lock:
                 await self._decider.foresee(run)
         lane.entries = batch = self._build_entries(lane.hand)
         while batch:
             size, count = 0, 0
-            while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
+            while count < len(batch) and (not count or size + batch[count].bytes <= self._context.bytes_max):
                 size += batch[count].bytes
                 count += 1
             await self._commit(lane, connection, batch[:count])
@@ -117,11 +87,11 @@ class CommitPipeline:
         entries: list[CommitEntry] = []
         for run in hand:
             if run.submissions and run.submissions[0].carrier is not None:
-                run.taken = False
-                self._spawn(self._carry(run), "commit a tool's transaction")
-            elif run.losses >= LOSSES_BEFORE_ALONE:
-                run.taken = False
-                self._spawn(self._take_alone(run), "take a run alone")
+                run.detach()
+                self._context.spawn(self._carry(run), "commit a tool's transaction")
+            elif run.must_lock:
+                run.detach()
+                self._context.spawn(self._take_alone(run), "take a run alone")
             elif (entry := self._decider.entry_of(run)) is not None:
                 entries.append(entry)
         return entries
@@ -144,21 +114,21 @@ class CommitPipeline:
                 continue
             lane.got_on()
             now = time.monotonic()
-            self._read_clock(instants.milliseconds(done.db_now), began, now)
+            self._context.clock.read(instants.milliseconds(done.db_now), began, now)
             for number, entry in enumerate(batch.entries):
                 self._finish(entry, done.won.get(number), began)
             self._hint(batch.entries, done.won)
 
     async def _send(self, connection: Connection, batch: Batch) -> BatchResult:
-        at = instants.instant(self._now_ms())
+        at = instants.instant(self._context.now_ms())
         began = time.monotonic()
         try:
-            done = await commits.commit(connection, batch.rows, self._claims.worker_id, at)
+            done = await commits.commit(connection, batch.rows, self._context.claims.worker_id, at)
         except Exception as error:
             tell(self._listeners.unsent, classify(error))
             raise
         if done.freezes is not None:
-            self._freezes.note_version(done.freezes)
+            self._context.freezes.note_version(done.freezes)
         tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
         return done
 
@@ -174,26 +144,22 @@ class CommitPipeline:
     def _apply_win(self, entry: CommitEntry, won: CommitResult, began: float) -> None:
         run = entry.run
         first_seq = won.seq - len(entry.events) + 1
-        self._claims.take_in(run, won.worker, won.fence)
-        run.version, run.exists, run.losses = won.version, True, 0
-        if run.submissions:  # an id that was looked up before this commit was free then
-            run.known.update(entry.commands)
-        run.log_bytes += entry.bytes
-        run.run_bytes += entry.bytes
-        self._cache.weigh(run)
+        run.win(won, entry.bytes, owned=self._context.claims.owns(won.worker))
+        if entry.commands:
+            run.note_commands(entry.commands)
+        self._context.cache.weigh(run)
         if entry.undecided is not None and not entry.undecided.failed:
-            run.submissions.appendleft(entry.undecided)
+            run.submit_next(entry.undecided)
         if first_seq == run.state.seq + 1:
-            run.state, run.loaded_at = entry.state, began
-            run.plan = entry.plan or run.plan
+            run.advance(entry.state, entry.plan, began)
             self._listeners.notify_committed(run, first_seq, entry.events)
             self._snapshots.save_if_due(run)
             entry.settle()
             self._listeners.notify_changed(run)
             if not entry.decides and not run.submissions and self._decider.is_bound_due(run):
-                run.submissions.append(Submission(c.Continue(), time.monotonic()))  # a stream decides nothing by itself
+                run.submit(Submission(c.Continue(), time.monotonic()))  # a stream decides nothing by itself
         else:  # somebody's chunks lie between: fold them in their place first
-            run.loaded_at = -1.0
+            run.outdate(time.monotonic())
             entry.settle()
         if entry.outbox:
             self._listeners.notify_outbox()
@@ -206,12 +172,12 @@ class CommitPipeline:
                 tell(self._listeners.written, [entries[number] for number in won])
             unheld = (entries[number] for number, each in won.items() if each.worker is None)
             due = {entry.run.plan.queue for entry in unheld if entry.run.plan is not None and is_busy(entry.state)}
-            self._hints.add(entries, won, due=due)
+            self._context.hints.add(entries, won, due=due)
 
     def _handle_loss(self, entry: CommitEntry) -> None:
         """Another process moved the run first (or took its slot): load that, and decide again."""
         run = entry.run
-        run.losses += 1
+        run.lose()
         entry.give_back()
         self._queues.load_again(run)
 
@@ -239,17 +205,19 @@ class CommitPipeline:
     async def _handle_transaction_failure(
         self, entry: CommitEntry, carried: Submission | None, error: Exception
     ) -> None:
-        run, fault = entry.run, classify(error)
+        run = entry.run
         if carried is None:
             if not await self._failures.split_remainder(Batch([entry]), error):
                 return
-        elif fault is ErrorClass.RETRY:
+        elif classify(error) is ErrorClass.RETRY:
             await asyncio.sleep(0.01)
         else:
             log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
             carried.leave()
             carried.command = _to_failure(carried.command, error)
-            run.refence = run.mine
+            entry.give_back()
+            self._queues.doubt(run)
+            return
         entry.give_back()
         self._queues.load_again(run)
 
@@ -269,13 +237,12 @@ class CommitPipeline:
                 self._database.engine.acquire() as connection,
                 logs.lock_run(connection, run.id, run.state.seq, ABI) as loaded,
             ):
-                await self._loader.take_in(run, loaded)
+                await self._loader.take_in(run, loaded, began)
                 await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
                 await self._decider.foresee(run)
-                run.loaded_at, run.losses = math.inf, 0  # locked, so every decision now is fresh
-                entry = self._decider.entry_of(run)
+                run.note_locked()
+                entry = self._decider.entry_of(run, locked=True)
                 released = entry is None
-                run.loaded_at = min(run.loaded_at, began)
                 if entry is None:
                     return
                 batch = Batch([entry])

@@ -1,32 +1,27 @@
-"""Bringing cached runs up to date, many in one statement."""
+"""Bringing cached runs up to date, many in one statement; and the snapshots that make it short."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import structlog
 
-from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.state.snapshot import ABI, decode_state
+from hai_flow.engine.state.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES
-from hai_flow.runtime.commit.hooks import Listeners
-from hai_flow.runtime.commit.ownership import RunOwnership
-from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.recovery import BatchRecovery
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
-from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
-from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import ErrorClass, classify, passing
 from hai_flow.store.runs import leases as claims
 from hai_flow.store.runs import logs
@@ -35,43 +30,49 @@ from hai_flow.store.runs.logs import Loaded, LogRow
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
 
-FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
-"""The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""
 log = structlog.get_logger(__name__)
 
 APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
 APART_SECONDS_MAX: Final = 5.0
 LOAD_ROWS_MAX: Final = 256  # commits of one run that are in memory at once while it is loaded
 FOLDED_AT_ONCE: Final = 2000  # events; then the loop has a turn for others
+SNAPSHOT_BYTES_MIN: Final = 64 * 1024
+
+
+class Snapshots:
+    """Folds of a log that are kept, so that a load need not fold it all (docs/design/store.md#snapshots). They are
+    saved beside the commits; one may be lost."""
+
+    def __init__(self, context: CommitContext) -> None:
+        self._context = context
+
+    def save_if_due(self, run: CachedRun) -> None:
+        """Save a snapshot when the log since the last one exceeds its size: so the cost per event stays the same."""
+        if run.log_bytes > max(SNAPSHOT_BYTES_MIN, run.snapshot_bytes):
+            stored = encode_state(run.state)
+            run.note_snapshot(len(stored))
+            self._context.cache.weigh(run)
+            self._context.spawn(self._save(run.id, run.state.seq, stored), "snapshot")
+
+    async def _save(self, run_id: UUID, seq: int, stored: bytes) -> None:
+        try:
+            async with self._context.database.api.acquire() as connection:
+                await logs.save_snapshot(connection, run_id, seq, ABI, stored)
+        except Exception as error:  # a snapshot may be lost: the log is the truth
+            log.warning("snapshot_lost", run_id=str(run_id), error=str(error))
 
 
 class Loader:
-    """Loads the runs of its queue, up to `batch_max` at once."""
+    """Loads the runs of its queue, up to `entries_max` at once."""
 
-    def __init__(
-        self,
-        database: Database,
-        cache: Cache,
-        queues: Queues,
-        claims: RunOwnership,
-        listeners: Listeners,
-        failures: BatchRecovery,
-        snapshots: Snapshots,
-        *,
-        find_plan: FindPlan,
-        batch_max: int,
-        spawn: Spawn,
-    ) -> None:
-        self._database = database
-        self._cache = cache
-        self._queues = queues
-        self._claims = claims
-        self._listeners = listeners
+    def __init__(self, context: CommitContext, failures: BatchRecovery, snapshots: Snapshots) -> None:
+        self._context = context
+        self._database = context.database
+        self._queues = context.queues
+        self._listeners = context.listeners
+        self._claims = context.claims
         self._failures = failures
         self._snapshots = snapshots
-        self._find_plan = find_plan
-        self._batch_max = batch_max
-        self._spawn = spawn
         self._apart = asyncio.Semaphore(1)  # of the runs that are loaded apart from the others, one at once
 
     async def run(self) -> None:
@@ -80,7 +81,7 @@ class Loader:
         while True:
             self._failures.drop_hand(queue)
             await queue.ready.wait()
-            queue.hand = queue.take(self._batch_max)
+            queue.hand = queue.take(self._context.entries_max)
             batches = deque([queue.hand])
             while batches:
                 batch = batches.popleft()
@@ -97,7 +98,7 @@ class Loader:
         A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
         """
         fault = classify(error)
-        batch = [run for run in batch if run.taken]  # the others are dealt with
+        batch = [run for run in batch if run.position == "taken"]  # the others are dealt with
         if fault is ErrorClass.UNKNOWN:
             await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
             for run in batch:
@@ -109,8 +110,8 @@ class Loader:
             return [batch[start : start + step] for start in range(0, len(batch), step)]
         for run in batch:
             if passing(error):
-                run.taken = False
-                self._spawn(self._load_apart(run), "load a run apart")
+                run.detach()
+                self._context.spawn(self._load_apart(run), "load a run apart")
             else:
                 self._failures.give_up(run, error)
         return []
@@ -121,8 +122,8 @@ class Loader:
         for run in batch:
             loaded = found.get(run.id)
             if loaded is not None and loaded.rows and loaded.rows[-1].last_seq < loaded.seq:
-                run.taken = False
-                self._spawn(self._load_apart(run, 0.0), "load a run apart")
+                run.detach()
+                self._context.spawn(self._load_apart(run, 0.0), "load a run apart")
             else:
                 short.append(run)
         return short
@@ -145,12 +146,12 @@ class Loader:
 
     async def _load(self, batch: list[CachedRun]) -> None:
         began = time.monotonic()
-        refence = [run.id for run in batch if run.refence]
+        refence = [run.id for run in batch if run.must_fence]
         async with self._database.engine.acquire() as connection:
             if refence and self._claims.worker_id is not None:
                 await claims.refence_runs(connection, self._claims.worker_id, refence)
             for run in batch:
-                run.refence = False
+                run.note_fenced()
             ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
             loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
             if len(batch) > 1:
@@ -159,8 +160,7 @@ class Loader:
         faults: dict[UUID, Exception] = {}
         for run in batch:
             try:
-                await self.take_in(run, loaded.get(run.id))
-                run.loaded_at = began
+                await self.take_in(run, loaded.get(run.id), began)
             except Exception as error:
                 if passing(error):
                     raise
@@ -181,7 +181,7 @@ class Loader:
         for run, submission in named:
             submission.looked_up = True
             if used_before := used.get((run.id, submission.command_id or "")):
-                run.known[used_before.command_id] = used_before
+                submission.first_use = used_before
         slots_by_run = {
             run.id: (run.tenant, slot) for run in batch if (slot := _find_slot_needed(run, found.get(run.id)))
         }
@@ -202,7 +202,9 @@ class Loader:
                 if birth is not None and birth.in_use and run.id not in found:
                     submission.retired = await workflows.is_retired(connection, run.tenant, birth.plan.sha256)
         for run in batch:
-            run.slot_taken = run.id in slots_by_run and holders.get(slots_by_run[run.id]) not in (None, run.id)
+            slot_taken = run.id in slots_by_run and holders.get(slots_by_run[run.id]) not in (None, run.id)
+            for submission in run.submissions:
+                submission.slot_taken = slot_taken
         for run, submission, slot in promised:
             submission.seat_lost = holders.get(slot) != run.id
         for run, submission, slot in promises:
@@ -210,20 +212,21 @@ class Loader:
 
     def _hand_on(self, run: CachedRun) -> None:
         self._listeners.notify_changed(run)
-        if run.wants:
+        if run.has_work:
             self._queues.find_lane(run).add(run)
         else:
             self._queues.release(run)
 
-    async def take_in(self, run: CachedRun, loaded: Loaded | None) -> None:
-        """Bring a cached run up to its row and log in the database."""
+    async def take_in(self, run: CachedRun, loaded: Loaded | None, began: float) -> None:
+        """Bring a cached run up to its row and log in the database, as a load that `began` then has found them."""
         if loaded is None:
-            run.missing = run.exists
+            run.miss(began)
+            self._context.cache.weigh(run)
             return
         e.check_readable(loaded.abi)
         plan = run.plan
         if plan is None or plan.sha256 != loaded.workflow:
-            plan = await self._find_plan(loaded.tenant, loaded.workflow)
+            plan = await self._context.find_plan(loaded.tenant, loaded.workflow)
         state, snapshot_bytes, log_bytes = run.state, run.snapshot_bytes, run.log_bytes
         if loaded.state is not None:
             state, snapshot_bytes, log_bytes = decode_state(loaded.state), len(loaded.state), 0
@@ -243,12 +246,9 @@ class Loader:
             rows = await self._read_on(run.id, state.seq, loaded.seq)
         assert state.seq == loaded.seq, f"run {run.id}: the log ends at {state.seq}, the run says {loaded.seq}"
         assert state.sha256 == loaded.workflow.hex(), f"run {run.id}: the log and the run name different workflows"
-        self._claims.take_in(run, loaded.worker, loaded.fence)
-        run.state, run.exists, run.missing = state, True, False
-        run.run_bytes = loaded.log_bytes
-        run.tenant, run.version, run.plan = loaded.tenant, loaded.version, plan
-        run.snapshot_bytes, run.log_bytes = snapshot_bytes, log_bytes
-        self._cache.weigh(run)
+        owned = self._claims.owns(loaded.worker)
+        run.load(loaded, plan, state, began, owned=owned, log_bytes=log_bytes, snapshot_bytes=snapshot_bytes)
+        self._context.cache.weigh(run)
         self._snapshots.save_if_due(run)  # the next load need not fold all this again
 
     async def _read_on(self, run_id: UUID, seq: int, end: int) -> list[LogRow]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hai_flow.runtime.base.queue_selection import QueueSelection
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.hooks import Listeners
-from hai_flow.runtime.commit.run_cache import CachedRun
 
 
 class RunOwnership:
@@ -20,27 +20,22 @@ class RunOwnership:
         """Whether this process performs runs of the queue, if it performs any."""
         return self.worker_id is None or self.served.serves(queue)
 
-    def take_in(self, run: CachedRun, worker: int | None, fence: int) -> None:
-        """Take in the holder of the run. Only a claim that was free before, and rose the fence by one, is surely fresh:
-        any other may be a claim of a dead worker's run whose answer was lost, so its open attempts may have been
-        begun."""
-        mine = worker is not None and worker == self.worker_id
-        if mine and not run.mine and run.exists:
-            run.suspect = run.worker is not None or fence != run.fence + 1
-        run.mine, run.worker, run.fence = mine, worker, fence
+    def owns(self, worker: int | None) -> bool:
+        """Whether a run that `worker` holds is held by this process."""
+        return worker is not None and worker == self.worker_id
 
     def disown(self, run: CachedRun) -> None:
         """The database says that this process holds the run no more."""
-        run.mine = False
+        run.disown()
         self._listeners.notify_changed(run)
 
     def note_release(self, run: CachedRun) -> None:
         """This process has handed the run on, as it is."""
-        run.worker, run.fence = None, run.fence + 1
-        self.disown(run)
+        run.release()
+        self._listeners.notify_changed(run)
 
     def let_go(self, run: CachedRun, fence: int | None, error: Exception) -> None:
         """This process can't go on with the run, for this error."""
-        run.mine = False
+        run.disown()
         if self.worker_id is not None:
             self._listeners.notify_unusable(run, fence, error)

@@ -1,14 +1,74 @@
-"""Where each cached run that has something to do waits: for its lane, or to be loaded."""
+"""The runs that this process knows, as long as they fit, and where each that has something to do waits: for its lane,
+or to be loaded."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+from uuid import UUID
 
 from hai_flow.runtime.commit.batches import CommitEntry
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
+
+EVICTION_TRIES: Final = 8  # runs in use that one growth of the cache passes over
+
+
+class Cache:
+    """The runs that this process knows, the least recently used first. Runs in use are not evicted."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.hits = self.misses = 0  # of commands for runs that are there already
+        self._bytes_max = bytes_max
+        self._runs: OrderedDict[UUID, CachedRun] = OrderedDict()
+
+    def get(self, run_id: UUID) -> CachedRun | None:
+        return self._runs.get(run_id)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[CachedRun]:
+        """The runs as they are now: the cache may change meanwhile."""
+        return iter(list(self._runs.values()))
+
+    def add(self, run: CachedRun) -> CachedRun:
+        self._runs[run.id] = run
+        self.weigh(run, added=True)
+        return run
+
+    def use(self, run: CachedRun) -> None:
+        """The run is wanted now. Those that this process holds are not evicted, whatever their place."""
+        if not run.owned:
+            self._runs.move_to_end(run.id)
+
+    def weigh(self, run: CachedRun, *, added: bool = False) -> None:
+        """The run's log has grown, or a snapshot has taken its place."""
+        if not (added or run.bytes):
+            return
+        self.bytes += run.weigh()
+        for _ in range(EVICTION_TRIES):
+            if self.bytes <= self._bytes_max:
+                return
+            oldest = next(iter(self._runs.values()))
+            if oldest is run or oldest.queued or oldest.has_work or oldest.owned:
+                self._runs.move_to_end(oldest.id)  # in use; the next growth looks further
+            else:
+                self.forget(oldest)
+
+    def forget(self, run: CachedRun) -> None:
+        if not run.owned and run.bytes:
+            del self._runs[run.id]
+            self.bytes -= run.uncache()
+
+    def clear(self) -> None:
+        for run in self._runs.values():
+            run.uncache()
+        self._runs.clear()
+        self.bytes = 0
 
 
 class Queue:
@@ -39,14 +99,14 @@ class Queue:
     def add(self, run: CachedRun) -> None:
         if not self.busy:
             self.since = time.monotonic()
-        run.taken = False
+        run.enqueue()
         self.waiting.append(run)
         self.ready.set()
 
     def take(self, most: int) -> list[CachedRun]:
         runs = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
         for run in runs:
-            run.taken = True
+            run.take()
         if not self.waiting:
             self.ready.clear()
         return runs
@@ -70,45 +130,35 @@ class Queues:
         """The run has something to do: it is decided in its lane, or loaded first."""
         if run.queued:
             return
-        run.queued = True
         self.queued += 1
         self._cache.use(run)
-        if run.loaded_at < 0:
-            self.loads.add(run)
-        else:
-            self.find_lane(run).add(run)
+        (self.loads if run.must_load else self.find_lane(run)).add(run)
 
     def load_again(self, run: CachedRun) -> None:
         """A run that was taken out of its queue has to be loaded before it is decided."""
-        run.loaded_at = -1.0
+        run.outdate(time.monotonic())
+        self.loads.add(run)
+
+    def doubt(self, run: CachedRun) -> None:
+        """A commit of the run may still land: it has to be loaded behind a higher fence."""
+        run.doubt(time.monotonic())
         self.loads.add(run)
 
     def refresh(self, run: CachedRun) -> None:
-        """The known state of the run is old: load its tail, now or when it is dealt with."""
-        if run.queued:
-            run.stale = True
-        else:
-            run.loaded_at = -1.0
-            self.add(run)
+        """The known state of the run is old: load its tail, now or when its turn is over."""
+        run.outdate(time.monotonic())
+        self.add(run)
 
     def release(self, run: CachedRun) -> None:
         """The run's turn in its lane is over. It is queued again if more commands wait, else the cache may drop it."""
         self.leave(run)
-        if run.known:
-            waiting = {submission.command_id for submission in run.submissions}
-            run.known = {id: command for id, command in run.known.items() if id in waiting}
-        run.slot_taken = False
-        if run.stale:
-            run.stale, run.loaded_at = False, -1.0
-        if run.wants:
+        if run.has_work or run.must_load:
             self.add(run)
-        elif run.loaded_at < 0:
-            self.refresh(run)
-        elif run.missing or not run.exists or run.state.ended:
+        elif not run.exists or run.state.ended:
             self._cache.forget(run)
 
     def leave(self, run: CachedRun) -> None:
-        run.queued = run.taken = False
+        run.leave()
         if failed := self.find_lane(run).failed:
             failed.discard(run)
         self.queued -= 1

@@ -17,18 +17,16 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StoreError, Unreadable
 from hai_flow.runtime.catalog.personal import describe_error
 from hai_flow.runtime.commit.batches import Batch, CommitEntry
-from hai_flow.runtime.commit.ownership import RunOwnership
-from hai_flow.runtime.commit.queues import Queue, Queues
-from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.context import CommitContext
+from hai_flow.runtime.commit.queues import Queue
 from hai_flow.runtime.commit.submission import Submission
-from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES, UNSTORABLE, ErrorClass, classify, is_unstorable, sqlstate_of
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import Loaded
 
 log = structlog.get_logger(__name__)
 
-LOSSES_BEFORE_ALONE: Final = 3
 LOCKED: Final = "55P03"  # a statement has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
 
@@ -36,11 +34,11 @@ RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must
 class BatchRecovery:
     """Deals with failures of the lanes and of the loader."""
 
-    def __init__(self, database: Database, cache: Cache, queues: Queues, claims: RunOwnership) -> None:
-        self._database = database
-        self._cache = cache
-        self._queues = queues
-        self._claims = claims
+    def __init__(self, context: CommitContext) -> None:
+        self._database = context.database
+        self._cache = context.cache
+        self._queues = context.queues
+        self._claims = context.claims
 
     async def split_remainder(self, batch: Batch, error: Exception) -> list[Batch]:
         """The part of a failed batch that is to be sent again. The other runs of it are dealt with."""
@@ -56,8 +54,7 @@ class BatchRecovery:
             await asyncio.sleep(0.05 if fault is not ErrorClass.INSTALLATION else 0.5)
             for entry in entries:
                 entry.give_back()
-                entry.run.refence = entry.run.mine
-                self._queues.load_again(entry.run)
+                self._queues.doubt(entry.run)
             return []
         if len(entries) > 1:
             middle = len(entries) // 2
@@ -81,7 +78,7 @@ class BatchRecovery:
         for entry in entries:
             if entry.run.id in held:
                 entry.give_back()
-                entry.run.losses = LOSSES_BEFORE_ALONE
+                entry.run.demand_lock()
                 self._queues.load_again(entry.run)
         return [Batch(free)] if free else []
 
@@ -93,7 +90,7 @@ class BatchRecovery:
             entry.chunks.clear()
             entry.give_back()
         elif len(entry.submissions) > 1:
-            run.singly = len(entry.submissions)
+            run.separate(len(entry.submissions))
             entry.give_back()
         else:
             for submission in entry.submissions:
@@ -120,13 +117,13 @@ class BatchRecovery:
         command = submission.command
         is_expected = isinstance(command, c.TimerFired) and run.state.status == "needs_attention"  # asked each second
         if is_expected or isinstance(command, c.NeedAttention | c.StepLost):
-            if run.mine:  # it would not be asked for again
+            if run.owned:  # it would not be asked for again
                 self._claims.let_go(run, run.fence, error)
             return
         now = time.monotonic()
         if isinstance(command, c.StepSucceeded | c.StepFailed):
-            run.submissions.appendleft(Submission(c.StepLost(path=command.path, attempt=command.attempt), now))
-        run.submissions.appendleft(Submission(c.NeedAttention(reason="what the run would store can't be stored"), now))
+            run.submit_next(Submission(c.StepLost(path=command.path, attempt=command.attempt), now))
+        run.submit_next(Submission(c.NeedAttention(reason="what the run would store can't be stored"), now))
 
     def give_up(
         self,
@@ -142,27 +139,24 @@ class BatchRecovery:
         else:
             log.error("run_unusable", run_id=str(run.id), exc_info=error)
         failure = error if isinstance(error, Unreadable) else StoreError(f"run {run.id} can't be decided: {error}")
-        for submission in (*submissions, *run.submissions):
+        for submission in (*submissions, *run.drop_work()):
             submission.fail(failure)
-        run.submissions.clear()
-        run.chunks.clear()
         if loaded is not None and loaded.worker == self._claims.worker_id:
             self._claims.let_go(run, loaded.fence, error)
         elif loaded is None:
-            self._claims.let_go(run, run.fence if run.mine else None, error)
-        run.loaded_at, run.stale = -1.0, False
+            self._claims.let_go(run, run.fence if run.owned else None, error)
+        run.outdate(time.monotonic())
         self._queues.leave(run)
         self._cache.forget(run)
 
     def drop_hand(self, queue: Queue) -> None:
         """An error has stopped the lane: its runs are treated as after a commit of unknown outcome."""
         for entry in queue.entries:
-            if entry.run.taken:
+            if entry.run.position == "taken":
                 entry.give_back()
         for run in queue.hand:
-            if run.taken:
-                run.refence = run.mine
-                self._queues.load_again(run)
+            if run.position == "taken":
+                self._queues.doubt(run)
         queue.hand, queue.entries = [], []
 
 

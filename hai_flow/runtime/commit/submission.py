@@ -18,7 +18,7 @@ from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.tracing import TraceParent
-from hai_flow.store.commit.entries import Branch
+from hai_flow.store.commit.entries import Branch, CommandRow
 from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
 
@@ -126,7 +126,9 @@ class Submission(msgspec.Struct, eq=False):
     asker: TraceParent | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     foresight: Foresight | None = None  # was decided beside the loop
-    looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
+    looked_up: bool = False  # a load has looked its id up: without a `first_use` it was never used
+    first_use: CommandRow | None = None  # the command that had its id first
+    slot_taken: bool = False  # another run has the slot that it needs
 
     @property
     def failed(self) -> bool:

@@ -30,9 +30,9 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.hints import RunNotice
-from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.ops.replicas import History

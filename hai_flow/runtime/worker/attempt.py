@@ -42,7 +42,7 @@ from hai_flow.models.calls.text_pieces import TextJoiner
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants

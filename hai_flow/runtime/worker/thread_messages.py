@@ -16,7 +16,7 @@ from uuid import UUID
 
 from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.engine.steps.agents import ModelMessage, build_model_message
-from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import threads

@@ -33,9 +33,9 @@ from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.hooks import tell
-from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.attempt import CANCELLED, AttemptContext, RunningAttempt, failure
@@ -261,7 +261,7 @@ class Worker(Service):
         worker, self.committer.worker_id = self.id, None  # no commit takes a claim from here on
         if worker is None:
             return
-        held = [held.run for held in self._held.values() if held.run.mine]
+        held = [held.run for held in self._held.values() if held.run.owned]
         async with self.database.engine.acquire() as connection:
             await leases.release_runs(connection, worker, [run.id for run in held], self.committer.now())
             await leases.retire_worker(connection, worker)
@@ -285,7 +285,7 @@ class Worker(Service):
         while self._leaving:
             leaving = [self._leaving.pop(run_id) for run_id in list(self._leaving)[:HANDED_ON_MAX]]
             await self.committer.wait_committed([held.run for held in leaving])
-            runs = [each.run for each in leaving if each.run.mine and not each.attempts]
+            runs = [each.run for each in leaving if each.run.owned and not each.attempts]
             worker = self.id
             if worker is None or not runs:
                 continue
@@ -465,7 +465,7 @@ class Worker(Service):
     def sync(self, run: CachedRun) -> None:
         """Make the attempts that we perform equal to the open ones of the run's state. Called after every commit and
         load."""
-        if not run.mine:
+        if not run.owned:
             self._drop(run)
             return
         held = self._held.get(run.id)
@@ -477,10 +477,11 @@ class Worker(Service):
                 del held.attempts[path]
                 if performance.task is not None:
                     performance.task.cancel()
-        if run.suspect and self._claiming and run.id not in self._claims:
+        if run.claim_unproven and self._claiming and run.id not in self._claims:
             self._undecided.add(run.id)  # the claim that is on its way will say whether it was a dead worker's
             return
-        suspect, run.suspect = run.suspect, False
+        if suspect := run.claim_unproven:
+            run.prove_claim()
         if self._claims and (claim := self._claims.pop(run.id, None)) is not None:
             suspect = claim.lost
             self._tell_of_place()
@@ -512,7 +513,9 @@ class Worker(Service):
         worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
         if worker is None or self._stage.closing or (self._claiming and held is None and not fresh):
             return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
-        has_begun = bool(held.attempts) or run.suspect if held is not None else not fresh or self._claims[run.id].lost
+        has_begun = (
+            bool(held.attempts) or run.claim_unproven if held is not None else not fresh or self._claims[run.id].lost
+        )
         self._drop(run)
         reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
         self._spawn(self._give_back(worker, run.id, fence, reason, begun=has_begun), "give a run back")
