@@ -1,10 +1,13 @@
-// Builds the pages into the folder that is given: the console with React, and the page of one decision with Preact,
-// which has React's interface at a seventh of its size. Beside each text file lie a .br and a .gz of it.
+// Builds the pages into the folder that is given: the console with React; the page of one decision, and the elements for
+// pages of others, with Preact, which has React's interface at a seventh of its size. Beside each text file lie a .br and
+// a .gz of it.
 
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { copyFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "vite";
+import { shadowed } from "./shadow.mjs";
 
 const target = resolve(process.argv[2] ?? "dist");
 const root = resolve(import.meta.dirname, "..");
@@ -24,6 +27,9 @@ const shared = {
   resolve: { alias: [SIGNS] },
 };
 
+// The server's sentences about the text of a workflow, which nobody writes in an element.
+const OF_WORKFLOWS = /^ {2}"(agent|expression|for_each|http|llm|mcp|model|repeat|schedule|set|skip|step|trigger|wait_for|yaml)\..*\n/gm;
+
 function output(input, license) {
   return {
     outDir: target,
@@ -37,19 +43,62 @@ function output(input, license) {
 }
 
 await build({ ...shared, build: { ...output("index.html", "licenses.md"), emptyOutDir: true } });
-await build({
-  ...shared,
-  resolve: {
-    alias: [
-      SIGNS,
-      { find: /^react$/, replacement: "preact/compat" },
-      { find: /^react-dom$/, replacement: "preact/compat" },
-      { find: /^react-dom\/client$/, replacement: "preact/compat/client" },
-      { find: /^react\/jsx-runtime$/, replacement: "preact/jsx-runtime" },
+const preact = [
+  SIGNS,
+  { find: /^react$/, replacement: "preact/compat" },
+  { find: /^react-dom$/, replacement: "preact/compat" },
+  { find: /^react-dom\/client$/, replacement: "preact/compat/client" },
+  { find: /^react\/jsx-runtime$/, replacement: "preact/jsx-runtime" },
+];
+await build({ ...shared, resolve: { alias: preact }, build: output("decide.html", "licenses-decide.md") });
+await elements();
+
+/**
+ * The elements: one file that loads nothing else. What is in an element is one function, which each element calls for
+ * itself, so that two of them share no variable of any module: no token, no stream, no draft, no language.
+ */
+async function elements() {
+  const plain = { ...output("", ""), license: false }; // the licenses are those of the page of one decision
+  const inner = await build({
+    ...shared,
+    plugins: [
+      {
+        name: "sentences",
+        enforce: "pre",
+        transform: (code, id) => (id.endsWith("/server.zh.ts") ? { code: code.replace(OF_WORKFLOWS, ""), map: null } : null),
+      },
     ],
-  },
-  build: output("decide.html", "licenses-decide.md"),
-});
+    resolve: { alias: [...preact, { find: /^.*\/host\.ts$/, replacement: join(root, "src/elements/host.ts") }] },
+    build: {
+      ...plain,
+      write: false,
+      minify: false,
+      lib: { entry: join(root, "src/elements/inner.tsx"), formats: ["cjs"] },
+      rolldownOptions: { output: { codeSplitting: false } },
+    },
+  });
+  const [{ code }] = inner[0].output;
+  await build({
+    ...shared,
+    plugins: [
+      {
+        name: "elements",
+        enforce: "pre",
+        resolveId: (id) => (id === "#inner" ? "\0inner" : null),
+        load: (id) => (id === "\0inner" ? `export function load(given) {\nconst exports = {};\n${code}\nreturn exports;\n}` : null),
+        transform: (css, id) => (id.endsWith(".css?inline") ? { code: shadowed(css), map: null } : null),
+      },
+    ],
+    build: {
+      ...plain,
+      rolldownOptions: { input: join(root, "src/elements/elements.ts"), output: { codeSplitting: false, entryFileNames: "elements.js" } },
+    },
+  });
+  await copyFile(join(root, "src/elements/types.ts"), join(target, "elements.d.ts"));
+  const built = await readFile(join(target, "elements.js"));
+  const integrity = `sha384-${createHash("sha384").update(built).digest("base64")}`;
+  await writeFile(join(target, "elements.json"), `${JSON.stringify({ file: "elements.js", integrity })}\n`);
+}
 
 for (const entry of (await readdir(target, { recursive: true, withFileTypes: true })).sort(byPath)) {
   const path = join(entry.parentPath, entry.name);

@@ -18,6 +18,7 @@ import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, use
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/app.css";
+import "./look/lists.css";
 import "./look/pages.css";
 import "./look/theme.ts";
 import { SessionContext, useMay, useSession } from "./context.ts";

@@ -1,5 +1,7 @@
-// The public API, as this page calls it. Who calls is the session's cookie or, in development, whom one acts as.
+// The public API, as this page calls it. Who calls is the session's cookie or, in development, whom one acts as; of an
+// element in another page, its token.
 
+import { host } from "../host.ts";
 import { holdsUnread } from "../logic/json.ts";
 import { parseExactly } from "../logic/written.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
@@ -25,9 +27,15 @@ export interface CallOptions {
   last?: boolean | undefined;
 }
 
-function headers(more: Record<string, string>): Record<string, string> {
-  const who = actAs();
-  return { ...more, ...(csrf ? { "HAI-CSRF": csrf } : {}), ...(who ? { "HAI-Act-As": who } : {}) };
+/** The response to a request of who reads here; one that is refused for its credentials is sent again with new ones. */
+export async function fetchAs(path: string, init: RequestInit & { headers?: Record<string, string> } = {}): Promise<Response> {
+  const ready = host.begin(path);
+  for (let again = true; ; again = false) {
+    if (ready !== undefined) await ready();
+    const headers = new Headers({ ...init.headers, ...(csrf ? { "HAI-CSRF": csrf } : {}), ...host.credentials() });
+    const response = await host.fetch(path, { ...init, headers });
+    if (response.status !== 401 || !again || !(await host.renew(headers))) return response;
+  }
 }
 
 /** The answer to a call. Throws a Problem. */
@@ -56,13 +64,13 @@ async function sent<T>(method: string, path: string, body: string | Blob | undef
   const given: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) given["Content-Type"] = type;
   if (options.key) given["Idempotency-Key"] = options.key;
-  const request: RequestInit = { method, headers: headers(given), credentials: "same-origin" };
+  const request: RequestInit & { headers: Record<string, string> } = { method, headers: given };
   if (body !== undefined) request.body = body;
   if (options.signal) request.signal = options.signal;
   if (options.last) request.keepalive = true;
   let response: Response;
   try {
-    response = await fetch(path, request);
+    response = await fetchAs(path, request);
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw asProblem(error);
@@ -138,7 +146,7 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
     try {
       const given: Record<string, string> = { Accept: "text/event-stream" };
       if (last) given["Last-Event-ID"] = last;
-      const response = await fetch(path, { headers: headers(given), signal: here.signal, credentials: "same-origin" });
+      const response = await fetchAs(path, { headers: given, signal: here.signal });
       if (!response.ok || response.body === null) throw noticed(await problemOf(response));
       clearTimeout(slow);
       follower.onState("live");
@@ -207,9 +215,8 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
 /** The events of the stream that a POST is answered with, in their order. Throws a Problem. */
 export async function converse(path: string, body: unknown, onEvent: (data: unknown) => void, signal: AbortSignal): Promise<void> {
   const given = { Accept: "text/event-stream", "Content-Type": "application/json" };
-  const request: RequestInit = { method: "POST", headers: headers(given), credentials: "same-origin", body: written(body), signal };
   try {
-    const response = await fetch(path, request);
+    const response = await fetchAs(path, { method: "POST", headers: given, body: written(body), signal });
     if (!response.ok || response.body === null) throw noticed(await problemOf(response));
     const reader = response.body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
     const parser = new SseParser((_name, data) => onEvent(JSON.parse(data)));

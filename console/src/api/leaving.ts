@@ -1,6 +1,7 @@
 // Decisions that are made and not sent yet: for some seconds they can be taken back, whatever page is shown meanwhile.
 
 import { useSyncExternalStore } from "react";
+import { host } from "../host.ts";
 import { type Problem, asProblem } from "./problems.ts";
 import type { DecidedPending } from "./types.gen.ts";
 
@@ -12,7 +13,7 @@ export const WAYS: readonly Way[] = ["undo", "ask", "once"];
 const KEPT = "hai.sending";
 
 export function way(): Way {
-  return WAYS.find((each) => each === localStorage.getItem(KEPT)) ?? "undo";
+  return WAYS.find((each) => each === host.sending()) ?? "undo";
 }
 
 export function setWay(chosen: Way): void {
@@ -67,6 +68,11 @@ export function takeBack(id: string): boolean {
   return true;
 }
 
+/** Takes back all that is not being sent yet. */
+export function takeBackAll(): void {
+  for (const id of [...entries.keys()]) takeBack(id);
+}
+
 async function go(id: string, last = false): Promise<void> {
   const entry = entries.get(id);
   if (entry === undefined || entry.shown.state !== "waiting") return;
@@ -84,8 +90,8 @@ async function go(id: string, last = false): Promise<void> {
 }
 
 // Who leaves the page has decided: what waits is sent, as a letter that lies in the box.
-window.addEventListener("pagehide", () => {
-  for (const id of entries.keys()) void go(id, true);
+host.onLeave(() => {
+  for (const id of [...entries.keys()]) void go(id, true);
 });
 
 function subscribe(listener: () => void): () => void {

@@ -3,6 +3,7 @@
 import { type ReactNode, useEffect, useRef } from "react";
 import type { Problem } from "../api/problems.ts";
 import { useText } from "../text/index.ts";
+import { focused } from "./focus.ts";
 import { ProblemNote } from "./Problem.tsx";
 import { isSilent } from "./useSending.ts";
 
@@ -29,7 +30,7 @@ export function Ask({ title, yes, dangerous = false, busy = false, notYet = fals
   useEffect(() => {
     const shown = dialog.current;
     gone.current = false;
-    const before = document.activeElement;
+    const before = focused();
     shown?.showModal();
     return () => {
       gone.current = true;

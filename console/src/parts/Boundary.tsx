@@ -1,6 +1,7 @@
 // What a reader sees where a page has a fault.
 
 import { Component, type ReactNode } from "react";
+import { host } from "../host.ts";
 import { useText } from "../text/index.ts";
 
 export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {
@@ -21,7 +22,7 @@ function Broken() {
     <main className="alone" role="alert">
       <h1>{t.app.brokenTitle}</h1>
       <p>{t.app.broken}</p>
-      <button onClick={() => location.reload()}>{t.app.again}</button>
+      <button onClick={() => host.reload()}>{t.app.again}</button>
     </main>
   );
 }

@@ -4,12 +4,14 @@ import { useId, useState } from "react";
 import { upload } from "../api/client.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
+import { host } from "../host.ts";
 import { isObject, pointer } from "../logic/json.ts";
 import { type Schema, type Variant, beginning, fieldOf, joined, variantOf } from "../logic/schema.ts";
 import { fieldText, useText } from "../text/index.ts";
 import { ownZone } from "../text/dates.ts";
 import { humanised } from "../text/names.ts";
 import { type Change, type Common, JsonInput } from "./JsonInput.tsx";
+import { Drawn } from "./Media.tsx";
 import { ProblemNote } from "./Problem.tsx";
 
 /** Where a schema stands: the whole one, in which references lead somewhere, and those on the way to it. */
@@ -440,7 +442,7 @@ function FileInput({ common, value, onChange }: { common: Common; value: Json | 
     <>
       <input {...common} type="file" onChange={(event) => choose(event.currentTarget.files?.[0])} />
       <span role="status" className="quiet small">
-        {sent?.busy ? t.decision.uploading(sent.name) : here && <a href={here} download>{sent?.name ?? t.decision.file}</a>}
+        {sent?.busy ? t.decision.uploading(sent.name) : here && (host.console ? <a href={here} download>{sent?.name ?? t.decision.file}</a> : <Drawn path={here} name={sent?.name ?? t.decision.file} />)}
       </span>
       {sent?.problem && <ProblemNote problem={sent.problem} />}
     </>

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import { type Leaving, takeBack, useLeaving } from "../api/leaving.ts";
+import { host } from "../host.ts";
 import { useText } from "../text/index.ts";
 import { Go } from "./Go.tsx";
 import { ProblemNote } from "./Problem.tsx";
@@ -37,14 +38,15 @@ export function Undos({ but }: { but?: string | null }) {
   const t = useText();
   const others = useLeaving().filter((each) => each.id !== but);
   useEffect(() => {
-    const pressed = (event: KeyboardEvent): void => {
-      if (event.key !== "z" || event.metaKey || event.ctrlKey || event.altKey) return;
+    const pressed = (event: Event): void => {
+      if (!(event instanceof KeyboardEvent) || event.key !== "z" || event.metaKey || event.ctrlKey || event.altKey) return;
       if (event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
       const last = others.filter((each) => each.state === "waiting").at(-1);
       if (last) takeBack(last.id);
     };
-    document.addEventListener("keydown", pressed);
-    return () => document.removeEventListener("keydown", pressed);
+    const place = host.keys();
+    place.addEventListener("keydown", pressed);
+    return () => place.removeEventListener("keydown", pressed);
   });
   return (
     <div className="toasts" role="status">

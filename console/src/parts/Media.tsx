@@ -1,8 +1,14 @@
 // A picture, sound or file: what is kept here is shown, what is elsewhere is a link that one may follow.
 
+import { useEffect, useRef } from "react";
+import { fetchAs } from "../api/client.ts";
+import { problemOf } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
+import { host } from "../host.ts";
 import { isObject } from "../logic/json.ts";
 import { useText } from "../text/index.ts";
+import { ProblemNote } from "./Problem.tsx";
+import { useSending } from "./useSending.ts";
 
 const FILE = /^file_[A-Za-z0-9_-]{1,100}$|^[0-9a-f]{64}$/;
 const KINDS = ["image", "audio", "video", "document", "file", "binary"];
@@ -26,14 +32,17 @@ export function Media({ type, part }: { type: string; part: Record<string, Json>
   const there = typeof value === "string" && /^https?:\/\//i.test(value) ? value : null;
   return (
     <figure className="media">
-      {here && type === "image" && <img src={here} alt={name} loading="lazy" />}
-      {here && type === "audio" && <audio src={here} controls preload="none" aria-label={name} />}
-      {here && type === "video" && <video src={here} controls preload="none" aria-label={name} />}
+      {here && !host.console && <Drawn path={here} name={name} picture={type === "image"} />}
+      {here && host.console && type === "image" && <img src={here} alt={name} loading="lazy" />}
+      {here && host.console && type === "audio" && <audio src={here} controls preload="none" aria-label={name} />}
+      {here && host.console && type === "video" && <video src={here} controls preload="none" aria-label={name} />}
       <figcaption className="small">
         {here ? (
-          <a href={here} download>
-            {name}
-          </a>
+          host.console && (
+            <a href={here} download>
+              {name}
+            </a>
+          )
         ) : there ? (
           <a href={there} target="_blank" rel="noreferrer noopener">
             {name}
@@ -47,6 +56,49 @@ export function Media({ type, part }: { type: string; part: Record<string, Json>
       </figcaption>
     </figure>
   );
+}
+
+/** A file of this server in a page of elsewhere, which no address opens without a token: a picture is drawn, and all are
+ * given on a press. */
+export function Drawn({ path, name, picture = false }: { path: string; name: string; picture?: boolean }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { busy, problem, send } = useSending();
+  useEffect(() => {
+    const leaving = new AbortController();
+    if (picture) void draw(path, canvas.current, leaving.signal).catch(() => undefined); // there is the button
+    return () => leaving.abort();
+  }, [path, picture]);
+  const give = (): Promise<unknown> =>
+    send(async (signal) => {
+      const url = URL.createObjectURL(await fileOf(path, signal));
+      const link = Object.assign(document.createElement("a"), { href: url, download: name });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    });
+  return (
+    <>
+      {picture && <canvas ref={canvas} width={0} height={0} role="img" aria-label={name} />}
+      <button type="button" className={`more ${busy ? "busy" : ""}`} disabled={busy} onClick={() => void give()}>
+        {name}
+      </button>
+      {problem && <ProblemNote problem={problem} />}
+    </>
+  );
+}
+
+async function fileOf(path: string, signal: AbortSignal): Promise<Blob> {
+  const response = await fetchAs(path, { signal });
+  if (!response.ok) throw await problemOf(response);
+  return response.blob();
+}
+
+async function draw(path: string, canvas: HTMLCanvasElement | null, signal: AbortSignal): Promise<void> {
+  const image = await createImageBitmap(await fileOf(path, signal));
+  if (canvas === null || signal.aborted) return;
+  canvas.width = image.width;
+  canvas.height = image.height;
+  canvas.getContext("2d")?.drawImage(image, 0, 0);
+  image.close();
 }
 
 const FILES = new Set(KINDS);

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "react";
 import type { Problem } from "../api/problems.ts";
+import { host } from "../host.ts";
 import { useText } from "../text/index.ts";
 import { ProblemNote } from "./Problem.tsx";
 
@@ -21,5 +22,8 @@ export function Missing() {
 
 /** Why a page has nothing to show. */
 export function Lacking({ problem, again }: { problem: Problem; again(): void }) {
+  useEffect(() => {
+    if (problem.status === 404) host.report(problem);
+  }, [problem.status]);
   return problem.status === 404 ? <Missing /> : <ProblemNote problem={problem} again={again} />;
 }

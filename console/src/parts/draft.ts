@@ -1,10 +1,11 @@
 // What one has written and not sent yet. It outlives a reload and a sign-in; it is this tab's alone.
 
 import { useCallback, useState } from "react";
+import { host } from "../host.ts";
 
 export function keptText(place: string): string | null {
   try {
-    return sessionStorage.getItem(place);
+    return host.storage().getItem(place);
   } catch {
     return null;
   }
@@ -12,7 +13,7 @@ export function keptText(place: string): string | null {
 
 export function keepText(place: string, text: string): void {
   try {
-    sessionStorage.setItem(place, text);
+    host.storage().setItem(place, text);
   } catch {
     // The browser keeps nothing (it is full, or told so): the form itself still has it.
   }
@@ -20,7 +21,7 @@ export function keepText(place: string, text: string): void {
 
 export function dropText(place: string): void {
   try {
-    sessionStorage.removeItem(place);
+    host.storage().removeItem(place);
   } catch {
     // There is nothing, then.
   }

@@ -2,6 +2,13 @@
 
 import { useEffect, useRef } from "react";
 
+/** What has the focus, also within the tree of an element. */
+export function focused(): Element | null {
+  let at = document.activeElement;
+  while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+  return at;
+}
+
 function back(to: Element | null): void {
   const takes = to instanceof HTMLElement || to instanceof SVGElement;
   if (document.activeElement === document.body && takes && to.isConnected) to.focus();
@@ -10,7 +17,7 @@ function back(to: Element | null): void {
 /** As long as this is shown something else has the focus; then who had it before has it again. */
 export function useReturn(): void {
   useEffect(() => {
-    const before = document.activeElement;
+    const before = focused();
     return () => back(before);
   }, []);
 }
@@ -23,5 +30,5 @@ export function useKeptFocus(busy: boolean): () => void {
     if (!busy && before.current?.closest("dialog") === null) back(before.current);
     if (!busy) before.current = null;
   }, [busy]);
-  return () => void (before.current = document.activeElement);
+  return () => void (before.current = focused());
 }

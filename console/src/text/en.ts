@@ -47,6 +47,9 @@ export const en = {
     connecting: "Connecting",
     lost: "Connection lost. Reconnecting… Your input is safe.",
   },
+  element: {
+    needed: "The page has to sign you in again before you can go on. Your input is safe.",
+  },
   signIn: {
     title: "Sign in",
     provider: "Sign in with your organisation",

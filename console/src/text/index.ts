@@ -3,6 +3,7 @@
 import { useSyncExternalStore } from "react";
 import type { Problem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
+import { host } from "../host.ts";
 import { type Texts, en } from "./en.ts";
 import { zh } from "./zh.ts";
 
@@ -17,12 +18,10 @@ let sentences: Record<string, string> = {};
 // Counts what changes the texts: another language, and the server's sentences once they are here.
 let revision = 0;
 load();
-document.documentElement.lang = tag(language);
+host.speak(tag(language));
 
 function chosen(): Language {
-  const kept = localStorage.getItem(KEPT);
-  if (kept === "en" || kept === "zh") return kept;
-  return navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+  return host.language() ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
 }
 
 function tag(which: Language): string {
@@ -42,8 +41,15 @@ function changed(change: () => void): void {
 
 export function setLanguage(which: Language): void {
   localStorage.setItem(KEPT, which);
-  document.documentElement.lang = tag(which);
-  changed(() => (language = which));
+  followLanguage();
+}
+
+/** Shows the texts in the language that is chosen now. */
+export function followLanguage(): void {
+  const now = chosen();
+  host.speak(tag(now));
+  if (now === language) return;
+  changed(() => (language = now));
   load();
 }
 

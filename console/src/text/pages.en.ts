@@ -3,28 +3,6 @@
 const many = (n: number, one: string, more: string): string => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
 
 export const pagesEn = {
-  receipt: {
-    title: "Receipt",
-    proven: "This browser has checked the receipt: the signature and every text hold.",
-    unproven: (part: string) => `This receipt does not hold: ${part}. Don't rely on it, and tell an operator.`,
-    parts: {
-      file: "the file is written otherwise than it was given out",
-      header: "its header is not that of a receipt",
-      key: "it was signed with a key that this server does not publish",
-      signature: "the signature is not that of the key over this content",
-      texts: "a text is not the one that was signed",
-      executed: "what was executed is not what was decided",
-    },
-    unable:
-      "This browser can't check receipts: it has no Ed25519, or the page is not served over HTTPS. Download the receipt, and check it with hai-flow receipt verify.",
-    asked: "Asked by",
-    decided: "Decided",
-    executed: "Executed",
-    nothing: "nothing",
-    key: "Key",
-    withheld: "(not shown to you)",
-    download: "Download the receipt",
-  },
   now: {
     title: "What is happening now",
     step: (name: string) => `Step: ${name}`,

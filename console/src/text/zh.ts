@@ -43,6 +43,9 @@ export const zh: Texts = {
     },
   },
   connection: { live: "实时", connecting: "连接中", lost: "连接已断开，正在重试。您填写的内容会保留在这里。" },
+  element: {
+    needed: "所在页面须先为你重新登录，才能继续。已填写的内容不会丢失。",
+  },
   signIn: {
     title: "登录",
     provider: "使用组织账号登录",

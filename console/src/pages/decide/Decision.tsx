@@ -32,6 +32,7 @@ import { hasHidden } from "../../logic/signs.ts";
 import { useParameters } from "./useParameters.ts";
 import { useQuestion } from "./useQuestion.ts";
 import { useWho } from "../../context.ts";
+import { host } from "../../host.ts";
 
 // Most decisions have no form, and those that do wait for their question anyway.
 const LazyForm = lazy(() => import("../../parts/Form.tsx").then(({ Form }) => ({ default: Form })));
@@ -74,6 +75,9 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
   here.current = id;
   const said = useRef<HTMLDivElement>(null);
   useEffect(() => said.current?.focus(), [sent]); // the button that was pressed is gone
+  useEffect(() => {
+    if (pending !== null) host.see(pending, false);
+  }, [pending?.id, pending?.status]);
 
   if (pending === null) {
     if (problem === null) return <p className="quiet" role="status">{t.decision.loading}</p>;
@@ -199,9 +203,11 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
         </section>
       )}
       <Proof id={pending.id} />
-      <p>
-        <Go href={`/console/runs/${pending.run_id}`}>{t.decision.toRun}</Go>
-      </p>
+      {host.console && (
+        <p>
+          <Go href={`/console/runs/${pending.run_id}`}>{t.decision.toRun}</Go>
+        </p>
+      )}
     </>
   );
 }
@@ -359,6 +365,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
       await post<CheckedAnswer>("check", option);
       const title = titleOf(pending) ?? t.inbox.untitled;
       leave({ id: pending.id, title, label: label(option) }, (last) => post<DecidedPending>("decide", option, last), (decided) => {
+        host.see(decided, true);
         dropDraft(pending.id);
         onDecided(decided);
       });
@@ -380,6 +387,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
   const decide = (option: string): Promise<void> =>
     attempt(option, async () => {
       const decided = await post<DecidedPending>("decide", option);
+      host.see(decided, true);
       dropDraft(pending.id);
       setAsking(null);
       onDecided(decided);
@@ -404,8 +412,8 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
 
   useEffect(() => {
     if (!keys || !may || asking !== null) return;
-    const pressed = (event: KeyboardEvent): void => {
-      if (event.metaKey || event.ctrlKey || event.altKey) return;
+    const pressed = (event: Event): void => {
+      if (!(event instanceof KeyboardEvent) || event.metaKey || event.ctrlKey || event.altKey) return;
       if (isTyping(event.target)) {
         if (event.key === "Escape" && !event.isComposing && event.target instanceof HTMLElement) event.target.blur();
         return;
@@ -424,8 +432,9 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
         write({ args: draft.args ?? argsOf(pending) });
       }
     };
-    document.addEventListener("keydown", pressed);
-    return () => document.removeEventListener("keydown", pressed);
+    const place = host.keys();
+    place.addEventListener("keydown", pressed);
+    return () => place.removeEventListener("keydown", pressed);
   }, [keys, may, asking, options, names, choose, write, draft, pending, goes]);
 
   const lapse = changed && needed ? lapsing(needed) : 0;

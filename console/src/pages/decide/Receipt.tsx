@@ -1,7 +1,7 @@
 // The receipt of a decision, checked by the reader's own browser.
 
 import { useCallback, useEffect, useState } from "react";
-import { actAs } from "../../api/client.ts";
+import { fetchAs } from "../../api/client.ts";
 import { type Problem, asProblem, problemOf } from "../../api/problems.ts";
 import { NoCrypto, type ProvenReceipt, Unproven, verifyReceipt } from "../../logic/receipt.ts";
 import { plainName } from "../../logic/seats.ts";
@@ -9,14 +9,13 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { moment } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
-import { usePageText } from "../../text/pages.ts";
+import { useReceiptText } from "../../text/receipt.ts";
 
 type Checked = { receipt: string; proven: ProvenReceipt } | { receipt: string; error: Unproven | NoCrypto };
 
 /** The bytes as they are: a receipt that is written otherwise is none. Throws a Problem. */
 async function fetched(path: string, signal: AbortSignal): Promise<string> {
-  const who = actAs();
-  const response = await fetch(path, { credentials: "same-origin", signal, ...(who && { headers: { "HAI-Act-As": who } }) });
+  const response = await fetchAs(path, { signal });
   if (!response.ok) throw await problemOf(response);
   return response.text();
 }
@@ -52,7 +51,7 @@ function useChecked(id: string): { result: Checked | null; problem: Problem | nu
 
 export function Receipt({ id }: { id: string }) {
   const t = useText();
-  const p = usePageText().receipt;
+  const p = useReceiptText();
   const { result, problem, again } = useChecked(id);
   if (problem !== null) return <ProblemNote problem={problem} again={again} />;
   if (result === null) return <p role="status">{t.app.loading}</p>;
@@ -76,7 +75,7 @@ export function Receipt({ id }: { id: string }) {
 
 function Proven({ proven: { content, key, textOf } }: { proven: ProvenReceipt }) {
   const t = useText();
-  const p = usePageText().receipt;
+  const p = useReceiptText();
   const option = (name: string): string => t.decision.options[name] ?? t.decision.decidedTitle[name] ?? name;
   return (
     <>
@@ -120,7 +119,7 @@ function Proven({ proven: { content, key, textOf } }: { proven: ProvenReceipt })
 }
 
 function Download({ id, receipt }: { id: string; receipt: string }) {
-  const p = usePageText().receipt;
+  const p = useReceiptText();
   const [url, setUrl] = useState<string>();
   useEffect(() => {
     const made = URL.createObjectURL(new Blob([receipt], { type: "application/json" }));
