@@ -77,7 +77,8 @@ async function elements() {
       rolldownOptions: { output: { codeSplitting: false } },
     },
   });
-  const [{ code }] = inner[0].output;
+  // A page may have put something of its own into Object.prototype: it is no export.
+  const code = inner[0].output[0].code.replace(/for \(var (\w+) in (\w+)\) (?=__defProp)/g, "for (var $1 of Object.keys($2)) ");
   await build({
     ...shared,
     plugins: [

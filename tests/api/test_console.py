@@ -17,6 +17,8 @@ PAGES = {
     "index.html": "<!doctype html><title>index</title>",
     "decide.html": "<!doctype html><title>decide</title>",
     "assets/index-C0ffee.js": "console.log(1)",
+    "elements.js": "export {}",
+    "elements.d.ts": "export {}",
     "licenses.md": "MIT",
 }
 
@@ -79,6 +81,14 @@ async def test_an_asset_is_kept_for_ever_and_packed_as_the_browser_takes_it(fold
             assert asset.headers["vary"] == "Accept-Encoding"
 
 
+async def test_what_is_for_pages_of_others_has_an_address_that_stays_and_is_kept_for_ten_minutes(folder: Path) -> None:
+    async with client(folder) as http:
+        for path, media_type in (("/elements.js", "text/javascript"), ("/elements.d.ts", "text/plain")):
+            answer = await http.get(path)
+            assert answer.headers["content-type"].startswith(media_type)
+            assert answer.headers["cache-control"] == "public, max-age=600"
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -126,6 +136,16 @@ async def test_a_development_server_builds_the_pages_when_somebody_looks(folder:
         async with asyncio.timeout(60):
             while "<title>index</title>" not in (await http.get("/")).text:
                 pass
+
+
+async def test_a_development_server_builds_what_is_for_pages_of_others_before_it_sends_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    sources, built = tmp_path / "sources", tmp_path / "dist"
+    sources.mkdir()
+    (sources / "building.py").write_text(f"import shutil\nshutil.copytree({str(folder)!r}, {str(built)!r})\n")
+    async with client(built, sources=sources) as http:
+        assert (await http.get("/elements.js")).text == "export {}"
 
 
 async def test_a_build_that_fails_says_why_and_is_tried_again(folder: Path, tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ class Locator:
     def role(self, role: str, name: str | dict[str, str] | None = None, **more: Any) -> Locator:
         return Locator(self._page, [*self._chain, _role(role, name, more)])
 
+    def label(self, text: str) -> Locator:
+        return Locator(self._page, [*self._chain, ["getByLabel", text]])
+
     def first(self) -> Locator:
         return Locator(self._page, [*self._chain, ["nth", 0]])
 

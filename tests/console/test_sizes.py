@@ -1,7 +1,9 @@
-"""What a browser loads first is small: the first page, and the page of one decision for a phone."""
+"""What a browser loads first is small: the first page, the page of one decision for a phone, and the elements."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -35,6 +37,20 @@ def test_the_first_page_is_at_most_160_kb(built: Path, record_property: Callable
 def test_a_decision_is_at_most_45_kb(built: Path, record_property: Callable[[str, object], None]) -> None:
     measured(record_property, "a decision", size := first_load(built, "decide.html"))
     assert size <= 45 * KB
+
+
+def test_the_elements_are_one_file_of_at_most_60_kb(
+    built: Path, record_property: Callable[[str, object], None]
+) -> None:
+    measured(record_property, "the elements", size := (built / "elements.js.gz").stat().st_size)
+    assert size <= 60 * KB
+    text = (built / "elements.js").read_text()
+    assert re.findall(r"\bimport\s*[({\"']|\bfrom\s*\"", text) == [], "it loads nothing else"
+
+
+def test_the_hash_of_the_elements_is_that_of_the_file(built: Path) -> None:
+    digest = base64.b64encode(hashlib.sha384((built / "elements.js").read_bytes()).digest()).decode()
+    assert json.loads((built / "elements.json").read_text()) == {"file": "elements.js", "integrity": f"sha384-{digest}"}
 
 
 def measured(record_property: Callable[[str, object], None], what: str, size: int) -> None:

@@ -22,7 +22,7 @@ export interface Element {
 declare const given: Element; // by the function that the build wraps around these modules
 export const element: Element = given;
 
-const PATIENCE_MS = 8_000; // less than until a reader is told that no answer comes
+const PATIENCE_MS = 3_000; // less than until a reader is told that no answer comes
 const storage = new Map<string, string>();
 const leaving = new Set<() => void>();
 

@@ -105,7 +105,7 @@ function Page({ kind, pending }: { kind: Kind; pending: string | null }) {
   const { session, problem } = useReader();
   const again = (): void => ask(prove);
   return (
-    <main className="stack">
+    <div className="stack">
       {problem !== null && (problem.status === 401 ? <Waiting /> : <ProblemNote problem={problem} again={again} />)}
       {session === null && problem === null && <p role="status">{t.app.loading}</p>}
       {session !== null && (
@@ -113,7 +113,7 @@ function Page({ kind, pending }: { kind: Kind; pending: string | null }) {
           {kind === "inbox" ? <Several /> : pending !== null && <One id={pending} />}
         </SessionContext.Provider>
       )}
-    </main>
+    </div>
   );
 }
 

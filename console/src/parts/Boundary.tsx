@@ -18,11 +18,12 @@ export class Boundary extends Component<{ children: ReactNode }, { failed: boole
 
 function Broken() {
   const t = useText();
+  const Frame = host.console ? "main" : "div";
   return (
-    <main className="alone" role="alert">
+    <Frame className="alone" role="alert">
       <h1>{t.app.brokenTitle}</h1>
       <p>{t.app.broken}</p>
       <button onClick={() => host.reload()}>{t.app.again}</button>
-    </main>
+    </Frame>
   );
 }

@@ -54,6 +54,8 @@ _PLAIN: Final = (
     f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-{_STYLE_HASH}'"
 )
 _FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of an asset has the hash of its content
+_FOR_A_WHILE: Final = "public, max-age=600"
+_ELEMENTS: Final = ("elements.js", "elements.json", "elements.d.ts")  # for pages of others, which know these addresses
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _CHECKOUT: Final = _PACKAGE.parent / "console"
 _ENCODINGS: Final = {"br": ".br", "gzip": ".gz"}
@@ -86,11 +88,14 @@ class Console:
 
     async def _answer(self, request: Request, path: str) -> Response:
         accepted = request.headers.get("accept-encoding", "")
+        if path in _ELEMENTS and self._sources is not None:
+            await asyncio.shield(self._begin_build(self._sources))
         if "." in path.rpartition("/")[2]:
             file = self._file(path)
             if file is None or path.endswith((".html", *_ENCODINGS.values())):
                 return problem(404, "not_found", HTTPStatus.NOT_FOUND.phrase)
-            return _send_file(file, accepted, {"Cache-Control": _FOR_EVER} if path.startswith("assets/") else {})
+            kept = _FOR_EVER if path.startswith("assets/") else _FOR_A_WHILE if path in _ELEMENTS else None
+            return _send_file(file, accepted, {} if kept is None else {"Cache-Control": kept})
         if (waiting := await self._wait_for_build(request)) is not None:
             return waiting
         # Any other path is a place within the pages, which find it by themselves.
@@ -104,16 +109,21 @@ class Console:
         file = folder / path
         return file if file.is_file() else None
 
+    def _begin_build(self, sources: Path) -> asyncio.Task[str]:
+        """The build, which is begun unless it was."""
+        if self._building is None:
+            self._building = asyncio.create_task(_build(sources))
+        return self._building
+
     async def _wait_for_build(self, request: Request) -> Response | None:
         """Wait a moment for the build. Returns a page about it while it runs, or after it failed; None: the pages are
         there, or this server builds none."""
         if self._sources is None:
             return None
-        if self._building is None:
-            self._building = asyncio.create_task(_build(self._sources))
+        building = self._begin_build(self._sources)
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                fault = await asyncio.shield(self._building)
+                fault = await asyncio.shield(building)
                 if fault:
                     self._building = None  # the next look tries again
                     return _render_failure_page(fault)
@@ -158,7 +168,8 @@ async def _build(sources: Path) -> str:
 
 def _send_file(file: Path, accepted: str, headers: dict[str, str]) -> Response:
     """The file, in the first encoding that the client takes and that lies beside it."""
-    media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    guess = "text/plain" if file.name.endswith(".ts") else mimetypes.guess_type(file.name)[0]
+    media_type = guess or "application/octet-stream"
     takes = {each.partition(";")[0].strip().lower() for each in accepted.split(",") if "q=0" not in each.split(";")[1:]}
     for encoding, suffix in _ENCODINGS.items():
         encoded = file.with_name(file.name + suffix)
