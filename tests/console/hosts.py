@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 HEAD = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page of somebody else</title>'
 
@@ -46,15 +46,14 @@ class HostSite(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: HostSite
-
     def do_GET(self) -> None:
+        site = cast(HostSite, self.server)
         path = self.path.partition("?")[0]
-        text = self.server.pages.get(path)
+        text = site.pages.get(path)
         self.send_response(204 if path == "/favicon.ico" else 404 if text is None else 200)
         kind = "text/javascript" if path.endswith(".js") else "text/css" if path.endswith(".css") else "text/html"
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Security-Policy", self.server.policy)
+        self.send_header("Content-Security-Policy", site.policy)
         body = (text or "").encode()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

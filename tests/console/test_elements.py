@@ -24,7 +24,11 @@ from tests.support.server import YAML, ServerProcess, serving
 
 FLOWS = Path(__file__).parent / "flows"
 
-GIVES = "addEventListener('DOMContentLoaded', () => { for (const [id, token] of Object.entries(%s)) document.getElementById(id).token = token; });"
+GIVES = """
+addEventListener('DOMContentLoaded', () => {
+  for (const [id, token] of Object.entries(%s)) document.getElementById(id).token = token;
+});
+"""
 
 HEARS = """
 globalThis.heard = [];
@@ -71,24 +75,29 @@ class Desk:
 
     def decide(self, pending: dict[str, Any], who: str, decision: str) -> None:
         headers = {"Authorization": f"Bearer {self.token(who)}"}
-        self.http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": decision}, headers=headers).raise_for_status()
+        self.http.post(
+            f"/v1/pendings/{pending['id']}/decide", json={"decision": decision}, headers=headers
+        ).raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def desk(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[Desk]:
-    with host_site() as site, postgres_server.database() as dsn:
-        with serving(dsn, environment={**KEYS, "HAI_FLOW_ALLOWED_ORIGINS": site.origin}) as server:
-            site.flow = server.url
-            people = People(dsn)
-            headers = {**YAML, **people.person("user:pat", roles=["publisher"])}
-            for source in (*(FLOWS / f"{each}.flow.yaml" for each in ("payout", "visit")), FLOW.encode()):
-                source = source if isinstance(source, bytes) else source.read_bytes()
-                published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=headers, timeout=PATIENCE)
-                assert published.status_code == 201, published.text
-            desk = Desk(site, server, people)
-            yield desk
-            desk.http.close()
-            assert not server.faults
+    with (
+        host_site() as site,
+        postgres_server.database() as dsn,
+        serving(dsn, environment={**KEYS, "HAI_FLOW_ALLOWED_ORIGINS": site.origin}) as server,
+    ):
+        site.flow = server.url
+        people = People(dsn)
+        headers = {**YAML, **people.person("user:pat", roles=["publisher"])}
+        for source in (*(FLOWS / f"{each}.flow.yaml" for each in ("payout", "visit")), FLOW.encode()):
+            source = source if isinstance(source, bytes) else source.read_bytes()
+            published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=headers, timeout=PATIENCE)
+            assert published.status_code == 201, published.text
+        desk = Desk(site, server, people)
+        yield desk
+        desk.http.close()
+        assert not server.faults
 
 
 Show = Callable[..., Page]
@@ -96,13 +105,17 @@ Show = Callable[..., Page]
 
 @pytest.fixture
 def show(driver: rig.Driver, desk: Desk) -> Iterator[Show]:
-    """Opens a page of the site. None may have complained of anything when the test is done: a violation of the policy is
-    such a complaint."""
+    """Opens a page of the site. None may have complained of anything when the test is done; a violation of the policy
+    is such a complaint."""
     pages: list[Page] = []
 
-    def open_page(body: str, tokens: dict[str, str] | None = None, script: str = "", style: str = "", **options: Any) -> Page:
+    def open_page(
+        body: str, tokens: dict[str, str] | None = None, script: str = "", style: str = "", **options: Any
+    ) -> Page:
         path = desk.site.write(body, HEARS + (GIVES % (tokens or {})) + script, style)
-        pages.append(Page(driver, desk.site.origin, None, {"locale": "en-GB", "timezoneId": "Europe/Berlin", **options}))
+        pages.append(
+            Page(driver, desk.site.origin, None, {"locale": "en-GB", "timezoneId": "Europe/Berlin", **options})
+        )
         return pages[-1].goto(path)
 
     yield open_page
@@ -113,7 +126,8 @@ def show(driver: rig.Driver, desk: Desk) -> Iterator[Show]:
 
 
 def heard(page: Page, name: str) -> list[dict[str, Any]]:
-    return list(page.evaluate(f"heard.filter((each) => each[1] === '{name}').map((each) => ({{id: each[0], ...each[2]}}))"))
+    events = page.evaluate(f"heard.filter((each) => each[1] === '{name}')")
+    return [{"id": id, **detail} for id, _, detail in events]
 
 
 def approval(pending: dict[str, Any], id: str = "a", **attributes: str) -> str:
@@ -162,7 +176,11 @@ def test_the_question_is_decided_with_the_keyboard_alone_and_keys_pressed_elsewh
     assert "decision" in focused(page) or focused(page), "the focus is not lost"
 
 
-FOCUSED = "(() => { let at = document.activeElement; while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement; return at.innerText ?? at.tagName; })()"
+FOCUSED = """(() => {
+  let at = document.activeElement;
+  while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+  return at.innerText ?? at.tagName;
+})()"""
 
 
 def focused(page: Page) -> str:
@@ -225,7 +243,8 @@ BOX = "document.querySelector('#a').shadowRoot.querySelector('.hai')"
 
 HOSTILE = """
 html, body, main, head { display: block !important; visibility: visible; }
-main * { display: none !important; visibility: hidden !important; font: 90px/3 fantasy !important; color: #fff !important;
+main * { display: none !important; visibility: hidden !important; font: 90px/3 fantasy !important;
+  color: #fff !important;
   letter-spacing: 20px !important; text-transform: uppercase !important; direction: rtl !important; opacity: 1;
   pointer-events: none !important; user-select: none !important; white-space: nowrap !important; }
 html { font-size: 60px; } button { position: fixed !important; left: -9999px !important; }
@@ -241,13 +260,12 @@ HTMLElement.prototype.focus2 = "y";
 
 def test_styles_and_scripts_of_the_page_do_not_reach_into_it(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
-    page = show(
-        approval(pending, sending="once"), {"a": desk.token("user:ann")}, script=POLLUTED, style=HOSTILE
-    )
+    page = show(approval(pending, sending="once"), {"a": desk.token("user:ann")}, script=POLLUTED, style=HOSTILE)
     page.role("button", "Approve").there()
     look = page.evaluate(
         f"(() => {{ const s = getComputedStyle({BOX}); const b = getComputedStyle({BOX}.querySelector('button.main'));"
-        " return [s.fontSize, s.letterSpacing, s.textTransform, s.direction, s.pointerEvents, s.userSelect, b.position, b.fontSize]; })()"
+        " return [s.fontSize, s.letterSpacing, s.textTransform, s.direction, s.pointerEvents, s.userSelect,"
+        " b.position, b.fontSize]; })()"
     )
     assert look == ["16px", "normal", "none", "ltr", "auto", "auto", "static", "16px"]
     page.role("button", "Approve").click()
@@ -261,11 +279,13 @@ def test_the_element_puts_no_style_and_no_name_into_the_page_and_is_themed_by_it
 ) -> None:
     pending = desk.ask("payout")
     names = "globalThis.before = Object.keys(globalThis);"
-    style = "#a { --hai-accent: rgb(1, 2, 3); --hai-font-size: 20px; --hai-radius: 0px; --accent: red; margin: 7px; width: 500px; }"
+    style = "#a { --hai-accent: rgb(1, 2, 3); --hai-font-size: 20px; --hai-radius: 0px; --accent: red; width: 500px; }"
     page = show(approval(pending), {"a": desk.token("user:ann")}, script=names, style=style)
     page.role("button", "Approve").there()
     assert page.evaluate("Object.keys(globalThis).filter((each) => !before.includes(each) && each !== 'before')") == []
-    assert page.evaluate("[document.styleSheets.length, document.adoptedStyleSheets.length, document.head.children.length]") == [1, 0, 5]
+    assert page.evaluate(
+        "[document.styleSheets.length, document.adoptedStyleSheets.length, document.head.children.length]"
+    ) == [1, 0, 5]
     look = page.evaluate(
         f"(() => {{ const s = getComputedStyle({BOX}); const b = getComputedStyle({BOX}.querySelector('button.main'));"
         " return [s.fontSize, s.borderRadius, b.backgroundColor, document.querySelector('#a').offsetWidth]; })()"
@@ -282,7 +302,9 @@ def test_a_foreign_and_an_absent_question_have_one_answer(desk: Desk, show: Show
         page = show(f'<hai-approval id="a" pending="{id}"></hai-approval>', {"a": token})
         page.words("or you don't have access to it").there()
         (error,) = heard(page, "hai-error")
-        answers.add((page.evaluate(f"{BOX}.innerText"), error["code"], error["status"], error["message"].replace(id, "ID")))
+        answers.add(
+            (page.evaluate(f"{BOX}.innerText"), error["code"], error["status"], error["message"].replace(id, "ID"))
+        )
     assert len(answers) == 1, answers
 
 
@@ -325,9 +347,16 @@ def test_a_page_that_renews_the_token_at_once_is_all_that_it_takes(desk: Desk, s
     assert heard(page, "hai-error") == []
 
 
+COUNTED = """
+globalThis.fetches = 0;
+const before = fetch;
+globalThis.fetch = (...all) => { fetches += 1; return before(...all); };
+"""
+
+
 def test_a_page_that_gives_what_is_no_token_is_asked_no_more_than_now_and_then(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
-    script = RENEWS % "hait_nothing" + "globalThis.fetches = 0; const before = fetch; globalThis.fetch = (...all) => { fetches += 1; return before(...all); };"
+    script = RENEWS % "hait_nothing" + COUNTED
     page = show(approval(pending), {"a": "hait_nothing_either"}, script=script)
     page.words("The page has to sign you in again").there()
     page.until("new Promise((done) => setTimeout(() => done(true), 500))")
@@ -382,7 +411,9 @@ def test_an_element_that_is_taken_out_closes_its_streams_and_has_its_draft_when_
     page = show(approval(pending), {"a": desk.token("user:ann")}, script=COUNTS)
     page.label("Comment").fill("Not lost")
     page.until("streams.size === 1")
-    page.evaluate("globalThis.kept = document.querySelector('#a'); document.querySelector('main').append(kept)")  # moved
+    page.evaluate(
+        "globalThis.kept = document.querySelector('#a'); document.querySelector('main').append(kept)"
+    )  # moved
     page.until("streams.size === 1")
     assert page.label("Comment").value() == "Not lost"
     page.evaluate("kept.remove()")
@@ -436,11 +467,24 @@ def test_the_token_stands_nowhere(desk: Desk, show: Show) -> None:
     page = show(approval(pending, token=token, server=desk.url), script=script)
     page.role("button", "Approve").there()
     assert page.evaluate("document.querySelector('#a').token") is None
-    whole = page.evaluate(f"document.documentElement.outerHTML + {BOX}.innerHTML + JSON.stringify([addresses, heard, seen, location.href, performance.getEntries()])")
+    seen = "JSON.stringify([addresses, heard, seen, location.href, performance.getEntries()])"
+    whole = page.evaluate(f"document.documentElement.outerHTML + {BOX}.innerHTML + {seen}")
     assert token not in whole
     assert token.partition(".")[2] not in whole
     page.evaluate(f"document.querySelector('#a').setAttribute('token', '{token}')")
     assert page.evaluate("document.querySelector('#a').hasAttribute('token')") is False
+
+
+LATER = """(() => {
+  globalThis.stolen = [];
+  globalThis.fetch = (...all) => { stolen.push(all); return Promise.reject(new Error('stolen')); };
+  const a = document.querySelector('#a');
+  a.setAttribute('server', 'https://evil.example');
+  for (const data of ['approve', {type: 'hai-decide', decision: 'approve'}, {token: 'x', pending: 'y'}])
+    postMessage(data, '*');
+  document.dispatchEvent(new CustomEvent('hai-decided', {detail: {status: 'approve'}}));
+  a.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', bubbles: true, composed: true}));
+})()"""
 
 
 def test_another_script_of_the_page_neither_moves_the_token_to_another_server_nor_decides_by_a_message(
@@ -449,17 +493,7 @@ def test_another_script_of_the_page_neither_moves_the_token_to_another_server_no
     pending = desk.ask("payout")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.role("button", "Approve").there()
-    later = """(() => {
-      globalThis.stolen = [];
-      globalThis.fetch = (...all) => { stolen.push(all); return Promise.reject(new Error('stolen')); };
-      const a = document.querySelector('#a');
-      a.setAttribute('server', 'https://evil.example');
-      for (const data of ['approve', {type: 'hai-decide', decision: 'approve'}, {token: 'x', pending: 'y'}]) postMessage(data, '*');
-      document.dispatchEvent(new CustomEvent('hai-decided', {detail: {status: 'approve'}}));
-      a.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', bubbles: true, composed: true}));
-      a.setAttribute('pending', '%s');
-    })()""" % pending["id"]
-    page.evaluate(later)
+    page.evaluate(LATER)
     page.until("new Promise((done) => setTimeout(() => done(true), 300))")
     page.role("button", "Approve").there()
     assert page.evaluate("stolen") == []
@@ -468,9 +502,7 @@ def test_another_script_of_the_page_neither_moves_the_token_to_another_server_no
 
 
 @pytest.mark.parametrize("server", ["javascript:alert(1)", "https://ann:secret@flow.example", "data:text/plain,x"])
-def test_what_is_no_address_of_a_server_is_refused_and_asked_for_nothing(
-    desk: Desk, show: Show, server: str
-) -> None:
+def test_what_is_no_address_of_a_server_is_refused_and_asked_for_nothing(desk: Desk, show: Show, server: str) -> None:
     page = show(f'<hai-approval id="a" pending="x" server="{server}"></hai-approval>', {"a": "hait_x"})
     page.until("heard.length === 1")
     assert heard(page, "hai-error")[0]["code"] == "server"
@@ -525,8 +557,7 @@ def test_the_inbox_lists_what_asks_the_reader_and_several_are_decided_at_once(de
     page.press("Enter")
     page.role("heading", "Pay 1200 to Adler?").there()
     page.press("a")
-    page.role("dialog").there()
-    page.press("Enter")
+    page.role("dialog").role("button", {"/Approve/": ""}).click()
     page.until("heard.some((each) => each[1] === 'hai-decided')")
     page.press("Escape")
     for each in ("Berg", "Cramer"):
@@ -543,7 +574,9 @@ def test_the_inbox_lists_what_asks_the_reader_and_several_are_decided_at_once(de
 def test_a_file_is_drawn_and_given_without_an_address_that_others_could_open(desk: Desk, show: Show) -> None:
     headers = {**desk.people.person("user:olga", roles=["operator", "decider"]), "Content-Type": "image/png"}
     file = desk.http.post("/v1/files?name=damage.png", content=PNG, headers=headers).raise_for_status().json()["id"]
-    pending = desk.ask("whole", value={"photo": {"type": "image", "source": {"type": "file", "value": file}, "name": "damage.png"}})
+    pending = desk.ask(
+        "whole", value={"photo": {"type": "image", "source": {"type": "file", "value": file}, "name": "damage.png"}}
+    )
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.until(f"{BOX}.querySelector('canvas')?.width === 1")
     assert page.locator("#a img, #a a[href]").count() == 0
@@ -554,12 +587,12 @@ PNG = base64.b64decode(
 )
 
 
-def test_a_page_whose_origin_the_deployment_does_not_name_loads_nothing(
-    driver: rig.Driver, desk: Desk
-) -> None:
+def test_a_page_whose_origin_the_deployment_does_not_name_loads_nothing(driver: rig.Driver, desk: Desk) -> None:
     with host_site() as other:
         other.flow = desk.url
-        page = Page(driver, other.origin, None, {}).goto(other.write('<hai-approval id="a" pending="x"></hai-approval>'))
+        page = Page(driver, other.origin, None, {}).goto(
+            other.write('<hai-approval id="a" pending="x"></hai-approval>')
+        )
         page.until("document.readyState === 'complete'")
         assert page.evaluate("customElements.get('hai-approval') === undefined")
         page.close()
