@@ -15,6 +15,7 @@ import pytest
 
 from tests.client.test_adapters import House
 from tests.clients import rig
+from tests.support.examples import by_night
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
@@ -82,11 +83,6 @@ def agents(postgres_server: Server) -> Iterator[Agents]:
         assert not server.faults
 
 
-@pytest.fixture(params=FRAMEWORKS)
-def framework(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def answer_of(process: subprocess.Popen[str]) -> dict[str, str]:
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
@@ -109,28 +105,24 @@ def transfer(amount: int) -> list[Any]:
     return ["transfer", {"amount": amount, "to": "DE"}]
 
 
-def test_what_people_approve_is_performed_and_what_they_reject_is_not(
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_what_people_edit_is_performed_as_they_edited_it_and_what_they_reject_is_not(
     agents: Agents, framework: str, tmp_path: Path
 ) -> None:
-    process = agents.start(framework, tmp_path, [transfer(82_000), ["wipe", {"path": "/"}]])
-    agents.decide("transfer", "approve")
+    process = agents.start(framework, tmp_path, [transfer(820_000), ["wipe", {"path": "/"}]])
+    agents.decide("transfer", "approve", edits={"arguments": {"amount": 82, "to": "FR"}})
     agents.decide("wipe", "reject", reason="not on Fridays")
     assert "not on Fridays" in output_of(process)
-    assert performed(tmp_path) == [transfer(82_000)]
-
-
-def test_what_people_edit_is_performed_as_they_edited_it(agents: Agents, framework: str, tmp_path: Path) -> None:
-    process = agents.start(framework, tmp_path, [transfer(820_000)])
-    agents.decide("transfer", "approve", edits={"arguments": {"amount": 82, "to": "FR"}})
-    output_of(process)
     assert performed(tmp_path) == [["transfer", {"amount": 82, "to": "FR"}]]
 
 
+@pytest.mark.parametrize("framework", by_night(FRAMEWORKS, ("langchain", "pydantic_ai")))
 def test_what_nobody_decides_in_time_is_not_performed(agents: Agents, framework: str, tmp_path: Path) -> None:
     assert "expired" in agents.run(framework, tmp_path, [transfer(1)], expires_in="1s")
     assert performed(tmp_path) == []
 
 
+@pytest.mark.parametrize("framework", by_night(FRAMEWORKS, ("openai_agents", "langgraph")))
 def test_an_agent_that_is_killed_while_it_waits_finds_its_approval_again_and_acts_once(
     agents: Agents, framework: str, tmp_path: Path
 ) -> None:
@@ -147,6 +139,7 @@ def test_an_agent_that_is_killed_while_it_waits_finds_its_approval_again_and_act
     assert list(agents.boss.inbox.list()) == []
 
 
+@pytest.mark.parametrize("framework", by_night(FRAMEWORKS, ("langchain_per_call",)))
 def test_what_was_approved_under_another_digest_is_not_performed(
     agents: Agents, framework: str, tmp_path: Path
 ) -> None:

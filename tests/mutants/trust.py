@@ -253,7 +253,7 @@ guards = Room("clients/python/hai_flow_client/adapters/openai_agents.py", _FRAME
 guards.bug(
     "a guarded tool acts with the arguments from before the edit",
     ("json.dumps(verdict.arguments)", "arguments"),
-    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it",
+    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it_and_what_they_reject_is_not",
 )
 guards.bug(
     "a guarded tool believes the state",

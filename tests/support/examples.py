@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, TypeVar
 
 from hypothesis import settings
+
+T = TypeVar("T")
 
 QUICK = "quick"
 QUICK_MAX = 20
@@ -20,6 +22,6 @@ def examples(count: int) -> int:
     return min(count, QUICK_MAX if settings.get_current_profile_name() == QUICK else SUITE_MAX)
 
 
-def by_night(night: int, day: int) -> int:
-    """How many there are of what takes its time: `night` in the nightly run, `day` in the suite."""
+def by_night(night: T, day: T) -> T:
+    """How many, or which, there are of what takes its time: `night` in the nightly run, `day` in the suite."""
     return night if NIGHTLY else day
