@@ -253,6 +253,9 @@ class Settings:
         "Whom to tell of questions that wait, and over which channels: a YAML file (docs/notifications.md). Unset: "
         "nobody is told."
     )
+    calendars: Path | None = _path(  # noqa: RUF009
+        "The calendars of working days, with their holidays: a YAML file (docs/calendars.md). Unset: Monday to Friday."
+    )
     retention: Path | None = _path(  # noqa: RUF009
         "How long ended runs are kept, and where they are archived: a YAML file (docs/retention.md). Unset: nothing is "
         "ever removed."

@@ -20,6 +20,7 @@ from hai_flow.values import Json
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _HOLE: Final = r"^\s*\$\{\{[\s\S]*\}\}\s*$"
 _DURATION: Final = (
+    r"^[1-9][0-9]{0,3} working days?$|"
     r"^([0-9]+(ms|s|m|h|d|w))+$|^P(?=.)([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?$"
 )
 _SELECTOR: Final = r"^((user|agent|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
@@ -212,6 +213,11 @@ def tests_schema() -> Json:
                 "description": "Who there is, with the selectors that they match.",
                 "additionalProperties": {"type": "array", "items": {"type": "string"}},
                 "examples": [{"ann": ["role:controller"], "eve": []}],
+            },
+            "calendars": {
+                "type": "object",
+                "description": "Calendars of working days, as in the file of a deployment.",
+                "examples": [{"germany": {"zone": "Europe/Berlin", "holidays": {"2026-12-25": "Christmas Day"}}}],
             },
             "mock": {"$ref": "#/$defs/mock"},
             "cases": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/case"}},

@@ -230,6 +230,7 @@ def _make_plan(
         default_notify=default_notify,
         lets=_collect_lets(drafts),
         summary=summary,
+        calendar=fields.get("calendar", "default"),
         chat=fields.get("chat", True),
         tools_without_chat=declarations.without_chat,
     )

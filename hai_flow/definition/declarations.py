@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
-from hai_flow.definition.fields import DEADLINE_DEFAULT, Parts, texts
+from hai_flow.definition.fields import DEADLINE_DEFAULT, Constant, Parts, texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.names import NameKind, check_name
@@ -79,6 +79,11 @@ class Declared:
     concurrency: plan.Concurrency | None
     incomplete: bool
     without_chat: tuple[str, ...] = ()
+
+    @property
+    def default_wait(self) -> plan.Duration:
+        """The deadline of what waits for no person, where it says none: working days are those of people."""
+        return DEADLINE_DEFAULT if isinstance(self.default_deadline, Constant) else self.default_deadline
 
 
 def read_declarations(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
@@ -235,7 +240,7 @@ class Declarations(Parts):
         at = ("defaults",)
         fields = self.reader.fields(DOCUMENT_SHAPES["defaults"], value, at, "`defaults`")
         self.default_timeout = self.duration(fields, "timeout", at, names)
-        self.default_deadline = self.duration(fields, "deadline", at, names) or DEADLINE_DEFAULT
+        self.default_deadline = self.duration(fields, "deadline", at, names, working=True) or DEADLINE_DEFAULT
         retry = self.retry(fields, at, names)
         if "model" in fields and (
             self.incomplete or check_model(self.reader, self.models, fields["model"], (*at, "model"))
@@ -608,7 +613,7 @@ class Declarations(Parts):
         fields = self.reader.fields(DOCUMENT_SHAPES["frontend"], outer["frontend"], at, f"the frontend tool `{name}`")
         parameters = self.schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
         result = self.schema(fields["result"], (*at, "result")) if "result" in fields else None
-        deadline = self.duration(fields, "deadline", at, names) or self.default_deadline
+        deadline = self.duration(fields, "deadline", at, names, working=True) or self.default_deadline
         answered = fields.get("answer") != "none"
         for key in ("result", "deadline") if not answered else ():
             if key in fields:

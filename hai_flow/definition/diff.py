@@ -67,7 +67,7 @@ _WORDS: Final = {
 }
 _DOCUMENT: Final = (
     "title", "description", "summary", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
-    "queue", "on_message", "default_retry", "default_notify", "chat", "tools_without_chat",
+    "queue", "on_message", "default_retry", "default_notify", "calendar", "chat", "tools_without_chat",
 )  # fmt: skip
 _NAMED: Final = ("state", "tools", "models", "roles")
 

@@ -17,6 +17,7 @@ from hai_flow.definition.names.durations import NotADuration, guess_duration, mi
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, count_working_days
 from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.reader import Reader
@@ -36,8 +37,8 @@ KNOWN_CODES: Final = frozenset((
     "secret.missing", "secret.refused", "llm.rate_limited", "llm.timeout",
     "llm.unavailable", "llm.truncated", "llm.empty", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
     "llm.invalid_request", "llm.not_configured", "agent.max_turns", "approval.rejected", "approval.responded",
-    "approval.expired", "approval.impossible", "approval.withdrawn", "ask.expired", "ask.withdrawn",
-    "wait_for.expired", "for_each.duplicate_key",
+    "approval.expired", "approval.impossible", "approval.withdrawn", "approval.calendar", "ask.expired",
+    "ask.withdrawn", "wait_for.expired", "for_each.duplicate_key",
     "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
     "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
 ))  # fmt: skip
@@ -170,17 +171,36 @@ class Parts:
             self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
 
     def duration(
-        self, fields: Mapping[str, Json], key: str | int, at: Path, names: Names | None, shortest: int = 1_000
+        self,
+        fields: Mapping[str, Json],
+        key: str | int,
+        at: Path,
+        names: Names | None,
+        shortest: int = 1_000,
+        *,
+        working: bool = False,
     ) -> plan.Duration | None:
-        """The duration under `key`; None where there is none, or after a finding. Without `names` it is literal."""
+        """The duration under `key`; None where there is none, or after a finding. Without `names` it is literal.
+        `working`: it may count working days."""
         text = fields.get(key)  # type: ignore[call-overload]
-        return self.compile_duration(text, (*at, key), names, shortest) if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return None
+        return self.compile_duration(text, (*at, key), names, shortest, working=working)
 
-    def compile_duration(self, text: str, at: Path, names: Names | None, shortest: int = 1_000) -> plan.Duration | None:
-        """`text` as a duration: milliseconds, or a template where it is one whole hole."""
+    def compile_duration(
+        self, text: str, at: Path, names: Names | None, shortest: int = 1_000, *, working: bool = False
+    ) -> plan.Duration | None:
+        """`text` as a duration: milliseconds, or a template where it is one whole hole or counts working days."""
         key = next((part for part in reversed(at) if isinstance(part, str)), "")
         if is_hole(text) and names is not None:
             return self.template(text, at, names, text=True)
+        if (days := count_working_days(text)) is not None:
+            if working and 1 <= days <= WORKING_DAYS_MAX:
+                return Constant(text.strip())
+            expected = f"1 to {WORKING_DAYS_MAX} working days" if working else "a duration such as 2d"
+            hint = "" if working else "; working days count in `deadline` and `remind` of questions to people"
+            self.reader.error(at, "duration.invalid", f"`{key}`: expected {expected}, found `{shorten(text)}`{hint}")
+            return None
         try:
             return milliseconds(text, shortest=shortest)
         except NotADuration as error:

@@ -985,6 +985,7 @@ class Plan:
     default_notify: tuple[Template, ...] = ()
     lets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> the `let` steps that give it
     summary: Template | None = None  # the line that lists of runs show
+    calendar: str = "default"  # of its working days: a name of the deployment's, or a timezone
     chat: bool = True  # whether its questions may stand in chats
     tools_without_chat: tuple[str, ...] = ()  # those of whose calls no question stands there
     warnings: tuple[Any, ...] = field(default=(), compare=False)

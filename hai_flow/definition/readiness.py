@@ -3,10 +3,11 @@ asks; publishing does."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.people.calendars import Calendar, find_calendar
 from hai_flow.definition.plan import (
     A2ATool,
     AgentTurn,
@@ -114,6 +115,18 @@ def list_unknown_channels(source: bytes, known: Collection[str] | None, file: st
         message = f"this server has no channel `{shorten(name)}`{hint}"
         findings.append(Finding(file, *document.position(at), "warning", "notify.unknown", message))
     return findings
+
+
+def list_unknown_calendars(
+    source: bytes, name: str, calendars: Mapping[str, Calendar], file: str = "<workflow>"
+) -> list[Finding]:
+    """A warning where the `calendar` of the workflow is neither among those of a deployment nor a timezone."""
+    if find_calendar(calendars, name) is not None:
+        return []
+    hint = suggestion(name, [*calendars]) or f"; it has {', '.join(calendars) or 'none'} (HAI_FLOW_CALENDARS)"
+    message = f"this server has no calendar `{shorten(name)}`{hint}, so questions that count working days fail"
+    document = parse(first_of(source), file)
+    return [Finding(file, *document.position(("calendar",)), "warning", "calendar.unknown", message)]
 
 
 def list_unlikely_roles(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from hai_flow.definition.people.calendars import CalendarFile, read_calendars
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.engine.state.bounds import Bounds
@@ -79,7 +80,13 @@ def bounds_of(settings: Settings) -> Bounds:
         waits=settings.run_waits_max,
         run_events=settings.run_events_max,
         run_bytes=settings.run_bytes_max,
+        calendars=calendars_of(settings).calendars,
     )
+
+
+def calendars_of(settings: Settings) -> CalendarFile:
+    """The calendars of working days. Raises SettingsError for a file with mistakes."""
+    return CalendarFile() if settings.calendars is None else _read("calendars", settings.calendars, read_calendars)
 
 
 def retention_of(settings: Settings) -> Retention | None:

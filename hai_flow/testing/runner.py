@@ -102,7 +102,7 @@ class _Playing:
         self.suite = suite
         self.case = case
         self.triggered: Triggered | None = None
-        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock, tape=tape), suite.now)
+        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock, tape=tape), suite.now, suite.calendars)
 
     # --- the script -----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from hai_flow.definition.people.calendars import Calendars
 from hai_flow.definition.yaml.document import Document, Path
 from hai_flow.engine.commands import LOCAL_PRINCIPAL, Principal
 from hai_flow.values import Json
@@ -163,6 +164,7 @@ class Suite:
     people: Mapping[str, Principal]
     mock: Mapping[str, Mock]
     cases: tuple[Case, ...] = field(default=())
+    calendars: Calendars = field(default_factory=dict)
 
     @property
     def file(self) -> str:

@@ -13,11 +13,13 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.paths import plan_path
+from hai_flow.definition.people.calendars import Calendars
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.state.snapshot import decode_state, encode_state
 from hai_flow.engine.state.state import RunState
@@ -48,8 +50,9 @@ class VirtualRun:
     """A run of `plan` on a clock of its own, which begins at `now` (ms since 1970). Methods that send a command raise
     `Rejected` where it is refused, and `CaseFailed` where no mock answers a call."""
 
-    def __init__(self, plan: Plan, mocks: Mocks, now: int) -> None:
+    def __init__(self, plan: Plan, mocks: Mocks, now: int, calendars: Calendars | None = None) -> None:
         self.plan = plan
+        self._bounds = Bounds(calendars=calendars or {})
         self.mocks = mocks
         self.now = now
         self.state = RunState(str(RUN_ID))
@@ -176,7 +179,7 @@ class VirtualRun:
     def _do(self, command: c.Command) -> None:
         undecided = True
         while undecided:
-            decision = decide(self.plan, self.state, command, self.now)
+            decision = decide(self.plan, self.state, command, self.now, self._bounds)
             self.state, undecided = decision.state, decision.undecided
             if decision.events:
                 self.log.append(decision.events)

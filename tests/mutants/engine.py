@@ -833,7 +833,21 @@ budget.bug(
     ("usual = state.spent.output // calls if calls else ANSWER_TOKENS", "usual = ANSWER_TOKENS"),
 )
 
+calendars = Room("hai_flow/definition/people/calendars.py", "tests/definition/test_calendars.py")
+calendars.bug("a holiday is a working day", (" and day.isoformat() not in self.holidays", ""))
+calendars.bug(
+    "a question on a Sunday has its Monday twice", ("minute >= self.hours[1] or not self.is_working(day)", "False")
+)
+working = Room("hai_flow/engine/pendings/policies.py", f"{_T}working_days.py")
+working.bug("a calendar that is not there is Monday to Friday", ("    if calendar is None:\n", "    if not name:\n"))
+recorded = Room("hai_flow/engine/runs/replay.py", f"{_T}working_days.py")
+recorded.bug(
+    "a log is decided again by the calendars of today",
+    ("    limits = _with_recorded_calendar(plan, events, limits)\n", ""),
+)
+
 ROOMS: Final = (
+    calendars, working, recorded,
     staging, redeciding,
     schema_work,
     schema_defaults,

@@ -131,6 +131,33 @@ delegates.bug(
 )
 delegates.bug("a role that was lost is lent", ("roles, groups = each.caps(roles, groups)", "each.caps(roles, groups)"))
 delegates.bug("who may decide no more lends what they had", ("(not held or may_decide(capped.roles))", "capped.roles"))
+_ABSENCES: Final = "tests/attacks/test_absences.py"
+away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
+away.bug("a chain has no end", ("if len(chain) == CHAIN_MAX:", "if False:"))
+away.bug("a circle is a seat", ("        if row in chain:\n", "        if row in chain and not holder:\n"))
+away.bug(
+    "who is away between is not held against exclusions",
+    ("away = [each.person for each in self.chain[1:]]", "away: list[str] = []"),
+)
+away.bug(
+    "who entered the absence is not held against exclusions",
+    ("if each.entered_by not in all_ids(each.person)]", "if not each.entered_by]"),
+)
+away.bug(
+    "who may decide no more passes a seat on",
+    ("all(row.id in lent for row in seat.chain)", "seat.chain[0].id in lent"),
+)
+away.bug("an absence overlaps another", ("if all_ids(each.person)[0] == person:", "if False:"))
+through = Room("hai_flow/engine/pendings/selectors.py", _ABSENCES)
+through.bug("the people by whom a vote came may be excluded", ("*map(Principal, principal.through))", ")"))
+entering = Room("hai_flow/api/rest/people/absences.py", _ABSENCES)
+entering.bug("an absence begins in the past", ("if not today <= body.first_day <=", "if not body.first_day <="))
+entering.bug(
+    "everybody enters absences of others",
+    ("access.require(Right.DECIDE if is_own else", "access.require(Right.DECIDE,"),
+)
+reseating = Room("hai_flow/runtime/people/reseating.py", "tests/runtime/test_reseating.py")
+reseating.bug("an absence that nobody saw is told of", ('if stage == "begun" or not is_over:', "if True:"))
 of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
 of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
 of_routes.bug(
@@ -309,6 +336,10 @@ ROOMS: Final = (
     uploads,
     of_keys,
     delegates,
+    away,
+    through,
+    entering,
+    reseating,
     of_routes,
     links,
     roles,

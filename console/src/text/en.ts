@@ -116,6 +116,7 @@ export const en = {
     demoHint: "It asks you whether 180 may be paid back.",
     waiting: "The demo was started; its question appears in a moment.",
     from: (workflow: string, who: string) => `${workflow}, started by ${who}`,
+    workingDays: (n: number) => `${n} working ${n === 1 ? "day" : "days"}, `,
     due: (when: string, exactly = "") => `due ${when}${exactly && ` (${exactly})`}`,
     noDeadline: "no deadline",
     notYours: "Not assigned to you",

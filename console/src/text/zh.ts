@@ -102,6 +102,7 @@ export const zh: Texts = {
     demoHint: "它会问您是否可以退款 180。",
     waiting: "演示已启动，问题马上出现。",
     from: (workflow, who) => `${workflow}，由 ${who} 启动`,
+    workingDays: (n) => `${n} 个工作日，`,
     due: (when, exactly = "") => `${when}到期${exactly && `（${exactly}）`}`,
     noDeadline: "无截止时间",
     notYours: "未分配给您",

@@ -188,7 +188,7 @@ def _escalate(context: StepContext, body: Json, at: Path, names: Names) -> plan.
     quorum = compile_quorum(context, fields, at, names)
     if "from" in fields:
         check_deciders(context, fields, at, quorum)
-    deadline = context.duration(fields, "deadline", at, names)
+    deadline = context.duration(fields, "deadline", at, names, working=True)
     if deadline is None:
         return None
     check_times(context, fields, at, deadline)

@@ -52,7 +52,7 @@ def compile_reminders(
 ) -> tuple[plan.Duration, ...]:
     """The times of `remind`, from each opening on."""
     durations = (
-        context.compile_duration(text, (*at, "remind", index), names)
+        context.compile_duration(text, (*at, "remind", index), names, working=True)
         for index, text in enumerate(fields.get("remind", ()))
     )
     return tuple(duration for duration in durations if duration is not None)

@@ -140,7 +140,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
     """The policy of one of the three; None after a finding."""
     form, schema = form_of(context, fields, at, names)
     escalations, expiry = on_deadline(context, fields, at, names, _OUTCOMES[kind], escalates=True)
-    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    deadline = context.duration(fields, "deadline", at, names, working=True) or context.declared.default_deadline
     notices = notify(context, fields, at, names)
     reminders = compile_reminders(context, fields, at, names)
     if "from" not in fields and kind != "ask":

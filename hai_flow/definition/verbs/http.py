@@ -141,7 +141,7 @@ def compile_callback_terms(
 ) -> tuple[plan.Duration, plan.Schema | None]:
     """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent` is the request as the document
     has it; some part of it has to hold the address of the callback. `hint` suggests a part, for the finding."""
-    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_wait
     schema = context.schema(fields["schema"], (*at, "schema")) if "schema" in fields else None
     if not any("callback" in text for _, text in texts(sent, ())):
         message = "no part of the request names `${{ callback.url }}`: the service would not know where to call back"

@@ -70,7 +70,7 @@ def _wait_for(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT_FOR, value, at, "`wait_for`")
     kinds = [key for key in ("event", "any", "all") if key in value]
-    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_wait
     _, expiry = on_deadline(context, fields, at, names, ("fail", "default"), escalates=False)
     check_times(context, fields, at, deadline)
     _check_default(context, fields, at, several="all" in kinds)

@@ -40,7 +40,7 @@ from hai_flow.definition.yaml.keys import (
 )
 
 BIG_INTEGERS: Final = "an integer of the answer beyond 2^53: its digits as text, or the step fails, after its effect"
-DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock time, also while the run is paused",
+DEADLINE: Final = Key("deadline", DURATION, "how long people have, also while the run is paused; or `3 working days`",
                        default="7d", example="2d")  # fmt: skip
 NOTIFY: Final = Key(
     "notify",
@@ -97,6 +97,7 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             "while a run is active: it is refused (409); or it waits, and starts a new run when that one has ended; or "
             "the run is stopped, as by an operator, and the message starts a new one",
             default="reject", example="interrupt"),
+        Key("calendar", LITERAL, "of working days (docs/calendars.md)", default="default", example="Europe/Berlin"),
         Key("chat", BOOLEAN, "`false`: no question of it stands in a chat, whatever `notify` says (docs/chat.md)",
             default="true", example="false"),
         Key("steps", STEPS, "what happens, in order", required=True, example='[{say: "Hello"}]'),

@@ -36,9 +36,9 @@ def set_clock(draft: Draft, step: Step) -> None:
 
 def _set_reminder(draft: Draft, step: Step) -> None:
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
-    delays = derive_rules(pending).remind
-    if pending.reminded < len(delays):
-        due = max(draft.now, pending.since + delays[pending.reminded])
+    rules = derive_rules(pending)
+    if pending.reminded < len(rules.remind):
+        due = max(draft.now, rules.find_due(pending.since, rules.remind[pending.reminded]))
         draft.emit(e.TimerSet, path=step.path, kind="remind", due=due)
 
 
@@ -71,7 +71,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
             return
         rules = msgspec.structs.replace(stages[0], escalations=stages[1:])
         assert rules.deadline is not None, "a stage has a deadline"
-        due = draft.now + rules.deadline
+        due = rules.find_due(draft.now, rules.deadline)
         since = None if draft.now == draft.clock else draft.now
         policy = votes.to_json(rules)
         draft.rendered_bytes += len(values.dumps(policy))

@@ -9,7 +9,7 @@ from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings.gates import is_approved
 from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, open_pending
-from hai_flow.engine.pendings.policies import milliseconds
+from hai_flow.engine.pendings.policies import fill_duration
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.engine.state.ids import derive_display_call_id
@@ -27,7 +27,7 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
     if not tool.answered:
         return _show_only(draft, step, tool, args)
-    rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
+    rules = Rules(from_=(REQUESTER,), deadline=fill_duration(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.record_start(step, args=args)
     if call_shown_before(draft, step) is None:

@@ -36,7 +36,7 @@ def open_pending(
         raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
     if kind in _ASKED:
         demand_wanted(draft, step, kind, roots or {})
-    due = None if rules.deadline is None else draft.now + rules.deadline
+    due = None if rules.deadline is None else rules.find_due(draft.now, rules.deadline)
     id = new_pending_id(draft, step)
     fields: dict[str, Any] = {
         "id": id,

@@ -6,13 +6,19 @@ All stages of `on_deadline` are filled in together, so the question and its deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hai_flow import values
 from hai_flow.definition.names.durations import NotADuration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
+from hai_flow.definition.people.calendars import (
+    WORKING_DAYS_MAX,
+    Calendar,
+    count_working_days,
+    find_calendar,
+)
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings.deciders import world_of
@@ -30,6 +36,8 @@ from hai_flow.engine.pendings.selectors import (
 from hai_flow.engine.pendings.votes import Rules
 from hai_flow.values import Json
 
+_DAY: Final = 86_400_000
+
 
 def fill_rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
     """The policy with the holes of all its stages filled: the question must not change meanwhile."""
@@ -39,6 +47,10 @@ def fill_rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json],
         stages.append(_next_stage(draft, step, stages[-1], change, roots))
     world = world_of(draft.plan, draft.state)
     first, *later = (_with_people(stage, world) for stage in stages)
+    counts = [days for stage in stages for days in _list_working_days(stage)]
+    if counts:
+        first = msgspec.structs.replace(first, calendar=_find_calendar(draft, step, sum(counts)))
+        later = [msgspec.structs.replace(stage, calendar=first.calendar) for stage in later]
     rules = msgspec.structs.replace(first, escalations=tuple(later))
     draft.take(len(msgspec.json.encode(rules)))
     return rules
@@ -57,7 +69,7 @@ def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str,
         fault=fault,
         quorum=_quorum(draft, step, policy.quorum, roots),
         reject_when=policy.reject_when,
-        deadline=milliseconds(draft, step, policy.deadline, roots),
+        deadline=fill_duration(draft, step, policy.deadline, roots),
         edit=policy.edit,
         combine=dict(policy.combine),
         reasons=tuple(sorted(policy.reasons)),
@@ -71,7 +83,7 @@ def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str,
 
 def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
     """The stage before with the replacements of `change`."""
-    changes: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
+    changes: dict[str, Any] = {"deadline": fill_duration(draft, step, change.deadline, roots)}
     if change.from_ is not None:
         changes["from_"], changes["fault"] = _fill_deciders(draft, step, change.from_, roots)
     if change.exclude is not None:
@@ -135,18 +147,47 @@ def _fill_exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str
         raise Raised("approval.impossible", f"{step.path}: `exclude`: {error}.") from None
 
 
-def milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int:
+def _list_working_days(stage: Rules) -> list[int]:
+    texts = (each for each in (stage.deadline, *stage.remind) if isinstance(each, str))
+    return [days for text in texts if (days := count_working_days(text))]
+
+
+def _find_calendar(draft: Draft, step: Step, days: int) -> Calendar:
+    """The calendar of the workflow as the deployment has it now, as far as so many working days reach."""
+    name = draft.plan.calendar
+    calendar = find_calendar(draft.limits.calendars, name)
+    if calendar is None:
+        message = f"{step.path}: the deployment has no calendar `{name}` (HAI_FLOW_CALENDARS)."
+        raise Raised("approval.calendar", message)
+    return calendar.ahead(draft.now, days)
+
+
+def fill_duration(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int | str:
+    """The duration in milliseconds, or its text where it counts working days."""
     if isinstance(duration, int):
         return duration
     text = draft.render(duration, step, **roots)
+    if isinstance(text, str) and (days := count_working_days(text)) is not None:
+        if not 1 <= days <= WORKING_DAYS_MAX:
+            message = f"{step.path}: expected 1 to {WORKING_DAYS_MAX} working days, found {text!r:.60}."
+            raise Raised("expression.error", message)
+        return f"{days} working day{'' if days == 1 else 's'}"
     try:
         return duration_ms(text)
     except (NotADuration, TypeError) as error:
         raise Raised("expression.error", f"{step.path}: {error}.") from None
 
 
-def _fill_delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
-    return tuple(sorted(milliseconds(draft, step, each, roots) for each in remind))
+def _fill_delays(
+    draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]
+) -> tuple[int | str, ...]:
+    delays = (fill_duration(draft, step, each, roots) for each in remind)
+    return tuple(sorted(delays, key=_measure))
+
+
+def _measure(delay: int | str) -> int:
+    """At least how long it is."""
+    return delay if isinstance(delay, int) else _DAY * (count_working_days(delay) or 1)
 
 
 def _texts(draft: Draft, step: Step, notify: tuple[Template, ...], roots: dict[str, Json]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.people.calendars import Calendar, count_working_days
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
 from hai_flow.engine.pendings import quorum
@@ -33,7 +34,8 @@ REJECT: Final = "reject"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The deciders, their number, and their time. Durations in milliseconds.
+    """The deciders, their number, and their time. Durations in milliseconds, or as a text like `3 working days`, which
+    are days of `calendar`, the one that the deployment had at opening.
 
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
     `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
@@ -47,7 +49,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     exclude: tuple[str, ...] = ()
     quorum: int | str | dict[str, int] = 1
     reject_when: int | str = "any"
-    deadline: int | None = None
+    deadline: int | str | None = None
     people: dict[str, tuple[str, ...]] | None = None
     everyone: tuple[str, ...] = ()
     asks_requester: bool = True
@@ -58,9 +60,16 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     veto: tuple[str, ...] = ()
     confirm: bool = False
     notify: tuple[str, ...] = ()
-    remind: tuple[int, ...] = ()
+    remind: tuple[int | str, ...] = ()
     pause_clock: Literal["run", "stop"] = "run"
+    calendar: Calendar | None = None
     escalations: tuple[Rules, ...] = ()
+
+    def find_due(self, since: int, duration: int | str) -> int:
+        """The instant so long after `since`."""
+        if isinstance(duration, int):
+            return since + duration
+        return (self.calendar or Calendar()).add(since, count_working_days(duration) or 1)
 
     def selectors(self) -> tuple[str, ...]:
         """Every selector by which people are let in or counted, in this stage and those to come."""
@@ -258,6 +267,7 @@ def describe_needs(pending: PendingState) -> dict[str, Json]:
         "reasons": list(rules.reasons),
         **({"veto": list(rules.veto)} if rules.veto else {}),
         **({"confirm": True} if rules.confirm else {}),
+        **({"deadline": rules.deadline} if isinstance(rules.deadline, str) else {}),
         "people": None if rules.people is None else [id for id in rules.people if id not in spent],
         "votes": [_show_vote(rules, vote, pending.opened.digest) for vote in pending.votes],
         "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},

@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.people.calendars import Calendar
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -155,6 +156,7 @@ def _count_matching(
     """How many of the events the command gives, if it gives nothing else; when it was decided, and whether by a process
     that did not hold the run."""
     freezes = list_recorded_freezes(state, events)
+    limits = _with_recorded_calendar(plan, events, limits)
     instants = dict.fromkeys(max(each.at, state.at) for each in events)
     for elsewhere, now in itertools.product((False, True), instants):
         try:
@@ -168,6 +170,16 @@ def _count_matching(
         if recorded == decided or recorded == list(map(_without_new_words, recorded, decided)):
             return len(decided), now, elsewhere
     return 0, 0, False
+
+
+def _with_recorded_calendar(plan: Plan, events: Sequence[e.Event], limits: Bounds) -> Bounds:
+    """The bounds with the calendar by which a question of the commit was opened: the deployment may have another."""
+    for event in events:
+        policy = event.policy if isinstance(event, e.PendingOpened) else None
+        if isinstance(policy, dict) and "calendar" in policy:
+            calendar = msgspec.convert(policy["calendar"], Calendar)
+            return msgspec.structs.replace(limits, calendars={plan.calendar: calendar})
+    return limits
 
 
 def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:

@@ -1,4 +1,4 @@
-"""The bounds of a decision, of an event and of a run: numbers alone, which others obey."""
+"""The bounds of a decision, of an event and of a run, which others obey; and the deployment's calendars."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Final
 
 import msgspec
 
+from hai_flow.definition.people.calendars import Calendars
+
 EVENT_BYTES_MAX: Final = 256 * 1024
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds.
+    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds. `calendars`:
+    those of working days, by name, which are read when a question opens.
 
     `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`run_size`).
     """
@@ -24,6 +27,7 @@ class Bounds(msgspec.Struct, frozen=True):
     waits: int = 1_000
     run_events: int = 250_000
     run_bytes: int = 50 * 1024 * 1024
+    calendars: Calendars = {}
 
 
 DEFAULT_BOUNDS: Final = Bounds()

@@ -21,11 +21,13 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.paths import plan_path
+from hai_flow.definition.people.calendars import Calendars
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import (
     RunnersMissing,
     lacking,
     list_missing_runners,
+    list_unknown_calendars,
     list_unknown_channels,
     list_unlikely_roles,
 )
@@ -91,6 +93,7 @@ class Catalog:
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
         self.channels: Callable[[str], Collection[str] | None] | None = None
         self.roles: Callable[[UUID], Awaitable[Collection[str]]] | None = None
+        self.calendars: Calendars = {}
         self.is_on_disk: Callable[[bytes], bool] | None = None
 
     def reading(self, reads: Pool) -> Catalog:
@@ -328,6 +331,7 @@ class Catalog:
         if self.channels is not None:
             channels = self.channels(await self._tenants.name(tenant))
             findings += await compiling.make(list_unknown_channels, source, channels, file)
+        findings += list_unknown_calendars(source, plan.calendar, self.calendars, file)
         if self.roles is not None and b"role:" in source:
             roles = await self.roles(tenant)
             findings += await compiling.make(list_unlikely_roles, source, roles, tuple(plan.roles), file)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hai_flow.definition.people.calendars import HORIZON
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.settings import Settings, variable
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts
@@ -46,7 +47,8 @@ class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
     `schema` is its revision, `newest` that of this release, `known` whether this release knows it; `descriptors` how
     many files a process may open. `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go
     by it. `pooler` and `direct_pooler`: whether a pooler was found at the address of the database, and at the direct
-    one. `replica`: the findings at the address of the replica, or why it can't be reached; None: there is none."""
+    one. `replica`: the findings at the address of the replica, or why it can't be reached; None: there is none.
+    `holidays`: until which day those of each calendar are known, and in how many days that is."""
 
     embedded: bool
     schema: str | None
@@ -57,6 +59,7 @@ class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
     pooler: bool = False
     direct_pooler: bool = False
     replica: Standby | str | None = None
+    holidays: dict[str, tuple[str, int]] = {}
 
 
 def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]:
@@ -68,6 +71,7 @@ def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]
         _clock(facts),
         *_hints(settings, place),
         *_people(settings, facts),
+        *_check_calendars(place),
         *_check_way_in(settings),
         *_check_pooler(settings, place),
         *_replica(settings, place),
@@ -202,6 +206,16 @@ def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
             yield Check("identity.keys", "good", f"{facts.keys} that are not revoked", params=(str(facts.keys),))
         else:
             yield Check("identity.keys", "bad", "there is none: nobody can call", "hai-flow keys create PRINCIPAL")
+
+
+def _check_calendars(place: DoctorFacts) -> Iterator[Check]:
+    for name, (until, days) in place.holidays.items():
+        if days > HORIZON.days:
+            yield Check("calendars", "good", f"the holidays of {name} are known until {until}", params=(name, until))
+        else:
+            finding = f"the holidays of {name} are known until {until} only"
+            remedy = "enter the next ones: deadlines behind that day take every holiday for a working day"
+            yield Check("calendars", "doubtful", finding, remedy, params=(name, until))
 
 
 def _check_way_in(settings: Settings) -> Iterator[Check]:

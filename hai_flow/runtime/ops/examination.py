@@ -6,8 +6,10 @@ It opens connections of its own, as a process that begins would: what is wrong w
 from __future__ import annotations
 
 import resource
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from hai_flow.definition.people.calendars import read_calendars
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.ops.doctor import Check, DoctorFacts, check_cell, examine
 
@@ -52,8 +54,18 @@ async def examine_database(
         direct_pooler=direct_pooler,
         replica=replica,
         hints=await _answering(settings.hints or "") if asks_redis else None,
+        holidays=_measure_holidays(settings) if home else {},
     )
     return (examine if home else check_cell)(settings, facts, place)
+
+
+def _measure_holidays(settings: Settings) -> dict[str, tuple[str, int]]:
+    """Until which day the holidays of each calendar are known, and in how many days that is."""
+    today = datetime.now(UTC).date()
+    if settings.calendars is None:
+        return {}
+    file, _ = read_calendars(settings.calendars.read_bytes(), str(settings.calendars))
+    return {name: (until.isoformat(), (until - today).days) for name, until in file.known_until.items()}
 
 
 async def _replica(url: str | None, connection: Connection) -> Standby | str | None:

@@ -14,6 +14,8 @@ from typing import Final, get_args
 from hai_flow.definition.names.durations import NotADuration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
+from hai_flow.definition.people.calendars import VERSION as CALENDARS
+from hai_flow.definition.people.calendars import Calendars, convert_calendars
 from hai_flow.definition.yaml.document import Document, Path, parse
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import EVENT_TYPES
@@ -59,6 +61,7 @@ _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 }
 _DOCUMENT: Final = {
     "hai": "text", "workflow": "text", "now": "text", "people": "mapping", "mock": "mapping", "cases": "list",
+    "calendars": "mapping",
 }  # fmt: skip
 _CASE: Final = {
     "name": "text", "requester": "text", "input": "mapping", "state": "mapping", "mock": "mapping", "script": "list",
@@ -195,7 +198,15 @@ class _SuiteBuilder:
             people=self.people,
             mock=mocks,
             cases=tuple(cases),
+            calendars=self._read_calendars(fields.get("calendars", {})),
         )
+
+    def _read_calendars(self, value: Json) -> Calendars:
+        """The calendars of working days, as the file of a deployment has them."""
+        file, faults = convert_calendars({"hai": CALENDARS, "calendars": value})
+        for fault in faults:
+            self.error(("calendars",), "test.calendars", fault)
+        return file.calendars
 
     def _now(self, text: str) -> int:
         return self._instant(text, ("now",))

@@ -168,8 +168,10 @@ function Deadline({ pending }: { pending: Pending }) {
   }
   if (pending.deadline === null) return <>{t.inbox.noDeadline}</>;
   const soon = new Date(pending.deadline).getTime() - now < 3_600_000;
+  const days = Number.parseInt(String(pending.needed?.["deadline"] ?? ""), 10);
   return (
     <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag wraps warn" : ""}>
+      {days > 0 && t.inbox.workingDays(days)}
       {t.inbox.due(relative(pending.deadline, now), inZones(t, moment(pending.deadline), pending.deadline, zone))}
     </time>
   );
