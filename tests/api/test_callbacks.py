@@ -82,7 +82,7 @@ def database(postgres_server: Server) -> Iterator[str]:
         yield dsn
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(database: str) -> Iterator[ServerProcess]:
     with serving(database, environment=ENVIRONMENT) as process:
         yield process
@@ -124,13 +124,13 @@ def test_a_callback_goes_on_with_the_run_once(server: ServerProcess, shop: Shop)
         assert http.get(f"/v1/runs/{run}").json()["output"] == {"paid": 3}
 
 
-def test_a_run_waits_through_kills_and_the_address_is_nowhere_in_what_is_kept(database: str, shop: Shop) -> None:
-    with serving(database, environment=ENVIRONMENT) as first:
+def test_a_run_waits_through_kills_and_the_address_is_nowhere_in_what_is_kept(database_url: str, shop: Shop) -> None:
+    with serving(database_url, environment=ENVIRONMENT) as first:
         with Checked(first.url) as http:
             run, path = ordered(http, shop)
             until(lambda: http.get(f"/v1/runs/{run}").json()["status"] == "waiting")
         first.kill()
-    with serving(database, environment=ENVIRONMENT) as second, Checked(second.url) as http:
+    with serving(database_url, environment=ENVIRONMENT) as second, Checked(second.url) as http:
         assert http.get(f"/v1/runs/{run}").json()["status"] == "waiting"
         token = path.rpartition("/")[2]
         events = http.get(f"/v1/runs/{run}/events").text
