@@ -12,6 +12,7 @@ import pytest
 
 from tests.console.browser import PHONE
 from tests.console.conftest import HERE, NewPage, pending_of
+from tests.support.examples import by_night
 from tests.support.server import YAML
 
 Asked = Callable[..., dict[str, Any]]
@@ -155,7 +156,7 @@ def test_a_link_in_a_mail_leads_a_phone_to_its_decision_with_few_requests(
     page: NewPage, asked: Asked, record_property: Callable[[str, object], None]
 ) -> None:
     took = []
-    for turn in range(5):
+    for turn in range(by_night(5, 1)):
         pending = asked("refund", order=f"M-{turn}", amount=80 + turn)
         shown = page(**PHONE)  # a context of its own: nothing is kept
         shown.play(["addInitScript", {"content": SHOWN}])
