@@ -13,8 +13,10 @@ Pure (docs/decisions: numbers that others write).
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -26,10 +28,12 @@ from hai_flow.values import DEPTH_MAX, INTEGER_MAX, Json, NotJson, storable
 BigIntegers: TypeAlias = Literal["text", "refuse"]
 NOTES_MAX: Final = 20  # of one value; more notes of the same kind tell nothing new
 _DIGITS_MAX: Final = 4000  # of an integer in Python: the interpreter converts no more than 4300
+_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+"?|[\[\]{}]', re.DOTALL)
 
 BIG: Final = "an integer beyond 2^53 is kept as text"
 _NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
 _CHARACTERS: Final = "characters that can't be stored became U+FFFD"
+_LEFT_OUT: Final = f"what is nested deeper than {DEPTH_MAX} levels is left out: its text can't be written either"
 DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
 
 
@@ -41,6 +45,19 @@ class Foreign(NamedTuple):
 
 
 Pairs: TypeAlias = Callable[[list[tuple[str, Json]]], dict[str, Json]]
+
+
+def decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
+    """A body as text, without a byte order mark, and notes on what could not be read. `charset`: what its sender names;
+    None: UTF-8."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = "utf-16"
+    try:
+        text, notes = content.decode(charset or "utf-8"), []
+    except (UnicodeError, LookupError):
+        text = content.decode(errors="replace")
+        notes = [f"`text` has U+FFFD where the body is no {charset or 'UTF-8'}"]
+    return text.removeprefix("\ufeff"), notes
 
 
 def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = None) -> Foreign:
@@ -81,7 +98,11 @@ def take(value: Any, big: BigIntegers = "text") -> Foreign:
     except values.TooExtreme:
         raise
     except NotJson:
+        pass
+    try:
         return _check_extremes(_convert(value, big))
+    except RecursionError:  # so deep that not even its text can be written
+        return _check_extremes(_convert(value, big, leave_out=True))
 
 
 def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
@@ -101,6 +122,27 @@ def with_integers_at(value: Json, places: Iterable[Sequence[str]]) -> Json:
     return _at_places(value, tree)
 
 
+def make_shallow(text: str, depth: int = DEPTH_MAX) -> str | None:
+    """JSON text in which what is nested deeper than `depth` levels is a text that holds it. None: nothing is, or the
+    brackets don't match. However deep it is, it takes time in proportion to its length."""
+    parts: list[str] = []
+    open_brackets: list[str] = []
+    start = end = 0
+    for match in _BRACKET.finditer(text):
+        sign = match[0]
+        if sign in ("[", "{"):
+            open_brackets.append("]" if sign == "[" else "}")
+            if len(open_brackets) == depth + 1:
+                start = match.start()
+        elif sign in ("]", "}"):
+            if not open_brackets or open_brackets.pop() != sign:
+                return None
+            if len(open_brackets) == depth:
+                parts += text[end:start], json.dumps(text[start : match.end()], ensure_ascii=False)
+                end = match.end()
+    return "".join((*parts, text[end:])) if parts and not open_brackets else None
+
+
 def _check_extremes(converted: Foreign) -> Foreign:
     values.check(converted.value)
     return converted
@@ -109,19 +151,29 @@ def _check_extremes(converted: Foreign) -> Foreign:
 def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Foreign:
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
     try:
+        return _check_extremes(_parse(decoded, big, pairs))
+    except RecursionError:
+        shallow = make_shallow(decoded)
+    if shallow is None:
+        raise NotJson(f"expected JSON, found more than {DEPTH_MAX} levels of brackets that don't match")
+    value, notes = _parse(shallow, big, pairs)
+    return _check_extremes(Foreign(value, (*notes, f"the value: {DEEP}")))
+
+
+def _parse(text: str, big: BigIntegers, pairs: Pairs | None) -> Foreign:
+    """Raises RecursionError, too."""
+    try:
         value = json.loads(
-            decoded,
+            text,
             strict=False,
             parse_int=_int,
             parse_float=_float,
             parse_constant=_WrittenNumber,
             object_pairs_hook=pairs,
         )
-    except RecursionError:
-        raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
     except ValueError as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
-    return _check_extremes(_convert(value, big))
+    return _convert(value, big)
 
 
 class _WrittenNumber(str):
@@ -139,17 +191,16 @@ def _float(text: str) -> float | _WrittenNumber:
     return number if math.isfinite(number) else _WrittenNumber(text)
 
 
-def _convert(value: Any, big: BigIntegers) -> Foreign:
-    converter = _KeptNumber(big)
-    try:
-        return Foreign(converter.of(value, (), 0), tuple(converter.notes))
-    except RecursionError:
-        raise NotJson(f"nested deeper than {DEPTH_MAX} levels") from None
+def _convert(value: Any, big: BigIntegers, *, leave_out: bool = False) -> Foreign:
+    """Raises RecursionError where the JSON text of a part that is too deep can't be written, and is not left out."""
+    converter = _KeptNumber(big, leave_out)
+    return Foreign(converter.of(value, (), 0), tuple(converter.notes))
 
 
 @dataclass(slots=True)
 class _KeptNumber:
     big: BigIntegers
+    leave_out: bool
     notes: list[str] = field(default_factory=list)
 
     def of(self, value: Any, place: tuple[object, ...], depth: int) -> Json:
@@ -170,8 +221,8 @@ class _KeptNumber:
         if kind not in (list, tuple, dict):
             raise NotJson(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
         if depth >= DEPTH_MAX:
-            self._note(place, DEEP)
-            return storable(_json_text(value))
+            self._note(place, _LEFT_OUT if self.leave_out else DEEP)
+            return None if self.leave_out else storable(_json_text(value))
         if kind is dict:
             return {self._key(key, place): self.of(each, (*place, key), depth + 1) for key, each in value.items()}
         return [self.of(each, (*place, index), depth + 1) for index, each in enumerate(value)]

@@ -61,13 +61,11 @@ def load(body: bytes, limits: Limits) -> Json:
         raise invalid([{"path": values.storable(path), "message": values.storable(message)}]) from None
 
 
-def load_foreign(body: bytes, limits: Limits) -> Foreign:
+def load_foreign(text: str) -> Foreign:
     """The JSON value in a body whose sender can't be changed, as a run can hold it (`foreign`): also what is nested too
-    deep. Raises `Rejected`: 413 where it is too large, 400 where it is no JSON, or a key stands twice in an object."""
-    if len(body) > limits.body_bytes_max:
-        raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
+    deep. Raises `Rejected` 400 where it is no JSON, or a key stands in an object with two values."""
     try:
-        return foreign.read(body, pairs=build_object)
+        return foreign.read(text, pairs=foreign.demand_one_value_each)
     except values.NotJson as error:
         raise Rejected(400, "body.not_json", values.storable(str(error))) from None
 

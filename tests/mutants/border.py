@@ -25,6 +25,24 @@ foreign.bug(
     ("    return _at_places(value, tree)\n", "    return value\n"),
     by=f"{_VALUES}::test_digits_become_an_integer_again_only_where_the_schema_wants_one",
 )
+_DEPTH: Final = "tests/foreign/test_depth.py"
+foreign.bug(
+    "of what is too deep for a reader nothing is kept",
+    ("        shallow = make_shallow(decoded)\n", "        shallow = None\n"),
+    by=_DEPTH,
+)
+foreign.bug(
+    "a result of a tool that is too deep to be written fails its step",
+    ("_convert(value, big, leave_out=True)", "_convert(value, big)"),
+    by=_DEPTH,
+)
+bodies = Room("hai_flow/wire/webhook.py", "tests/wire/test_webhook.py")
+bodies.bug("of a name that comes again in a form one value is kept", ("each if len(each) > 1 else each[0]", "each[-1]"))
+bodies.bug("a body is read as UTF-8 whatever it says", ("None if charset is None else charset[1]", "None"))
+bodies.bug(
+    "a packed body is unpacked without a bound", ("            if len(body) > bytes_max:\n", "            if False:\n")
+)
+bodies.bug("a text that is no JSON is refused", ("if not _TEXTS.fullmatch(kind):", "if True:"))
 answers = Room("hai_flow/engine/pendings/answers.py")
 answers.bug(
     "the result of a frontend tool is refused for its numbers",
@@ -237,7 +255,7 @@ connections.bug(
 messages = Room("hai_flow/steps/mcp/messages.py", _MCP)
 messages.bug(
     "a schema of three hundred levels takes the list of functions with it",
-    ("if (shallow := _shallow(text)) is not None and", "if (shallow := None) is not None and"),
+    ("shallow = foreign.make_shallow(text, _DEPTH_MAX)", "shallow = None"),
     by=f"{_MCP}::test_a_tool_that_is_described_oddly_does_no_harm_to_the_others",
 )
 results = Room("hai_flow/steps/mcp/results.py", _MCP)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import hmac
+import zlib
 from typing import Any, Final
 
 import pytest
@@ -163,6 +165,75 @@ for _ in range(64):
 )
 def test_a_body_is_a_form_or_json(kind: str, body: bytes, value: Any) -> None:
     assert webhook.content_of(Call({"content-type": f"{kind}; charset=utf-8"}, body), Limits()).value == value
+
+
+PARTS = (
+    b'preamble\r\n--x\r\nContent-Disposition: form-data; name="id"\r\n\r\n17\r\n'
+    b'--x\r\nContent-Disposition: form-data; filename="a.txt"; name=file\r\n'
+    b"Content-Type: text/plain\r\n\r\n\r\nA\x00\r\n"
+    b'--x\r\ncontent-disposition: form-data; name="id"\r\n\r\n\r\n--x--\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "value"),
+    [
+        ({"content-type": webhook.FORM}, b"a=1&a=2&b=", {"a": ["1", "2"], "b": ""}),
+        ({"content-type": "Multipart/Form-Data; boundary=x"}, PARTS, {"id": ["17", ""], "file": "\r\nA\ufffd"}),
+        ({"content-type": 'multipart/form-data; boundary="x"'}, b"--x--", {}),
+        ({"content-type": "application/json; charset=ISO-8859-1"}, b'{"a": "\xe4"}', {"a": "ä"}),
+        ({"content-type": 'application/json; charset="shift_jis"'}, '"日本"'.encode("shift_jis"), "日本"),
+        ({"content-type": "application/json; charset=nobody-knows"}, b'"\xc3\xa4"', "ä"),
+        ({}, '\ufeff{"a": 1}'.encode("utf-16-le"), {"a": 1}),
+        ({"content-encoding": "gzip"}, gzip.compress(b'{"a": 1}', mtime=0), {"a": 1}),
+        ({"content-encoding": "deflate"}, zlib.compress(b"[1]"), [1]),
+        ({"content-encoding": "gzip"}, b'{"a": 1}', {"a": 1}),
+        ({"content-type": "text/plain"}, b"paid\x00", "paid\ufffd"),
+        ({"content-type": "text/plain"}, b" 17 ", 17),
+        ({"content-type": "application/soap+xml"}, b"<paid/>", "<paid/>"),
+        ({"content-type": "application/json"}, b" \r\n", None),
+        ({"content-type": "application/octet-stream"}, b'{"a": 1}', {"a": 1}),
+        ({"content-type": "application/json"}, b'{"a": 1, "a": 1, "b": null, "b": 2}', {"a": 1, "b": 2}),
+    ],
+)
+def test_a_body_is_read_by_whatever_its_sender_calls_it(headers: dict[str, str], body: bytes, value: Any) -> None:
+    assert webhook.content_of(Call(headers, body), Limits()).value == value
+
+
+@pytest.mark.parametrize(
+    "bomb", ["[" * 100_000 + "1" + "]" * 100_000, '{"a":' * 20_000 + "1" + "}" * 20_000], ids=["lists", "objects"]
+)
+def test_a_body_of_a_hundred_thousand_levels_is_kept_and_what_is_too_deep_is_its_text(bomb: str) -> None:
+    value, notes = webhook.content_of(Call({}, f'{{"id": 1, "bomb": {bomb}}}'.encode()), Limits())
+    assert value["id"] == 1
+    inner = value["bomb"]
+    for _ in range(63):
+        (inner,) = inner.values() if isinstance(inner, dict) else inner
+    assert bomb[bomb.index(inner) - 1] in "[:"
+    assert f"{inner[0]}{inner[-1]}" in ("[]", "{}")
+    assert "deeper than 64" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"content-encoding": "gzip"}, gzip.compress(b"x" * 5_000_000, mtime=0), 413),
+        ({"content-encoding": "gzip"}, gzip.compress(b"{}", mtime=0)[:-9], 400),
+        ({"content-type": "multipart/form-data"}, b"--x--", 400),
+        ({"content-type": "multipart/form-data; boundary=x"}, b"--x\r\n\r\nno name\r\n--x--", 400),
+        ({"content-type": "multipart/form-data; boundary=x"}, PARTS[:-9], 400),
+        ({"content-type": "multipart/form-data; boundary=x"}, b"--x\r\n\r\n\r\n" * 5000, 400),
+        ({}, b"[" * 100_000, 400),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_a_body_that_can_not_be_read_is_refused_in_a_sentence(
+    headers: dict[str, str], body: bytes, status: int
+) -> None:
+    with pytest.raises(Rejected) as refused:
+        webhook.content_of(Call(headers, body), Limits())
+    assert refused.value.status == status
+    assert refused.value.detail
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ put in when the request is sent, and go to no other origin than the one that the
 from __future__ import annotations
 
 import asyncio
-import codecs
 import math
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -244,7 +243,7 @@ class HttpExchange:
         performed. None where nothing has come."""
         if response is None:
             return None
-        text, _ = _text_of(bytes(content[:HIDDEN_CHARS_MAX]), response.charset_encoding)
+        text, _ = foreign.decode(bytes(content[:HIDDEN_CHARS_MAX]), response.charset_encoding)
         return _short({"status": response.status_code, "url": url, "text": storable(text)})
 
     async def _read(self, chunks: AsyncIterator[bytes], content: bytearray, url: str) -> None:
@@ -301,7 +300,7 @@ class HttpExchange:
         """The response as expressions see it. A request whose answer is odd has been performed all the same: `json` is
         what can be read of the body, and null where that is no JSON; `notes` say what was changed."""
         kind = _parse_media(response)
-        text, notes = _text_of(content, response.charset_encoding)
+        text, notes = foreign.decode(content, response.charset_encoding)
         value: Json = None
         if (kind == JSON or kind.endswith("+json")) and text.strip():
             try:
@@ -336,18 +335,6 @@ class HttpExchange:
 
 _BROKE_OFF: Final = re.compile(r"disconnected|closed connection|connection_?terminated|stream_?reset", re.IGNORECASE)
 """A server that went away in the middle, in the words of the library, which has one error for all of HTTP."""
-
-
-def _text_of(content: bytes, charset: str | None) -> tuple[str, list[str]]:
-    """A body as text, without a byte order mark, and notes on what could not be read."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        charset = "utf-16"
-    try:
-        text, notes = content.decode(charset or "utf-8"), []
-    except (UnicodeError, LookupError):
-        text = content.decode(errors="replace")
-        notes = [f"`text` has U+FFFD where the body is no {charset or 'UTF-8'}"]
-    return text.removeprefix("\ufeff"), notes
 
 
 def _parse_media(response: httpx2.Response) -> str:

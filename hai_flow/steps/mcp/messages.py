@@ -8,7 +8,6 @@ Characters that no run can hold are replaced in every message. Pure.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -54,7 +53,8 @@ def read(raw: bytes | bytearray) -> Read | None:
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
-        if (shallow := _shallow(text)) is not None and (inner := read(shallow.encode())) is not None:
+        shallow = foreign.make_shallow(text, _DEPTH_MAX)
+        if shallow is not None and (inner := read(shallow.encode())) is not None:
             return _with_notes(inner, [f"what is nested deeper than {values.DEPTH_MAX} levels is kept as JSON text"])
         stand_in = _stand_in(text)
         return None if stand_in is None else to_read(stand_in)
@@ -95,30 +95,6 @@ def _changes_in(written: str, raw: bytes | bytearray) -> list[str]:
         return notes
     named = (note.removeprefix("/result") for note in remaining.notes if note.startswith("/result"))
     return [*notes, *(note for note in named if not note.endswith((foreign.BIG, foreign.DEEP)))]
-
-
-def _shallow(text: str) -> str | None:
-    """JSON text in which what is nested too deeply for a run is its own JSON text; None: there is no such thing in it,
-    or it is no JSON. One function of many may have such a schema, and one part of many be such a result."""
-    try:
-        value = json.loads(text)
-        shallow = _cut(value, 0)
-        return None if shallow is value else json.dumps(shallow, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _cut(value: Any, depth: int) -> Any:
-    """`value` itself where nothing in it is nested too deeply."""
-    if not isinstance(value, dict | list):
-        return value
-    if depth > _DEPTH_MAX:
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict):
-        cut = {key: _cut(each, depth + 1) for key, each in value.items()}
-        return cut if any(cut[key] is not each for key, each in value.items()) else value
-    items = [_cut(each, depth + 1) for each in value]
-    return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
 
 
 def make_stand_in(raw: bytes, why: str) -> types.JSONRPCMessage | None:
