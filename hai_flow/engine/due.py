@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.paths import is_in_cleanup
+from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on, take_up
@@ -19,6 +19,7 @@ from hai_flow.engine.state import budget
 from hai_flow.engine.state.jobs import Due, is_due, next_due
 from hai_flow.engine.state.state import Ending, Timer
 from hai_flow.engine.steps import wait_for_event
+from hai_flow.values import Json
 
 
 def pass_time_before(draft: Draft, command: c.Command) -> bool:
@@ -104,7 +105,7 @@ def _run_too_long(draft: Draft) -> None:
         if is_in_cleanup(path) or path not in open_leaves(draft):
             continue
         step = draft.step(path)
-        error = draft.error("limit.duration", message, path)
+        error = draft.error("limit.duration", message, path, draft.receipts.get(path))
         loop.end(draft, step, Ending("failed", error=error, reason=message))
 
 
@@ -115,6 +116,8 @@ def _fail_too_late(draft: Draft, path: str) -> None:
         return
     step = draft.step(path)
     receipt = draft.receipts.get(path)
+    if path not in draft.state.attempts:  # a block: what has come of the answers that its end cuts off
+        receipt = {"received": inner} if (inner := _receipts_inside(draft, path)) else None
     error = draft.error("step.timeout", "The step took longer than its timeout.", path, receipt, retriable=True)
     if path in draft.state.attempts:
         draft.cut = True
@@ -122,6 +125,10 @@ def _fail_too_late(draft: Draft, path: str) -> None:
         fail_attempt(draft, step, error)
     else:
         loop.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
+
+
+def _receipts_inside(draft: Draft, block: str) -> dict[str, Json]:
+    return {path: receipt for path, receipt in draft.receipts.items() if is_inside(path, block)}
 
 
 _OUTCOMES: Final = (c.StepSucceeded, c.StepFailed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -231,3 +232,52 @@ async def test_a_call_over_mcp_that_its_timeout_ends_before_anything_came_has_no
     error = (await state_of(runtime, run_id)).error
     assert error is not None
     assert (error.code, error.data) == ("step.timeout", None)
+
+
+PROGRAM = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    name = (asked.get("params") or {}).get("name")
+    if "id" not in asked:
+        continue
+    if name == "t":
+        sys.stdout.write('{"jsonrpc": "2.0", "id": %s, "result": {"text": "paid in part' % json.dumps(asked["id"]))
+        sys.stdout.flush()
+        continue
+    results = {"initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                              "serverInfo": {"name": "x", "version": "1"}},
+               "tools/list": {"tools": [{"name": each, "inputSchema": {"type": "object"}} for each in ("ok", "t")]},
+               "tools/call": {"content": [{"type": "text", "text": "ok"}]}}
+    said = results.get(asked["method"])
+    answer = {"error": {"code": -32601, "message": "Method not found"}} if said is None else {"result": said}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+FIRST = "  - {id: first, call: t.ok}\n"
+ENDS = {
+    "step": f"steps:\n{FIRST}  - {{id: pay, call: t.t, timeout: 2s}}\n",
+    "block": f"steps:\n{FIRST}  - {{id: all, timeout: 2s, try: [{{id: pay, call: t.t}}]}}\n",
+    "run": f"limits: {{duration: 4s}}\nsteps:\n{FIRST}  - {{id: pay, call: t.t}}\n",
+}
+
+
+@pytest.mark.parametrize(("way", "end"), [("http", "block"), ("http", "run"), ("stdio", "step"), ("stdio", "block")])
+async def test_what_came_of_a_call_that_its_block_or_its_run_ends_is_in_the_error_also_half_a_line_of_a_program(
+    services: AsyncExitStack, make: Make, eye: Connection, tmp_path: Path, way: str, end: str
+) -> None:
+    service = await services.enter_async_context(Service(Stopping("in its body")))
+    file = tmp_path / "server.py"
+    file.write_text(PROGRAM)
+    servers = tmp_path / "mcp.yaml"
+    servers.write_text(f"hai: mcp/v1\nservers: {{odd: {{command: ['{sys.executable}', '{file}']}}}}\n")
+    address = f"'{service.url('/mcp')}'" if way == "http" else "{use: odd}"
+    runtime = await make(performs=True, mcp=servers, http_hosts=("127.0.0.1",))
+    run_id = (await start(runtime, f"tools: {{t: {{mcp: {address}}}}}\n{ENDS[end]}")).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    error = (await state_of(runtime, run_id)).error
+    assert error is not None
+    assert error.code == ("limit.duration" if end == "run" else "step.timeout")
+    received = error.data["received"]["all/pay"] if end == "block" else error.data
+    assert "paid" in received["text"]
+    verified = [each async for each in verify(eye, Verifying())][-1]
+    assert (verified.runs, verified.broken, verified.undecided) == (1, 0, 0)

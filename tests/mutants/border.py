@@ -272,7 +272,7 @@ _CUT_OFF: Final = "test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in
 jobs = Room("hai_flow/runtime/worker/worker.py")
 jobs.bug(
     "what came of an answer is thrown away where the step's time ends in the middle of it",
-    ("c.TimerFired(_describe_receipts(held))", "c.TimerFired()"),
+    ("c.TimerFired(_describe_receipts(held, now))", "c.TimerFired()"),
     by=f"{_SILENCE}::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
 )
 jobs.bug(
@@ -350,8 +350,37 @@ doubts.bug(
 deciding_again = Room("hai_flow/engine/runs/replay.py")
 deciding_again.bug(
     "a doubt about a call that took too long is made again without its evidence",
-    ("    return receipts | {", "    return {"),
+    (
+        "    receipts = {each.path: values.loads(each.evidence) for each in doubts if each.evidence is not None}\n",
+        "    receipts: dict[str, Json] = {}\n",
+    ),
     by=f"{_SILENCE}::{_CUT_OFF}",
+)
+_ENDED: Final = (
+    f"{_SILENCE}::test_what_came_of_a_call_that_its_block_or_its_run_ends_is_in_the_error_also_half_a_line_of_a_program"
+)
+deciding_again.bug(
+    "a block that took too long is decided again without what it cut off",
+    ('error.data.get("received") or {error.path: error.data}', "{error.path: error.data}"),
+    by=_ENDED,
+)
+ends_by_time = Room("hai_flow/engine/due.py", _SILENCE)
+ends_by_time.bug(
+    "what came of a call is lost where its run took too long",
+    ("message, path, draft.receipts.get(path))", "message, path)"),
+    by=_ENDED,
+)
+time_of_blocks = Room("hai_flow/runtime/worker/worker.py", _SILENCE)
+time_of_blocks.bug(
+    "what came of a call is lost where its block took too long",
+    (" or any(is_inside(path, block) for block in blocks)", ""),
+    by=_ENDED,
+)
+programs = Room("hai_flow/steps/mcp/taps.py", _SILENCE)
+programs.bug(
+    "of a program's answer half a line is lost",
+    ("self._read_partial is not None and message.method", "False and message.method"),
+    by=_ENDED,
 )
 calls_over_mcp = Room("hai_flow/steps/mcp/runner.py")
 calls_over_mcp.bug(

@@ -939,7 +939,7 @@ worker.bug(
 worker.bug(
     "timers of held runs do not fire",
     (
-        "                    self.committer.report(held.run, c.TimerFired(_describe_receipts(held)))\n",
+        "                    self.committer.report(held.run, c.TimerFired(_describe_receipts(held, now)))\n",
         "                    pass\n",
     ),
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",

@@ -220,13 +220,14 @@ def _guess_commands(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Co
 
 
 def _list_receipts(events: Sequence[e.Event]) -> dict[str, Json]:
-    """What had come of the answers that time-outs cut off."""
+    """What had come of the answers that time-outs cut off: those of steps, of blocks around them, and of the run."""
     errors = [each.error for each in events if isinstance(each, e.StepFailed | e.StepRetried)]
     doubts = (each for each in events if isinstance(each, e.PendingOpened) and each.kind == "doubt")
     receipts = {each.path: values.loads(each.evidence) for each in doubts if each.evidence is not None}
-    return receipts | {
-        error.path: error.data for error in errors if error.code == "step.timeout" and error.data is not None
-    }
+    for error in errors:
+        if error.code in ("step.timeout", "limit.duration") and isinstance(error.data, dict):
+            receipts |= error.data.get("received") or {error.path: error.data}
+    return receipts
 
 
 def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:

@@ -18,13 +18,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from itertools import takewhile
 from typing import Final
 from uuid import UUID
 
 import structlog
 
 import hai_flow
-from hai_flow.definition.paths import is_in_cleanup
+from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
@@ -103,9 +104,17 @@ class HeldRun:
         self.attempts.clear()
 
 
-def _describe_receipts(held: HeldRun) -> dict[str, Json]:
-    """What has come of the answers that a step's `timeout` may cut off now, by the steps' paths."""
-    timed = (path for path in held.attempts if path in held.run.state.timeouts)
+def _describe_receipts(held: HeldRun, now: int) -> dict[str, Json]:
+    """What has come of the answers that a `timeout` (of the step, or of a block around it) or the duration of the run
+    may cut off now, by the steps' paths."""
+    state = held.run.state
+    ends = any(timer.kind == "limit" for timer in takewhile(lambda timer: timer.due <= now, state.timers))
+    blocks = [path for path in state.timeouts if path not in state.attempts]
+    timed = [
+        path
+        for path in held.attempts
+        if ends or path in state.timeouts or any(is_inside(path, block) for block in blocks)
+    ]
     receipts = {path: held.attempts[path].describe_receipt() for path in timed}
     return {path: receipt for path, receipt in receipts.items() if receipt is not None}
 
@@ -573,7 +582,7 @@ class Worker(Service):
                 if held is not None and not any(
                     isinstance(each.command, c.TimerFired) for each in held.run.submissions
                 ):
-                    self.committer.report(held.run, c.TimerFired(_describe_receipts(held)))
+                    self.committer.report(held.run, c.TimerFired(_describe_receipts(held, now)))
             self._woken.clear()
             first = self._wakes.first
             # No longer than that in one piece: the database's clock may have been set forward meanwhile.

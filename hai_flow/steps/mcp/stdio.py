@@ -18,10 +18,11 @@ from typing import Any, Final
 import anyio
 import structlog
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, RequestId
 
 from hai_flow.errors import StepError
 from hai_flow.steps.mcp.messages import make_stand_in, read
+from hai_flow.steps.mcp.taps import WrappedStream
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +30,7 @@ INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM"
 """The variables that a program inherits from our environment: none of them could be a secret."""
 SAID_LINES_MAX: Final = 20
 _SAID_CHARS_MAX: Final = 500
+_PIECE_BYTES: Final = 64 * 1024
 _BEGINNING_BYTES: Final = 4096  # of a line that is too long; they hold the id of the call that it answers
 _END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
 
@@ -49,7 +51,6 @@ async def program(
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=line_max,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -58,13 +59,14 @@ async def program(
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
     last_lines: deque[str] = deque(maxlen=SAID_LINES_MAX)
+    lines = _Lines(process.stdout, line_max)
     tasks = [
-        asyncio.create_task(_read(process, to_session, ended, command[0], line_max)),
+        asyncio.create_task(_read(lines, to_session, ended, command[0])),
         asyncio.create_task(_write(process, to_server, to_session)),
         asyncio.create_task(_listen(process, last_lines)),
     ]
     try:
-        yield from_server, from_session
+        yield _FromProgram(from_server, lines), from_session
     finally:
         to_session.close()
         from_session.close()
@@ -75,16 +77,13 @@ async def program(
             log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(last_lines))
 
 
-async def _read(
-    process: asyncio.subprocess.Process, to_session: Any, ended: asyncio.Event, name: str, line_max: int
-) -> None:
-    assert process.stdout is not None
+async def _read(lines: _Lines, to_session: Any, ended: asyncio.Event, name: str) -> None:
     try:
-        async for line, is_whole in _lines(process.stdout):
+        async for line, is_whole in lines.read():
             message = (
                 _message(line)
                 if is_whole
-                else make_stand_in(line, f"it answers with more than {line_max} bytes at once")
+                else make_stand_in(line, f"it answers with more than {lines.bytes_max} bytes at once")
             )
             if message is None:  # programs print things
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
@@ -104,32 +103,53 @@ def _message(line: bytes) -> JSONRPCMessage | None:
     return None if message is None else message.message
 
 
-async def _lines(output: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bool]]:
-    """The lines of a program, and whether they are whole: of one that is longer than the reader's limit only the
-    beginning is kept."""
-    while True:
+class _Lines:
+    """The lines of a program, each of at most `bytes_max` bytes."""
+
+    def __init__(self, output: asyncio.StreamReader | None, bytes_max: int) -> None:
+        assert output is not None
+        self.bytes_max = bytes_max
+        self._output = output
+        self._partial = bytearray()  # the line that has not ended
+        self._is_skipping = False  # of it everything that comes yet
+
+    async def read(self) -> AsyncIterator[tuple[bytes, bool]]:
+        """The lines, and whether they are whole: of one that is too long only the beginning is kept."""
+        while piece := await self._output.read(_PIECE_BYTES):
+            *ends, rest = piece.split(b"\n")
+            for each in ends:
+                self._add(each)
+                if len(self._partial) > self.bytes_max:
+                    yield bytes(self._partial[:_BEGINNING_BYTES]), False
+                elif not self._is_skipping:
+                    yield bytes(self._partial), True
+                self._partial.clear()
+                self._is_skipping = False
+            self._add(rest)
+            if len(self._partial) > self.bytes_max:
+                yield bytes(self._partial[:_BEGINNING_BYTES]), False
+                self._partial.clear()
+                self._is_skipping = True
+        if self._partial:
+            yield bytes(self._partial), True
+
+    def _add(self, piece: bytes) -> None:
+        if not self._is_skipping:
+            self._partial += piece
+
+    def read_partial(self, id: RequestId) -> bytes:
+        """What has come of the answer to a call: the line that has not ended, if it names the call."""
         try:
-            yield await output.readuntil(b"\n"), True
-        except asyncio.IncompleteReadError as error:
-            if error.partial:
-                yield error.partial, True
-            return
-        except asyncio.LimitOverrunError as error:
-            beginning = (await output.readexactly(error.consumed))[:_BEGINNING_BYTES]
-            await _skip_line(output)
-            yield beginning, False
+            message = make_stand_in(bytes(self._partial[:_BEGINNING_BYTES]), "")
+        except ValueError:
+            return b""
+        return bytes(self._partial) if isinstance(message, JSONRPCError) and message.id == id else b""
 
 
-async def _skip_line(output: asyncio.StreamReader) -> None:
-    """Read to the end of the line."""
-    while True:
-        try:
-            await output.readuntil(b"\n")
-            return
-        except asyncio.IncompleteReadError:
-            return
-        except asyncio.LimitOverrunError as error:
-            await output.readexactly(error.consumed)
+class _FromProgram(WrappedStream):
+    def __init__(self, inner: Any, lines: _Lines) -> None:
+        super().__init__(inner)
+        self.read_partial = lines.read_partial
 
 
 async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:

@@ -9,9 +9,10 @@ A tap stands around the streams of a transport, whichever it is: it knows which 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
@@ -44,7 +45,8 @@ async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
     """The streams of a transport, with answers in a form that the SDK takes."""
     async with transport as (incoming, outgoing):
         sent: dict[types.RequestId, tuple[str, Caller | None]] = {}
-        yield _Incoming(incoming, sent), _Outgoing(outgoing, sent)
+        read_partial = getattr(incoming, "read_partial", None)  # of a program, whose line has not ended
+        yield _Incoming(incoming, sent), _Outgoing(outgoing, sent, read_partial)
 
 
 def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def _bare(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": tool["name"], "inputSchema": {**plain, "type": "object"}}
 
 
-class _Stream:
+class WrappedStream:
     """A stream of the SDK with all that it has."""
 
     def __init__(self, inner: Any) -> None:
@@ -95,21 +97,29 @@ class _Stream:
         return await self._inner.__aexit__(*error)
 
 
-class _Outgoing(_Stream):
-    def __init__(self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]]) -> None:
+class _Outgoing(WrappedStream):
+    def __init__(
+        self,
+        inner: Any,
+        sent: dict[types.RequestId, tuple[str, Caller | None]],
+        read_partial: Callable[[types.RequestId], bytes] | None,
+    ) -> None:
         super().__init__(inner)
         self._sent = sent
+        self._read_partial = read_partial
 
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         if isinstance(message, types.JSONRPCRequest):
             if len(self._sent) >= REQUESTS_MAX:  # those that were never answered
                 del self._sent[next(iter(self._sent))]
-            self._sent[message.id] = message.method, CALLER.get()
+            self._sent[message.id] = message.method, (caller := CALLER.get())
+            if caller is not None and self._read_partial is not None and message.method == "tools/call":
+                caller.receipt.begin(partial(self._read_partial, message.id))
         await self._inner.send(item)
 
 
-class _Incoming(_Stream):
+class _Incoming(WrappedStream):
     def __init__(self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]]) -> None:
         super().__init__(inner)
         self._sent = sent
