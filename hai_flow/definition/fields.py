@@ -37,8 +37,8 @@ KNOWN_CODES: Final = frozenset((
     "secret.missing", "secret.refused", "llm.rate_limited", "llm.timeout",
     "llm.unavailable", "llm.truncated", "llm.empty", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
     "llm.invalid_request", "llm.not_configured", "agent.max_turns", "approval.rejected", "approval.responded",
-    "approval.expired", "approval.impossible", "approval.withdrawn", "approval.calendar", "ask.expired",
-    "ask.withdrawn", "wait_for.expired", "for_each.duplicate_key",
+    "approval.expired", "approval.impossible", "approval.withdrawn", "approval.calendar", "approval.stale",
+    "ask.expired", "ask.withdrawn", "wait_for.expired", "for_each.duplicate_key",
     "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
     "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
 ))  # fmt: skip

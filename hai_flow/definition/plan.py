@@ -377,6 +377,15 @@ class Approve(Verb):
 
 
 @dataclass(frozen=True, slots=True)
+class Still:
+    """The condition under which an approval still counts when its effect begins. `call`: a tool that changes nothing,
+    whose result the condition reads as `response`."""
+
+    condition: Expression
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """A gate in front of an effect, bound to its rendered arguments (`args` in these expressions)."""
 
@@ -384,6 +393,7 @@ class Approval:
     when: Expression | None = None
     title: Template | None = None
     message: Template | None = None
+    still: Still | None = None
 
 
 # --- verbs --------------------------------------------------------------------------------------------------------
@@ -846,6 +856,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     def is_filler(self) -> bool:
         """Whether it only stands where the language has no step: a `let` without names, which no author can write."""
         return isinstance(self.verb, Let) and self.verb.values.written == {}
+
+
+def find_reading_step(step: Step) -> Step | None:
+    """The call that says whether the step's approval still counts, as a step in its place; None: no tool does."""
+    still = None if step.approval is None else step.approval.still
+    if still is None or still.call is None:
+        return None
+    return msgspec.structs.replace(step, verb=still.call, approval=None, delivery="at_least_once", expose=False)
 
 
 # --- the document -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from hai_flow.definition.plan import (
     PythonTool,
     Step,
     Tool,
+    find_reading_step,
 )
 from hai_flow.definition.yaml.document import Path, parse
 from hai_flow.definition.yaml.include_keys import first_of
@@ -91,6 +92,8 @@ def _iter_needed_runners(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
         yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"
     elif kind is not None:
         yield kind, "the model of an `agent`" if isinstance(verb, AgentTurn) else f"`{step.verb_name}`"
+    if (reading := find_reading_step(step)) is not None:
+        yield from _iter_needed_runners(plan, reading)
 
 
 _DATA: Final = frozenset(

@@ -20,6 +20,7 @@ from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certai
 from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
 from hai_flow.definition.verbs.http import SENT
 from hai_flow.definition.verbs.state import let_schemas
+from hai_flow.definition.verbs.still import with_still
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json
 
@@ -61,7 +62,7 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
         names = names.with_guards(condition)
         draft.condition = condition
     verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
-    gate = _gate(context, draft, names) if "approval" in fields else None
+    gate = _gate(context, draft, verb, names) if "approval" in fields else None
     handlers = _compile_handlers(context, draft, names) if draft.handlers else {}
     clauses = compile_catch(context, draft.catch, names) if draft.catch else ()
     if fields.get("continue_on_error") is True and draft.verb in fields:
@@ -132,13 +133,14 @@ def _compile_timeout(
     return context.declared.default_timeout if context.declared.default_timeout is not None else kind.timeout
 
 
-def _gate(context: StepContext, draft: StepDraft, names: Names) -> plan.Approval | None:
+def _gate(context: StepContext, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Approval | None:
     value = draft.fields["approval"]
     raw_arguments = draft.fields.get("http" if draft.verb == "http" else "with", {})
     arguments: list[str] = [str(key) for key in raw_arguments] if isinstance(raw_arguments, Mapping) else []
     if draft.verb == "http":
         arguments = ["method", "url", *(key for key in arguments if key in SENT)]
-    return approval(context, value, (*draft.at, "approval"), names, arguments)
+    at = (*draft.at, "approval")
+    return with_still(context, approval(context, value, at, names, arguments), value, at, names, arguments, verb)
 
 
 def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> dict[str, str]:

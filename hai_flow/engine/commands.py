@@ -7,6 +7,7 @@ A command may be refused (`Rejected`), answered "already so", or decided. `by` i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 from uuid import UUID
 
 import msgspec
@@ -153,6 +154,21 @@ class StepAsks(Command, frozen=True):
     state: str | None = None
     keys: tuple[str, ...] = ()
     used: tuple[ModelUse, ...] = ()
+
+
+class GateChecked(Command, frozen=True):
+    """What the attempt has found out about the gate in front of its effect, which has not begun: the `values` that
+    `still` reads, the digest of the code or the description of its tool (`source`), the `description` itself, and why
+    the condition can't be told (`fault`). `why` is as in `events.AskedAnew`; None: nothing has changed, or people were
+    not asked yet. The attempt ends with it, unless a child run is to begin."""
+
+    path: str
+    attempt: int
+    values: dict[str, Json] = {}
+    source: str | None = None
+    description: str | None = None
+    fault: str = ""
+    why: Literal["still", "unknown", "source", "description"] | None = None
 
 
 class StepLost(Command, frozen=True):

@@ -6,8 +6,8 @@ Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,16 @@ from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
 RUN_END: Final = ""
+
+
+Sources: TypeAlias = Callable[[Plan, Step], str | None]
+"""The digest of the code, or of the description, of the tool that a step calls, as the deciding process knows it.
+"": it does not, but who performs the call does; None: there is none."""
+
+
+def pin_nothing(plan: Plan, step: Step) -> str | None:
+    """The sources of a process that knows no tools."""
+    return None
 
 
 class Raised(Exception):
@@ -59,6 +69,7 @@ class Draft:
         log_bytes: int = 0,
         freezes: Sequence[Freeze] = (),
         held_elsewhere: bool = False,
+        sources: Sources = pin_nothing,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -68,6 +79,7 @@ class Draft:
         self.log_bytes = log_bytes
         self.freezes = freezes
         self.held_elsewhere = held_elsewhere
+        self.sources = sources
         self.events: list[e.Event] = []
         self.taken_over = 0
         self.already = False
@@ -118,6 +130,7 @@ class Draft:
         items: list[Json] | None = None,
         keys: tuple[str, ...] = (),
         ready: tuple[str, ...] = (),
+        reading: bool = False,
     ) -> None:
         """Note that `step` has begun; its title and its timeout are rendered now. Not `timed`: it begins with people,
         whose time no timeout counts. The rest as in `StepStarted`."""
@@ -139,6 +152,7 @@ class Draft:
                 items=[] if items is None else items,
                 keys=keys,
                 ready=ready,
+                reading=reading,
             )
         )
 
@@ -248,6 +262,21 @@ class Draft:
             )
             raise Raised("expression.too_large", message)
         self.rendered_bytes += size
+
+    def read_paths(self, expression: Expression, step: Step, **roots: Json) -> Iterator[tuple[str, Json]]:
+        """The values that the expression reads, by their paths as text; those that are not there are left out."""
+        try:
+            scope: Json = self._build_scope(expression, step, roots)
+        except ExpressionError:
+            return
+        for path in dict.fromkeys(expression.paths):
+            value = scope
+            try:
+                for segment in path:
+                    value = value[segment]
+            except (KeyError, IndexError, TypeError):
+                continue
+            yield ".".join(map(str, path)), value
 
     def _build_scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:
         """The names that an expression uses, and no others (docs/language.md#names)."""

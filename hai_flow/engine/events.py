@@ -332,7 +332,8 @@ class StepStarted(Event, frozen=True):
     An effect's first attempt (number `attempt`) opens with this event, unless a gate comes first; later ones open with
     `attempt_started`. `key` is the idempotency key where it is not `run.id/path`. `timeout` is in milliseconds of
     working time. `branches` counts those of a parallel step, `case` is the one a switch took. A `for_each` has its
-    `items` and their `keys`, evaluated once.
+    `items` and their `keys`, evaluated once. `reading`: the attempt performs nothing, it finds out what people are
+    shown before they are asked.
     """
 
     path: str
@@ -347,6 +348,7 @@ class StepStarted(Event, frozen=True):
     items: list[Json] = []
     keys: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
+    reading: bool = False
 
 
 class AttemptStarted(Event, frozen=True):
@@ -567,6 +569,17 @@ class Inquiry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     keys: tuple[str, ...] = ()
 
 
+class AskedAnew(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The approval of the question `after` is spent: attempt `attempt` of its step has done nothing, for what people
+    approved is not so any more (`why`: still, source, description), or nobody can tell (unknown). `number` counts the
+    questions that followed one another like that, from 1."""
+
+    after: str
+    attempt: int
+    why: Literal["still", "unknown", "source", "description"]
+    number: int = 1
+
+
 class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content
     (docs/language.md#people).
@@ -575,8 +588,10 @@ class PendingOpened(Event, frozen=True):
     in the middle of its call, and `options` may be answered instead); approve: `options`, `evidence`, `schema` = the
     form if there is one; gate: as approve, with `tool` and `args` in place of evidence; doubt: `tool` and `args` of a
     call whose outcome was lost, which an operator settles, and as `evidence` what had come of the answer. `effect`: the
-    class of the call behind a gate (definition/tools/effects). `policy` is a `Rules` as JSON: the deciders, how votes
-    add up, and each escalation, with holes filled. `deadline` is that of this stage.
+    class of the call behind a gate (definition/tools/effects). `source` (hex): the digest of the code, or of the
+    description, of a gate's tool; `anew`: the gate is asked once more, and `evidence` has the difference. `policy` is a
+    `Rules` as JSON: the deciders, how votes add up, and each escalation, with holes filled. `deadline` is that of this
+    stage.
     """
 
     id: str
@@ -594,6 +609,8 @@ class PendingOpened(Event, frozen=True):
     deadline: int | None = None
     inquiry: Inquiry | None = None
     effect: str | None = None
+    source: str | None = None
+    anew: AskedAnew | None = None
 
 
 class VoteCast(Event, frozen=True):

@@ -257,6 +257,7 @@ class Runtime(Service):
             limits=bounds_of(settings),
             carrier=self.carrier,
             freezes=self.freezes,
+            sources=self.registry.source_of,
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)

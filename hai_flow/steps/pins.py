@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from hai_flow.definition.plan import Plan, Tool
+from hai_flow.definition.plan import Plan, Step, Tool
 from hai_flow.steps.offers import OfferedFunction
+
+if TYPE_CHECKING:
+    from hai_flow.steps.runner import Attempt
 
 LISTED: Final = "listed"
 """In the place of a digest, under the name of a tool: its server was asked at publication, and had these functions."""
@@ -35,6 +38,47 @@ class NoPins:
 
     async def add(self, found: Mapping[str, str]) -> Mapping[str, str]:
         return found
+
+
+UNKNOWN: Final = ""
+"""The source of a tool that this process does not know, though who performs its calls does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolIdentity:
+    """What a call would perform now: the digest of the tool's code, or of its `description` by its server; None where
+    there is none."""
+
+    source: str | None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PinsOfApproval:
+    """The digests of a workflow, but for the function `name`, which people have approved as it is now."""
+
+    pins: Pins
+    name: str
+    source: str
+
+    async def known(self) -> Mapping[str, str]:
+        return {**await self.pins.known(), self.name: self.source}
+
+    async def add(self, found: Mapping[str, str]) -> Mapping[str, str]:
+        return {**await self.pins.add(found), self.name: self.source}
+
+
+@runtime_checkable
+class Identifies(Protocol):
+    """A runner of tools whose code, or description, people approve with a call."""
+
+    def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
+        """The digest as this process knows it without asking anybody; `UNKNOWN`; None: there is none."""
+        ...
+
+    async def identify(self, attempt: Attempt) -> ToolIdentity:
+        """What the attempt would perform now. Raises StepError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
+from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool, find_reading_step
 from hai_flow.definition.readiness import find_runner_kind, find_tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import ModelMessage, Talk
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
 from hai_flow.steps.offers import OfferedFunction, Offers
-from hai_flow.steps.pins import Looked, Looks, NoPins, Pins
+from hai_flow.steps.pins import Identifies, Looked, Looks, NoPins, Pins, ToolIdentity
 from hai_flow.steps.secrets import DEFAULT
 from hai_flow.values import Json
 
@@ -198,6 +198,7 @@ class Registry:
         # `isinstance` with a protocol looks all of its names up: asked once here, not at each question of a model
         self._that_look = {kind: runner for kind, runner in runners.items() if isinstance(runner, Looks)}
         self._that_offer = {kind: runner for kind, runner in runners.items() if isinstance(runner, Offers)}
+        self._that_identify = {kind: runner for kind, runner in runners.items() if isinstance(runner, Identifies)}
         self.hidden = hide
 
     @property
@@ -217,6 +218,17 @@ class Registry:
         if runner is None:
             raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
         return runner
+
+    def source_of(self, plan: Plan, step: Step) -> str | None:
+        """The digest of the code, or of the description, of the tool that the step calls, as this process knows it
+        (`engine/draft.Sources`)."""
+        runner = self._that_identify.get(find_runner_kind(step) or "")
+        return None if runner is None else runner.source_of(step, from_disk=plan.from_disk)
+
+    async def identify(self, attempt: Attempt) -> ToolIdentity:
+        """What the attempt would perform now. Raises StepError."""
+        runner = self._that_identify.get(find_runner_kind(attempt.step) or "")
+        return ToolIdentity(None) if runner is None else await runner.identify(attempt)
 
     async def offered(
         self,
@@ -257,5 +269,6 @@ class Registry:
         return Looked(pins, [doubt for each in answers for doubt in each.doubts])
 
     def _sentences(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
-        pairs = ((step, self._runners.get(find_runner_kind(step) or "")) for step in plan.steps.values())
+        steps = (each for step in plan.steps.values() for each in (step, find_reading_step(step)) if each is not None)
+        pairs = ((step, self._runners.get(find_runner_kind(step) or "")) for step in steps)
         return [(step, sentence) for step, runner in pairs if runner is not None and (sentence := ask(runner, step))]

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_type_hints, overload
 
 from hai_flow.steps.context import Context
@@ -32,6 +34,7 @@ class PythonFunction:
     required: frozenset[str]
     takes_any: bool  # **keywords
     given: tuple[inspect.Parameter, ...] = ()  # all but the context's
+    source: str | None = None  # `hash_source` of it, as it was when it was read
 
     @cached_property
     def signature(self) -> Signature:
@@ -161,7 +164,26 @@ def read_function(function: Callable[..., Any]) -> PythonFunction:
         required=frozenset(p.name for p in named if p.default is p.empty),
         takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
         given=tuple(parameters),
+        source=hash_source(function),
     )
+
+
+def hash_source(function: Callable[..., Any]) -> str | None:
+    """The digest (hex) of the function's name and of the whole file that defines it; None where no file does. What that
+    file imports is no part of it."""
+    original = inspect.unwrap(unwrap_function(function))
+    code = getattr(original, "__code__", None)
+    content = None if code is None else _hash_file(code.co_filename)
+    if content is None:
+        return None
+    return sha256(f"{original.__module__}\0{original.__qualname__}\0{content}".encode()).hexdigest()
+
+
+def _hash_file(name: str) -> str | None:
+    try:
+        return sha256(Path(name).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:

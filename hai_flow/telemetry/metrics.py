@@ -58,6 +58,7 @@ _REPORTS: Final = {
     c.StepFailed: "failed",
     c.StepLost: "lost",
     c.StepAsks: "asked",
+    c.GateChecked: "checked",
 }
 
 

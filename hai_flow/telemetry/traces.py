@@ -302,7 +302,7 @@ def _effect(step: Step, report: Report) -> tuple[str, Kind, Attributes]:
 
 
 def _chat(report: Report) -> tuple[str, Kind, Attributes]:
-    uses = report.used if not isinstance(report, c.StepLost) else ()
+    uses = report.used if not isinstance(report, c.StepLost | c.GateChecked) else ()
     attributes: Attributes = {"gen_ai.operation.name": "chat"}
     if not uses:
         return "chat", "client", attributes

@@ -11,16 +11,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition.paths import plan_path
-from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Call, FrontendTool, Http, Llm, Plan, Run, Schema, Step
+from hai_flow.definition.plan import (
+    EFFECTS,
+    Agent,
+    AgentTurn,
+    Call,
+    FrontendTool,
+    Http,
+    Llm,
+    Plan,
+    Run,
+    Schema,
+    Step,
+    find_reading_step,
+)
 from hai_flow.definition.yaml.document import Path
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import Error, ModelUse
 from hai_flow.engine.runs.children import TIMED_OUT
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state.state import RunState
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.still import find_gate_to_check, find_why, judge
 from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded
 from hai_flow.testing.documents.names import agent_of, call_name, is_request, may_call, means_request, names_of
 from hai_flow.testing.failures import CaseFailed
@@ -70,6 +86,15 @@ class Mocks:
         step = Draft(self._plan, state, now, DEFAULT_BOUNDS).step(path)
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
+        gate = None if state.steps[path].reading else find_gate_to_check(state, step)
+        if state.steps[path].reading or gate is not None:
+            checked = self._check_gate(state, step, attempt, now, gate)
+            if (
+                state.steps[path].reading
+                or checked.why is not None
+                or (isinstance(step.verb, Run) and path not in state.children)
+            ):
+                return checked
         if isinstance(step.verb, AgentTurn):
             if self._is_taped(step, names):
                 return self._replay(state, step, names, attempt, now)
@@ -94,6 +119,33 @@ class Mocks:
             _demand_fit(path, step.verb.output, output)
         used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, Llm) else ()
         return c.StepSucceeded(path=path, attempt=attempt, output=output, used=used)
+
+    def _check_gate(
+        self, state: RunState, step: Step, attempt: int, now: int, gate: PendingState | None
+    ) -> c.GateChecked:
+        """What the attempt finds out about its gate: the tool of `still` is mocked as any other call."""
+        draft, args = Draft(self._plan, state, now, DEFAULT_BOUNDS), state.steps[step.path].args or "{}"
+        reading, roots, fault = find_reading_step(step), dict[str, Json](), ""
+        if reading is not None:
+            assert isinstance(reading.verb, Call)
+            try:
+                arguments = draft.render(reading.verb.arguments, step, args=values.loads(args))
+            except Raised as raised:
+                fault = raised.message
+            else:
+                names = tuple(dict.fromkeys((call_name(reading.verb), reading.verb.tool.name)))
+                self._calls.append(names)
+                self._arguments.append(arguments)
+                behaviour = self._answer(reading, names)
+                if behaviour.error is None:
+                    roots["response"] = behaviour.output
+                else:
+                    fault = f"the tool `{reading.verb.tool.name}` failed: {behaviour.error.message}"
+        verdict = judge(draft, step, args, roots)
+        if fault:
+            verdict = msgspec.structs.replace(verdict, holds=False, fault=fault)
+        why = None if gate is None else find_why(gate, step, None, verdict)
+        return c.GateChecked(path=step.path, attempt=attempt, values=verdict.values, fault=verdict.fault, why=why)
 
     # --- recorded answers -----------------------------------------------------------------------------------------
 

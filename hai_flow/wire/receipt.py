@@ -45,6 +45,7 @@ class ReceiptRecorder:
         self._escalations: list[dict[str, Any]] = []
         self._decision: dict[str, Any] | None = None
         self._executions: list[dict[str, Any]] = []
+        self._superseded: dict[str, Any] | None = None
         self._path = ""
         self._effect = False
         self._done = False
@@ -78,6 +79,8 @@ class ReceiptRecorder:
                 self._open(event, shown, state)
             case e.PendingOpened() if event.path == self._path and self.exists:
                 self._effect = False  # the step asks anew: what it does from here on is another question's
+                if event.anew is not None and event.anew.after == self._id:
+                    self._supersede(event, event.anew)
             case e.PendingEdited() | e.PendingEscalated() | e.VoteCast() if event.id == self._id:
                 self._go_on(event, shown)
             case e.PendingDecided() | e.PendingVoided() if event.id == self._id:
@@ -110,6 +113,7 @@ class ReceiptRecorder:
             "votes": self._votes,
             "decision": self._decision,
             "executed": self._executions,
+            "superseded": self._superseded,
             "log": dict(log),
             "audit": None if audit is None else dict(audit),
         }
@@ -181,6 +185,11 @@ class ReceiptRecorder:
             self._effect = pending.kind == "gate" and pending.path in event.ready
         digest = canonical(pending.args)
         self._decision = {**decision, "arguments": None if digest is None else self._digest(digest)}
+
+    def _supersede(self, event: e.PendingOpened, anew: e.AskedAnew) -> None:
+        """The approval is spent: its last attempt has done nothing, and the question `event` was asked in its place."""
+        self._superseded = {"by": event.id, "at": _time(event.at), "why": anew.why}
+        self._executions = [each for each in self._executions if each["attempt"] != anew.attempt]
 
     def _begin(self, event: e.AttemptStarted, state: RunState) -> None:
         self._done = False

@@ -87,7 +87,7 @@ cards.bug(
     "a part of the arguments is shown",
     ("        arguments = None\n    digest", "        arguments = arguments[:arguments_max]\n    digest"),
 )
-cards.bug("hidden signs of arguments are shown as they are", ("escape_json(indent(text))", "indent(text)"))
+cards.bug("hidden signs of arguments are shown as they are", ("escape_json(indent(each))", "indent(each)"))
 drawing = Room("hai_flow/runtime/people/chat_cards.py", _CHAT)
 drawing.bug(
     "chat: false is not looked at",

@@ -491,7 +491,7 @@ evolving.bug(
 decide = Room("hai_flow/engine/decide.py", *_COMMANDS)
 decide.bug(
     "a clock that goes back makes the run's time go back",
-    ("draft = Draft(plan, state, max(now, state.at),", "draft = Draft(plan, state, now,"),
+    ("max(now, state.at), limits, log_bytes,", "now, limits, log_bytes,"),
     by=(f"{_T}pause.py", f"{_T}transitions.py"),
 )
 decide.bug(

@@ -21,6 +21,7 @@ from tests.mutants import (
     models,
     neighbours,
     runtime,
+    still,
     store,
     trust,
 )
@@ -32,6 +33,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 BY_HAND: Final = (
     *engine.ROOMS,
     *backtest.ROOMS,
+    *still.ROOMS,
     *freezes.ROOMS,
     *chats.ROOMS,
     *store.ROOMS,

@@ -79,7 +79,9 @@ def entry_of(run: Play, before: RunState) -> CommitEntry:
 def decider(freezes: Any = None) -> Decider:
     parts = {"bounds": DEFAULT_BOUNDS, "now_ms": lambda: 0, "wants_ends": lambda tenant, workflow: False}
     claims = SimpleNamespace(serves=lambda queue: True)
-    return Decider(cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, **parts)), cast(Any, None))
+    return Decider(
+        cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, sources=None, **parts)), cast(Any, None)
+    )
 
 
 def told(row: Entry) -> dict[str, Any]:

@@ -523,7 +523,8 @@ def is_done(state: RunState, path: str) -> bool:
 
 def _reported(events: Sequence[e.Event]) -> bool:
     """Whether the performer itself closed an attempt: it knows, and need not be fenced off."""
-    asked = (isinstance(event, e.PendingOpened) and event.inquiry is not None for event in events)
+    questions = (event for event in events if isinstance(event, e.PendingOpened))
+    asked = (event.kind == "gate" or event.inquiry is not None for event in questions)
     kinds = e.StepFinished | e.StepFailed | e.StepRetried | e.StepStopped | e.SignalsAwaited
     ends = (isinstance(event, kinds) for event in events)
     return any(ends) or any(asked)

@@ -537,6 +537,7 @@ export const serverZh: Record<string, string> = {
   "approval.impossible": "不可能再达到所需的票数",
   "approval.calendar": "服务器没有工作流所用的工作日历",
   "approval.withdrawn": "审批已撤回",
+  "approval.stale": "审批已失效",
   "ask.withdrawn": "问题已撤回",
   "ask.expired": "没有人按时回答",
   "wait_for.expired": "等待的事件没有按时到来",

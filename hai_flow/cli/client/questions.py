@@ -24,10 +24,11 @@ def show_question(pending: Json, started_by: str | None, roles: Roles = NO_ROLES
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
         say(indent(to_text(pending["message"])))
-    evidence = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
-    if evidence is not None:
-        say(f"  {compact(evidence, 1000)}")
-    if _has_hidden(pending, evidence):
+    parts = [pending.get("args")] if pending["kind"] == "gate" else []
+    parts = [each for each in (*parts, pending.get("evidence")) if each is not None]
+    for each in parts:
+        say(f"  {compact(each, 1000)}")
+    if _has_hidden(pending, parts):
         say(f"  {WARNING}", "yellow")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")

@@ -22,7 +22,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "item": "`item` exists only inside a `for_each`",
     "index": "`index` exists only inside a loop",
     "args": "`args` exists only in the keys of `approval`",
-    "response": "`response` exists only in `http.expect`",
+    "response": "`response` exists only in `http.expect` and in `expect` of `still`",
     "event": "`event` exists only in `wait_for.match` and in triggers",
     "secrets": "`secrets` can be named only in the settings of tools and models, "
     "in `auth` and `headers` of `http`, and as a webhook's `secret`",

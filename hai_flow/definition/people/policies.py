@@ -73,6 +73,14 @@ WITHDRAW_WHEN: Final = Key(
     "`approval.withdrawn` (of an `ask`: `ask.withdrawn`) is raised",
     example="{event: order.cancelled, match: event.data.order == input.order}", read=ANY,
 )  # fmt: skip
+STILL: Final = Shape("still", "`still`", (
+    Key("call", LITERAL, "a tool whose `effect` is `read`, called when the effect begins, and before people are asked",
+        required=True, example="shop.order"),
+    Key("with", map_of(ANY, "any"), "its arguments; `args` are those of the gated call",
+        example='{order: "${{ args.order }}"}'),
+    Key("expect", CEL, "whether the approval still counts; sees the tool's result as `response`, and `args`",
+        required=True, example='response.status == "open"'),
+))  # fmt: skip
 TITLE_OF_PENDING: Final = Key(
     "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
 )
@@ -88,6 +96,10 @@ APPROVAL: Final = Shape("approval", "`approval`", (
         default="false",
         example="[subject, body]"),
     FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, WITHDRAW_WHEN, PAUSE_CLOCK, CONFIRM,
+    Key("still", either(CEL, shape_of("still")),
+        "looked at when the effect begins: where it is false, or can't be told, people are asked anew, and nothing is "
+        "done; an expression over `state`, or the result of a tool that reads",
+        example="state.stock >= args.count", read=ANY),
 ))  # fmt: skip
 
 
@@ -105,7 +117,7 @@ def approval(
     context: StepContext, value: Json, at: Path, names: Names, arguments: Sequence[str] | None
 ) -> plan.Approval | None:
     """A gate. `arguments`: the names that `edit` may have; None where they are not known."""
-    names = names.with_roots(schemas={"args": _describe_arguments(arguments)})
+    names = names.with_roots(schemas={"args": describe_arguments(arguments)})
     fields = context.reader.fields(APPROVAL, value, at, "`approval`")
     when = context.condition(fields["when"], (*at, "when"), names) if "when" in fields else None
     title = context.text(fields, "title", at, names)
@@ -115,7 +127,7 @@ def approval(
     return plan.Approval(rule, when, title, message) if rule is not None else None
 
 
-def _describe_arguments(arguments: Sequence[str] | None) -> Json:
+def describe_arguments(arguments: Sequence[str] | None) -> Json:
     """The schema of `args`: their names. An edit may replace values, so their types are open."""
     if arguments is None:
         return {}

@@ -360,7 +360,9 @@ class Flow:
             title=bool(self.mark(step.title, step)) or any(bool(self.mark(each, step)) for each in _iter_titles(step)),
             words=any(bool(self.mark(each, step)) for each in _words(step)) or (agent is not None and touches),
             args=pii_marks.shallow(args),
-            evidence=pii_marks.shallow(self.mark(getattr(verb, "evidence", None), step)),
+            evidence=pii_marks.shallow(
+                join(self.mark(getattr(verb, "evidence", None), step), gate is not None and (touches or bool(args)))
+            ),
             items=pii_marks.shallow(self.mark(verb.items, step)) if isinstance(verb, plan.ForEach) else False,
             form=pii_marks.shallow(self.mark(form, step)),
             answer=pii_marks.shallow(answer),

@@ -28,7 +28,7 @@ from hai_flow.values import Json
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise
 
 
-def _call(context: StepContext, draft: StepDraft, names: Names) -> plan.Call | None:
+def compile_call(context: StepContext, draft: StepDraft, names: Names) -> plan.Call | None:
     value, at = draft.value, draft.value_at
     arguments = draft.fields.get("with", {})
     back = draft.fields.get("await_callback")
@@ -365,7 +365,7 @@ VERBS: Final = (
         output="what the tool returned; `{answer, callback}` if it awaits one",
         fails="`tool.*`",
         example="shop.refund",
-        compile=_call,
+        compile=compile_call,
         kind="effect",
         timeout=CALL_MS,
         gives=_gives,

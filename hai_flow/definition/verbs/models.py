@@ -21,6 +21,7 @@ from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.tools.effects import ASKS_NOBODY
 from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
+from hai_flow.definition.verbs.still import with_still
 from hai_flow.definition.verbs.verb import VerbRules, record
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
@@ -461,7 +462,10 @@ def _compile_agent_approvals(
             message = f"expected `none` or an approval such as `{{from: requester}}`, found {kind_of(raw)}"
             context.reader.error(place, "shape.type", message)
         else:
-            gate = approval(context, raw, place, names, _argument_names(context, tool, name.partition(".")[2], place))
+            arguments = _argument_names(context, tool, name.partition(".")[2], place)
+            gate = approval(context, raw, place, names, arguments)
+            guarded = None if tool is None else plan.Call(tool, name.partition(".")[2], plan.NOTHING)
+            gate = with_still(context, gate, raw, place, names, arguments, guarded)
             if gate is not None:
                 responds = "options" not in raw or RESPOND in gate.policy.options
                 approvals[name] = _with_respond(gate) if responds else gate

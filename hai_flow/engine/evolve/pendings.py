@@ -14,13 +14,16 @@ from hai_flow.engine.state.state import Map, PendingState, RunState
 def pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
     changes: dict[str, Any] = {}
-    if event.kind == "doubt" or event.inquiry is not None:  # the attempt is over, though not the call
+    of_step: dict[str, Any] = {"asked": step.asked + 1}
+    if step.attempt and event.kind == "gate":  # which has performed nothing
+        of_step |= {"attempt": 0, "past": max(step.attempt, step.past), "approval": None, "reading": False}
+    if event.kind in ("doubt", "gate") or event.inquiry is not None:  # the attempt is over, though not the call
         changes["attempts"] = remove_entry(state.attempts, event.path)
         changes["timeouts"] = remove_entry(state.timeouts, event.path)
     return following(
         state,
         event,
-        steps=waiting(state, event, event.path, asked=step.asked + 1),
+        steps=waiting(state, event, event.path, **of_step),
         pendings=state.pendings.set(event.id, PendingState(event, since=event.at)),
         open_pendings=state.open_pendings.set(event.path, event.id),
         ready=without(state.ready, event.path),

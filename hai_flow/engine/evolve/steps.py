@@ -50,6 +50,7 @@ def step_started(state: RunState, event: e.StepStarted) -> RunState:
         loop=begin_loop(state, event, before) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
+        reading=event.reading,
     )
     return replace(
         state,

@@ -11,6 +11,7 @@ from hai_flow.engine.completion.stopping import stop_leaf
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import unknown_outcome
 from hai_flow.engine.state.retry_policy import UNDO_RETRY, delay
+from hai_flow.engine.steps import still
 from hai_flow.engine.steps.tool_calls import close_message, resolve_call
 
 
@@ -20,6 +21,9 @@ def fail_attempt(draft: Draft, step: Step, error: e.Error, retry_after: int | No
     if is_left_to_the_stop(draft, step.path):
         resolve_call(draft, step, None, error)
         stop_leaf(draft, step, error.message)
+        return
+    if draft.state.steps[step.path].reading:
+        still.ask_without_reading(draft, step, error.message)
         return
     attempt = draft.state.steps[step.path].attempt
     failures = draft.state.steps[step.path].failures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.paths import is_in_cleanup, list_of, loop_of
-from hai_flow.definition.plan import AgentTurn, Llm, Step, callback_of
+from hai_flow.definition.plan import AgentTurn, Llm, Run, Step, callback_of
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.advance import go_on
@@ -14,10 +14,11 @@ from hai_flow.engine.completion.open_steps import is_left_to_the_stop
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.handlers.attempts import fail_attempt
 from hai_flow.engine.pendings import tool_questions, unknown_outcome
+from hai_flow.engine.runs import children
 from hai_flow.engine.state import budget, run_size
 from hai_flow.engine.state.jobs import open_attempts
 from hai_flow.engine.state.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
-from hai_flow.engine.steps import wait_for_event
+from hai_flow.engine.steps import still, wait_for_event
 from hai_flow.engine.steps.agents import map_calls_requested
 from hai_flow.engine.steps.tool_calls import close_message, end_written, resolve_call, show_part
 from hai_flow.errors import Rejected
@@ -89,6 +90,31 @@ def _handle_step_asks(draft: Draft, command: c.StepAsks) -> Json:
     return None
 
 
+def _handle_gate_checked(draft: Draft, command: c.GateChecked) -> Json:
+    if draft.state.attempts.get(command.path) != command.attempt:
+        raise _reject_closed_attempt(command.path, command.attempt)
+    step = draft.step(command.path)
+    if draft.state.status == "stopping" and not is_in_cleanup(step.path):
+        close_message(draft, step.path, aborted=True)
+        stopping.stop_leaf(draft, step, "it asks a person")
+    elif isinstance(step.verb, Run) and command.why is None and not draft.state.steps[step.path].reading:
+        _start_child(draft, step, step.verb)
+    else:
+        still.take_check(draft, step, command)
+    go_on(draft)
+    return None
+
+
+def _start_child(draft: Draft, step: Step, verb: Run) -> None:
+    """The approval of a child run still counts."""
+    args = draft.state.steps[step.path].args
+    assert args is not None, f"{step.path} is no effect"
+    try:
+        children.start(draft, step, verb, args)
+    except Raised as raised:
+        loop.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+
+
 def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
     try:
         run_size.demand_wait(draft, step)
@@ -113,13 +139,14 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
     budget.charge(draft, step)
     close_message(draft, step.path, aborted=True)
     alone = len(open_attempts(draft.state)) == 1
+    is_repeated = draft.state.steps[step.path].reading or _is_repeated(step, command)
     draft.cut = True
     in_stop = draft.state.status == "stopping"
     if in_stop and not is_in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "lost")
-    elif not _is_repeated(step, command) and not is_in_cleanup(step.path):
+    elif not is_repeated and not is_in_cleanup(step.path):
         unknown_outcome.open_doubt(draft, step, command.reason)
-    elif not _is_repeated(step, command):  # a step that cleans up does not wait for people
+    elif not is_repeated:  # a step that cleans up does not wait for people
         message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."
         fail_attempt(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
@@ -186,5 +213,6 @@ RULES: Final = {
     c.StepSucceeded: _handle_step_succeeded,
     c.StepFailed: _step_failed,
     c.StepAsks: _handle_step_asks,
+    c.GateChecked: _handle_gate_checked,
     c.StepLost: _handle_step_lost,
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from hai_flow import values
 from hai_flow.definition.plan import Approval, Step
+from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import compute_digest_with
@@ -15,7 +18,10 @@ from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.steps.effect_texts import classify_effect, describe_effect
+from hai_flow.engine.steps.effect_texts import classify_effect, describe_effect, introduce
+
+STALE: Final = "approval.stale"
+"""The error of a step whose approvals no longer counted when its effect was to begin, time and again."""
 
 
 def is_gate_needed(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
@@ -23,8 +29,18 @@ def is_gate_needed(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
     return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))
 
 
-def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
-    """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
+def open_gate(
+    draft: Draft,
+    step: Step,
+    gate: Approval,
+    args: str,
+    *,
+    evidence: str | None = None,
+    source: str | None = None,
+    anew: e.AskedAnew | None = None,
+) -> None:
+    """Ask for approval of these very arguments. The step has begun. The rest as in `PendingOpened`. Raises `Raised`: it
+    fails instead."""
     demand_wait(draft, step)
     roots = {"args": values.loads(args)}
     rules = fill_rules(draft, step, gate.policy, roots)
@@ -40,9 +56,12 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
         rules,
         roots=roots,
         title=title,
-        message=None if gate.message is None else draft.text(gate.message, step, **roots),
+        message=introduce(anew, None if gate.message is None else draft.text(gate.message, step, **roots)),
         tool=name,
         args=step_state.args,
+        evidence=evidence,
+        source=source,
+        anew=anew,
         schema=form_of(draft, step, gate.policy.form, roots),
         options=gate.policy.options,
         effect=effect,
@@ -75,8 +94,9 @@ def check_gate(draft: Draft, step: Step) -> str:
 def is_approved(state: RunState, step: Step, args: str) -> bool:
     """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
     a rejection leaves one too.)"""
-    passed = find_last_approved_gate(state, step)
-    return passed is not None and passed.opened.args == args
+    passed, before = find_last_approved_gate(state, step), state.steps.get(step.path)
+    is_spent = before is not None and before.error is not None and before.error.code == STALE
+    return passed is not None and passed.opened.args == args and not is_spent
 
 
 def find_last_approved_gate(state: RunState, step: Step) -> PendingState | None:

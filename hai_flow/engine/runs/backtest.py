@@ -48,7 +48,7 @@ def pair_plans(old: Plan, new: Plan) -> Pairing:
 def rehearse(recording: Recording, pairing: Pairing, limits: Bounds = DEFAULT_BOUNDS) -> Verdict:
     """Decide the recorded inputs again under the new plan of the pairing."""
     recorded = recording.trace if pairing.old is pairing.new else recording.trace.rename(pairing.rename)
-    rehearsal = RunRehearsal(pairing, recording.state.run_id, recorded, limits)
+    rehearsal = RunRehearsal(pairing, recording.state.run_id, recorded, limits, recording.sources)
     rehearsal.play(recording.inputs, recording.state)
     return _judge(rehearsal, recorded, recording.state, pairing)
 

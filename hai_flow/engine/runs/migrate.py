@@ -331,6 +331,9 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
     if opened.kind in ("approve", "gate"):
         yield "options", same("options", opened.options)
         yield "evidence", same("evidence", None if opened.evidence is None else msgspec.json.decode(opened.evidence))
+    if opened.kind == "gate":
+        evidence = {} if opened.evidence is None else msgspec.json.decode(opened.evidence)
+        yield "still", same("still", evidence.get("still"))
     if opened.kind == "tool":
         yield "result", same("result", opened.schema)
     if opened.args is not None:
@@ -351,7 +354,7 @@ def _asks(step: Step) -> dict[str, Any]:
     if step.approval is not None:
         gate = step.approval
         contents |= {"title": gate.title, "message": gate.message, "form": gate.policy.form}
-        contents["options"] = gate.policy.options
+        contents |= {"options": gate.policy.options, "still": gate.still}
     return contents
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
-from hai_flow.engine.runs.replay import guess_command, list_recorded_freezes, match_commands
+from hai_flow.engine.runs.replay import guess_command, list_recorded_freezes, list_recorded_sources, match_commands
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.jobs import is_due, next_ready, next_timer
 from hai_flow.engine.state.state import RunState
@@ -192,6 +193,7 @@ class Recording:
         self.trace = Trace()
         self.state = RunState(run_id)
         self.exact = True
+        self.sources: dict[str, str] = {}  # of the tools behind questions, as who decided knew them, by path
         self._plan = plan
         self._limits = limits
         self._begun: dict[str, int] = {}
@@ -200,6 +202,8 @@ class Recording:
     def add(self, events: Sequence[e.Event], size: int, *, decides: bool) -> None:
         """The next commit, of `size` bytes. `decides`: it is a decision, not only streamed text."""
         done = 0
+        for path, source in list_recorded_sources(events).items():
+            self.sources.setdefault(path, source)
         if decides:
             for match in match_commands(
                 self._plan, self.state, events, self._bytes, self._limits, known_at=self._decided_at
@@ -289,8 +293,17 @@ class RunRehearsal:
     "" is the start.
     """
 
-    def __init__(self, pairing: Pairing, run_id: str, recorded: Trace, limits: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(
+        self,
+        pairing: Pairing,
+        run_id: str,
+        recorded: Trace,
+        limits: Bounds = DEFAULT_BOUNDS,
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`sources`: as of `Recording`."""
         self.state = RunState(run_id)
+        self._sources = {pairing.rename(path): source for path, source in sources.items()}
         self.trace = Trace()
         self.refused: dict[str, str] = {}
         self._pairing = pairing
@@ -420,7 +433,15 @@ class RunRehearsal:
         done = False
         for _ in range(ROUNDS_MAX):
             decision = decide(
-                self._plan, self.state, command, now, self._limits, log_bytes, self._freezes, self._held_elsewhere
+                self._plan,
+                self.state,
+                command,
+                now,
+                self._limits,
+                log_bytes,
+                self._freezes,
+                self._held_elsewhere,
+                self._source_of,
             )
             if not decision.events:
                 return done
@@ -431,6 +452,9 @@ class RunRehearsal:
             if not decision.undecided:
                 return True
         return done
+
+    def _source_of(self, plan: Plan, step: Step) -> str | None:
+        return self._sources.get(step.path)
 
     def _agree(self) -> None:
         marks, recorded = self.trace.marks, self._recorded.marks
@@ -532,5 +556,5 @@ def list_open_effects(state: RunState) -> Iterator[str]:
 
 
 _OF_CHILDREN: Final = (c.ChildEnded, c.ChildTold, c.ChildMoved)
-_OUTCOMES: Final = (c.StepSucceeded, c.StepFailed, c.StepAsks, c.StepLost, *_OF_CHILDREN)
+_OUTCOMES: Final = (c.StepSucceeded, c.StepFailed, c.StepAsks, c.StepLost, c.GateChecked, *_OF_CHILDREN)
 _REPLIES: Final = (*_OUTCOMES, c.Answer)

@@ -24,6 +24,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
+from hai_flow.engine.draft import Sources
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.answers import HAPPENED
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
@@ -134,7 +135,7 @@ def guess_command(
     for command in _guess_commands(state, events):
         for now in dict.fromkeys(max(each.at, state.at) for each in events):
             try:
-                decided = decide(plan, state, command, now, limits).events
+                decided = decide(plan, state, command, now, limits, sources=pin_as_recorded(events)).events
             except (Rejected, AssertionError, KeyError, ValueError, AttributeError):
                 continue
             if decided and _kind_of(decided[0]) == _kind_of(first):
@@ -155,12 +156,12 @@ def _count_matching(
 ) -> tuple[int, int, bool]:
     """How many of the events the command gives, if it gives nothing else; when it was decided, and whether by a process
     that did not hold the run."""
-    freezes = list_recorded_freezes(state, events)
+    freezes, sources = list_recorded_freezes(state, events), pin_as_recorded(events)
     limits = _with_recorded_calendar(plan, events, limits)
     instants = dict.fromkeys(max(each.at, state.at) for each in events)
     for elsewhere, now in itertools.product((False, True), instants):
         try:
-            decision = decide(plan, state, command, now, limits, log_bytes, freezes, elsewhere)
+            decision = decide(plan, state, command, now, limits, log_bytes, freezes, elsewhere, sources)
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
@@ -180,6 +181,23 @@ def _with_recorded_calendar(plan: Plan, events: Sequence[e.Event], limits: Bound
             calendar = msgspec.convert(policy["calendar"], Calendar)
             return msgspec.structs.replace(limits, calendars={plan.calendar: calendar})
     return limits
+
+
+def pin_as_recorded(events: Sequence[e.Event]) -> Sources:
+    """The tools as the process that has decided these events knew them."""
+    recorded = list_recorded_sources(events)
+    return lambda _, step: recorded.get(step.path)
+
+
+def list_recorded_sources(events: Sequence[e.Event]) -> dict[str, str]:
+    """The digests of the tools behind questions, by the paths of their steps; "": an attempt had to find it out."""
+    recorded: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, e.StepStarted) and event.reading:
+            recorded.setdefault(event.path, "")
+        elif isinstance(event, e.PendingOpened) and event.source is not None:
+            recorded.setdefault(event.path, event.source)
+    return recorded
 
 
 def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Freeze]:
@@ -358,11 +376,34 @@ def _guess_question_commands(state: RunState, events: Sequence[Any]) -> Iterator
         yield c.StepAsks(
             path=event.path, attempt=attempt, message=text, form=event.schema, state=inquiry.state, keys=inquiry.keys
         )
+    elif event.kind == "gate" and attempt is not None:
+        yield _read_check(event, attempt)
     elif event.kind == "doubt" and attempt is not None:
         yield c.StepLost(path=event.path, attempt=attempt)
         reason, why, _ = (event.message or "").partition(" It may have happened, so it is not simply done again: ")
         if why:
             yield c.StepLost(path=event.path, attempt=attempt, reason=reason)
+
+
+def _read_check(event: e.PendingOpened, attempt: int) -> c.GateChecked:
+    """What the attempt had found out, as the question has it."""
+    evidence: Any = {} if event.evidence is None else values.loads(event.evidence)
+    return c.GateChecked(
+        path=event.path,
+        attempt=attempt,
+        values=evidence.get("values", {}),
+        source=event.source,
+        description=evidence.get("description"),
+        fault=evidence.get("unknown", ""),
+        why=None if event.anew is None else event.anew.why,
+    )
+
+
+def _guess_checked_children(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """The approval of a child run was looked at, and the run begins."""
+    attempt = state.attempts.get(events[0].path)
+    if attempt is not None and events[0].path not in state.children:
+        yield c.GateChecked(path=events[0].path, attempt=attempt)
 
 
 def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -601,6 +642,7 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.WarningRaised: _guess_traced_failures,
     e.StepStopped: _guess_cancelled_commands,
     e.PendingOpened: _guess_question_commands,
+    e.CollaborationStarted: _guess_checked_children,
     e.SignalReceived: _guess_signal_commands,
     e.ChildMoved: _child_moved,
     e.RunPaused: _pause_commands,

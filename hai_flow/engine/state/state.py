@@ -123,7 +123,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     Retry can start its clock anew. Of a parallel step: `left` counts the branches that have not finished, `dropped`
     those of them that failed out of a race, `winners` those that finished, the first first. `received`: the signals
     that a `wait_for` has taken. `parts`: the files in answers of its model, as content parts. `spent`: the cost of the
-    models of its attempts. `given`: a person has skipped it, and gave its `output`.
+    models of its attempts. `given`: a person has skipped it, and gave its `output`. `reading`: its attempt performs
+    nothing, and people are asked behind it.
     """
 
     phase: Phase
@@ -156,6 +157,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     spent: Spent | None = None
     parts: tuple[Json, ...] = ()
     given: bool = False
+    reading: bool = False
 
     @property
     def status(self) -> StepStatus:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import CALL_EFFECT, Call, FrontendTool, Http, HttpTool, Run, Step
 from hai_flow.definition.tools.effects import Effect, effect_of_method
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.events import AskedAnew, PendingOpened
 from hai_flow.values import Json
 
 
@@ -43,6 +44,24 @@ def classify_effect(draft: Draft, step: Step, args: Json) -> Effect | None:
             return None
 
 
+def introduce(anew: AskedAnew | None, message: str | None) -> str | None:
+    """The message of a gate, behind a sentence on why it is asked anew."""
+    if anew is None:
+        return message
+    words = f"{_WHY[anew.why]} So the approval before counts no more; nothing was done."
+    return words if message is None else f"{words}\n\n{message}"
+
+
+_WHY: Final = {
+    "still": "Asked anew: what the workflow demands of the moment of the call (`still`) was not so any more. Another "
+    "approval lets the call begin only if it is so then.",
+    "unknown": "Asked anew: nobody could tell whether what the workflow demands of the moment of the call (`still`) is "
+    "so. Another approval lets the call begin only if it is so then.",
+    "source": "Asked anew: the code of the tool is another one than when it was approved.",
+    "description": "Asked anew: the server describes its function otherwise than when it was approved.",
+}
+
+
 def texts_with(draft: Draft, step: Step, opened: PendingOpened, args: str) -> dict[str, str | None]:
     """The title and the message of the gate `opened` with other arguments. A title that can't be made of these is the
     name of the call, for the one before may name a value that is gone; such a message stays."""
@@ -54,5 +73,5 @@ def texts_with(draft: Draft, step: Step, opened: PendingOpened, args: str) -> di
     with suppress(Raised):
         title = title if gate.title is None else draft.text(gate.title, step, **roots)
     with suppress(Raised):
-        message = message if gate.message is None else draft.text(gate.message, step, **roots)
+        message = message if gate.message is None else introduce(opened.anew, draft.text(gate.message, step, **roots))
     return {"title": title, "message": message}

@@ -23,6 +23,7 @@ from hai_flow.definition.plan import (
     Llm,
     Plan,
     Step,
+    find_reading_step,
 )
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState
@@ -98,13 +99,16 @@ def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
 
 
 def _tool_names(step: Step) -> Iterator[str]:
-    """`tool` and `tool.function`; of a step `http` its own name."""
+    """`tool` and `tool.function`, also of the tool that says whether an approval still counts; of a step `http` its own
+    name."""
     verb = step.verb
-    if isinstance(verb, Call):
-        yield verb.tool.name
-        if verb.function:
-            yield f"{verb.tool.name}.{verb.function}"
-    elif isinstance(verb, Http):
+    reading = find_reading_step(step)
+    for call in (verb, None if reading is None else reading.verb):
+        if isinstance(call, Call):
+            yield call.tool.name
+            if call.function:
+                yield f"{call.tool.name}.{call.function}"
+    if isinstance(verb, Http):
         yield "http"
 
 

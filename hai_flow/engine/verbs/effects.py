@@ -17,6 +17,7 @@ from hai_flow.engine.runs import children
 from hai_flow.engine.state import budget
 from hai_flow.engine.state.ids import tool_call_id
 from hai_flow.engine.state.state import StepState
+from hai_flow.engine.steps import still
 from hai_flow.engine.steps.tool_calls import begin_growing_call, display_name, model_call, show_call
 
 KEY_CHARS_MAX: Final = 255
@@ -33,11 +34,15 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     gate = step.approval
     if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
-    if gate is not None and gates.is_gate_needed(draft, step, gate, args):
-        draft.record_start(step, timed=False, args=args, key=_derive_idempotency_key(draft, step))
-        gates.open_gate(draft, step, gate, args)
-        return None
     attempt = step_state.next_attempt if step_state else 1
+    if gate is not None and gates.is_gate_needed(draft, step, gate, args):
+        key = _derive_idempotency_key(draft, step)
+        if still.needs_reading(draft, step):
+            draft.record_start(step, args=args, key=key, attempt=attempt, reading=True)
+        else:
+            draft.record_start(step, timed=False, args=args, key=key)
+            still.ask(draft, step, gate, still.read_by_engine(draft, step, args))
+        return None
     budget.demand(draft, step, args)
     draft.record_start(step, args=args, key=_derive_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
@@ -75,19 +80,21 @@ def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
     budget.demand(draft, step, args)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
     draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
-    _attempt_begun(draft, step, args)
+    if not known.reading:
+        _attempt_begun(draft, step, args, is_behind_gate=not known.attempt)
 
 
-def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
+def _attempt_begun(draft: Draft, step: Step, args: str, *, is_behind_gate: bool = False) -> None:
     step_state, verb = draft.state.steps[step.path], step.verb
     if isinstance(verb, Call) and verb.into is not None:
         begin_growing_call(draft, step, verb.into)
     if isinstance(verb, Run):
-        children.start(draft, step, verb, args)
+        if still.find_gate_to_check(draft.state, step) is None:
+            children.start(draft, step, verb, args)
     elif (
         step.expose
         and isinstance(verb, Call)
-        and not (step_state.failures or step_state.lost or _is_answered(draft, step))
+        and (is_behind_gate or not (step_state.failures or step_state.lost or _is_answered(draft, step)))
     ):
         if model_call(draft.state, step.path) is not None:
             return

@@ -76,13 +76,13 @@ def build_card(
 ) -> Card:
     """The card of a question, without its buttons. `shows_evidence`: its only reader is one of the deciders."""
     opened, rules = pending.opened, derive_rules(pending)
-    text = opened.args or (opened.evidence if shows_evidence else None)
-    arguments = None if text is None else escape_json(indent(text))
+    texts = [each for each in (opened.args, opened.evidence if shows_evidence else None) if each]
+    arguments = "\n".join(escape_json(indent(each)) for each in texts) or None
     if arguments is not None and len(arguments) > arguments_max:
         arguments = None
     digest = opened.digest if arguments is None and (opened.args or opened.evidence) else None
     title, message = opened.title or opened.tool or "A question", opened.message
-    hidden = has_hidden(title) or has_hidden(message or "") or (text is not None and escape_json(text) != text)
+    hidden = has_hidden(title) or has_hidden(message or "") or any(escape_json(each) != each for each in texts)
     return Card(
         id=id,
         heading=f"Somebody is asked to decide, in the workflow {reveal(workflow)}.",

@@ -28,6 +28,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.draft import Sources, pin_nothing
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
@@ -81,6 +82,7 @@ class Committer(Service):
         wants_ends: WantsEnds = lambda tenant, workflow: False,
         carrier: Carrier | None = None,
         freezes: Freezes | None = None,
+        sources: Sources = pin_nothing,
     ) -> None:
         super().__init__()
         self.database = database
@@ -106,6 +108,7 @@ class Committer(Service):
             limits,
             entries_max,
             bytes_max,
+            sources,
         )
         failures, snapshots = BatchRecovery(context), Snapshots(context)
         self._decider = Decider(context, failures)

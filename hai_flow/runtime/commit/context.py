@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from hai_flow.definition.plan import Plan
+from hai_flow.engine.draft import Sources
 from hai_flow.engine.state.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class CommitContext:
     bounds: Bounds
     entries_max: int
     bytes_max: int
+    sources: Sources
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

@@ -68,6 +68,7 @@ class Decider:
     def __init__(self, context: CommitContext, failures: BatchRecovery) -> None:
         self.limits = context.bounds
         self._queues = context.queues
+        self._sources = context.sources
         self._failures = failures
         self._now_ms = context.now_ms
         self._wants_ends = context.wants_ends
@@ -117,6 +118,7 @@ class Decider:
                 foresight.run_bytes,
                 foresight.freezes,
                 foresight.held_elsewhere,
+                self._sources,
             )
         except Rejected as rejected:
             foresight.rejected = rejected
@@ -209,6 +211,7 @@ class Decider:
                 run.run_bytes,
                 self._freezes.of(run.tenant),
                 run.held_elsewhere,
+                self._sources,
             )
         except Rejected as rejected:
             return rejected if fresh else None

@@ -23,6 +23,7 @@ from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.paths import call_key, is_in_cleanup, list_of
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
+from hai_flow.definition.plan import Run as RunVerb
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import ModelUse
@@ -34,6 +35,7 @@ from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.state.tracing import TracePosition, derive_attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
+from hai_flow.engine.steps.still import find_gate_to_check
 from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_grown_start
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
@@ -46,7 +48,9 @@ from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.runtime.worker.gate_check import check_gate
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
+from hai_flow.steps.pins import PinsOfApproval
 from hai_flow.steps.python.trace import trace_of
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.store.identity import tenants
@@ -57,7 +61,7 @@ from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
 
 Found = TypeVar("Found")
-Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks
+Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks | c.GateChecked
 log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "step.cancelled"
@@ -242,6 +246,14 @@ class RunningAttempt:
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
+            if step.approval is not None:
+                gate = None if step_state.reading else find_gate_to_check(run.state, step)
+                if step_state.reading or gate is not None:
+                    checked = await self._check_gate(attempt, gate)
+                    if step_state.reading or checked.why is not None or isinstance(step.verb, RunVerb):
+                        return checked
+                if gate is not None and gate.opened.anew is not None and gate.opened.source is not None:
+                    attempt = _accept_as_approved(attempt, gate.opened.source)
             if step_state.asked and (inquiry := find_inquiry_to_answer(run.state, step, self.attempt)) is not None:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
@@ -299,6 +311,11 @@ class RunningAttempt:
         except Exception as error:
             log.warning("tool_raised", run_id=str(run.id), path=path, **self._describe_error(error))
             return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)
+
+    async def _check_gate(self, attempt: Attempt, gate: PendingState | None) -> c.GateChecked:
+        run, stage = self.run, self._stage
+        assert run.plan is not None
+        return await check_gate(stage.registry, run.plan, run.state, attempt, stage.committer.now_ms(), gate)
 
     def _is_stopped(self) -> bool:
         stops = self.run.state.status == "stopping" and not is_in_cleanup(self.path)
@@ -600,6 +617,16 @@ def _find_growing(of: RunningAttempt) -> Growing | None:
     assert of.run.plan is not None
     verb = resolve_step(of.run.plan, of.path).verb
     return verb.into if isinstance(verb, Call) else None
+
+
+def _accept_as_approved(attempt: Attempt, source: str) -> Attempt:
+    """The attempt, which calls the server's function though it is described otherwise than at the publication: people
+    have approved it as it is described now."""
+    verb = attempt.step.verb
+    if not isinstance(verb, Call) or not isinstance(verb.tool, McpTool):
+        return attempt
+    name = f"{verb.tool.name}.{verb.function}"
+    return msgspec.structs.replace(attempt, pins=PinsOfApproval(attempt.pins, name, source))
 
 
 def _answer_to(inquiry: PendingState) -> Answer:

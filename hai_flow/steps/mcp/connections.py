@@ -380,9 +380,7 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS):
-                    client = await stack.enter_async_context(
-                        self._open(over, self._forget_tools, self._answer_question)
-                    )
+                    client = await stack.enter_async_context(self._open(over, self.forget_tools, self._answer_question))
                 if not opened.done():
                     opened.set_result(client)
                 await self._wait_unused(over, unwanted)
@@ -414,7 +412,8 @@ class Connection:
             for each in ends:
                 each.cancel()
 
-    def _forget_tools(self) -> None:
+    def forget_tools(self) -> None:
+        """Ask the server for its functions anew, when they are wanted next."""
         self._tools = None
 
     def _opening_error(self, error: BaseException) -> StepError:

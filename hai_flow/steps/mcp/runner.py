@@ -40,7 +40,7 @@ from hai_flow.steps.http.runner import headers_of
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.offers import OfferedFunction
-from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
+from hai_flow.steps.pins import LISTED, UNKNOWN, Looked, NoPins, Pins, ToolIdentity
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
 from hai_flow.values import Json, storable
@@ -138,6 +138,23 @@ class McpRunner:
         # Before anything of it is stored:
         await judge(output, schema, who, self._config.bytes_max)
         return await put_in(output, contents, attempt.files)
+
+    def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
+        return UNKNOWN
+
+    async def identify(self, attempt: Attempt) -> ToolIdentity:
+        call = attempt.step.verb
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, McpTool)
+        reached = self._server_of(call.tool, from_disk=attempt.from_disk)
+        connection = await self._connection(reached, (attempt.tenant, attempt.workflow), from_disk=attempt.from_disk)
+        connection.forget_tools()  # a listing may be minutes old
+        session = await connection.session()
+        offered = _demand_allowed(session.tools, call.tool, call.function, session.left_out)
+        from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
+
+        description = storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX]
+        return ToolIdentity(digest_of(offered), description)
 
     async def _fetch_links(
         self, connection: Connection, session: Session, result: types.CallToolResult

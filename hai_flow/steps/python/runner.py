@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -19,6 +20,7 @@ from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.steps.context import Context, Host
 from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.pins import UNKNOWN, ToolIdentity
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.runner import Attempt, Stream
@@ -71,6 +73,27 @@ class PythonRunner:
             if host is not None:
                 host.is_over = True
         return python_function.signature.output(output, call.tool.big_integers, stream.noted)
+
+    def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
+        call = step.verb
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, PythonTool)
+        module = call.tool.target.partition(":")[0]
+        if module and module not in sys.modules:
+            return UNKNOWN
+        try:
+            function = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
+        except StepError:
+            return UNKNOWN
+        return function.source
+
+    async def identify(self, attempt: Attempt) -> ToolIdentity:
+        call = attempt.step.verb
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, PythonTool)
+        from_disk = attempt.from_disk
+        function = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
+        return ToolIdentity(function.source)
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
         loop = asyncio.get_running_loop()

@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hai_flow.definition.paths import list_of, loop_of, plan_path
-from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Policy, Step
+from hai_flow.definition.plan import (
+    EFFECTS,
+    Agent,
+    AgentTurn,
+    Approve,
+    Ask,
+    Call,
+    FrontendTool,
+    Plan,
+    Policy,
+    Step,
+    find_reading_step,
+)
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.testing.instances import names_with_keys
 
@@ -97,6 +109,8 @@ def calls_of(plan: Plan) -> set[str]:
     """The calls of tools in the workflow, by name: those of its steps but a client's, and those its agents may make."""
     names: set[str] = set()
     for step in plan.steps.values():
+        if (reading := find_reading_step(step)) is not None and isinstance(reading.verb, Call):
+            names |= {call_name(reading.verb), reading.verb.tool.name}
         if isinstance(step.verb, Call) and not is_frontend_call(step) and not step.of_agent:
             names |= {call_name(step.verb), step.verb.tool.name}
         elif isinstance(step.verb, Agent):

@@ -1,0 +1,91 @@
+"""Bugs of gates that are looked at when their effect begins: what is not so any more is done all the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ENGINE: Final = "tests/engine/test_still.py"
+_RUNTIME: Final = "tests/runtime/test_still.py"
+_DEFINITION: Final = "tests/definition/test_still.py"
+
+still = Room("hai_flow/engine/steps/still.py", _ENGINE, _RUNTIME)
+still.bug(
+    "a condition that nobody can tell lets the effect begin",
+    ('    return "unknown" if verdict.fault else None if', "    return None if verdict.fault else None if"),
+)
+still.bug(
+    "people are asked anew for ever",
+    ("        is_last = number >= ASKED_ANEW_MAX\n", "        is_last = False\n"),
+)
+still.bug(
+    "an attempt after a retry is not looked at",
+    (
+        '    resumes = step.delivery == "resumed" and step_state.lost > 0\n',
+        "    resumes = step_state.failures > 0\n",
+    ),
+)
+still.bug(
+    "the difference is not shown",
+    ('    return {"changed": changed, **evidence}\n', "    return evidence\n"),
+)
+still.bug(
+    "a call that is shown stays open when people are asked anew",
+    ("        if is_last or not step.of_agent:", "        if is_last:"),
+)
+
+outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)
+outcomes.bug(
+    "an attempt that only reads is a doubt when it is lost",
+    ("draft.state.steps[step.path].reading or _is_repeated(step, command)", "_is_repeated(step, command)"),
+)
+
+effects = Room("hai_flow/engine/verbs/effects.py", _ENGINE)
+effects.bug(
+    "a child run begins before its gate was looked at",
+    ("        if still.find_gate_to_check(draft.state, step) is None:\n", "        if True:\n"),
+)
+
+pendings = Room("hai_flow/engine/evolve/pendings.py", _ENGINE)
+pendings.bug(
+    "an attempt that only reads counts as the approved one",
+    ('"approval": None, "reading": False}', '"approval": None}'),
+)
+
+gates = Room("hai_flow/engine/pendings/gates.py", _ENGINE)
+gates.bug(
+    "an operator's retry takes the last yes of those that did not count",
+    ("== args and not is_spent\n", "== args\n"),
+)
+
+receipt = Room("hai_flow/wire/receipt.py", _ENGINE)
+receipt.bug(
+    "a receipt says that a spent approval was executed",
+    (
+        '        self._executions = [each for each in self._executions if each["attempt"] != anew.attempt]\n',
+        "",
+    ),
+)
+
+worker = Room("hai_flow/runtime/worker/attempt.py", _RUNTIME)
+worker.bug(
+    "what was found out does not keep the effect from beginning",
+    (
+        "                    if step_state.reading or checked.why is not None or isinstance(step.verb, RunVerb):\n",
+        "                    if step_state.reading or isinstance(step.verb, RunVerb):\n",
+    ),
+)
+
+definition = Room("hai_flow/definition/verbs/still.py", _DEFINITION)
+definition.bug(
+    "a tool that writes may say whether an approval counts", ('    if effect != "read":\n', "    if False:\n")
+)
+definition.bug(
+    "a condition that can't change is taken",
+    (
+        "    if condition is not None and not condition.roots & _CHANGING",
+        "    if condition is None and not condition.roots & _CHANGING",
+    ),
+)
+ROOMS: Final = (still, outcomes, effects, pendings, gates, receipt, worker, definition)

@@ -1,0 +1,181 @@
+"""What people approved is looked at when the effect begins, by the worker that performs it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from hai_flow import values
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.steps.still import VALUE_CHARS_MAX
+from hai_flow.errors import AsksPerson, StepError
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker.gate_check import check_gate
+from hai_flow.steps.pins import ToolIdentity
+from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.steps.tools import hash_source, registered
+from tests.runtime.conftest import TOOLS, Connection, Make, is_now, open_pending, start, state_of
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.mcp_server import http_server, server
+from tests.support.runs import Play
+from tests.support.waiting import until
+
+LOOKS = "  look: {python: tests.support.effects, effect: read}\n"
+PAYING = (
+    TOOLS + LOOKS + "steps:\n  - {id: pay, call: fx.note, with: {n: 1}, approval: {from: anyone, still: "
+    '{call: look.fetch, with: {url: "a${{ args.n }}"}, expect: response == "What is written at a1"}}}\n'
+)
+PLAIN = TOOLS + "steps:\n  - {id: pay, call: fx.note, with: {n: 1}, approval: {from: anyone}}\n"
+
+
+async def question(runtime: Runtime, run_id: UUID, before: str = "") -> e.PendingOpened:
+    """The question that the run asks behind the one `before`."""
+
+    async def is_there() -> bool:
+        state = await state_of(runtime, run_id)
+        return state.ended or any(id != before for id in state.open_pendings.values())
+
+    await until(is_there)
+    state = await state_of(runtime, run_id)
+    assert not state.ended, state.error
+    return state.pendings[await open_pending(runtime, run_id)].opened
+
+
+async def approve(runtime: Runtime, run_id: UUID, pending: str) -> None:
+    answer = c.Answer(answers=(c.PendingAnswer(id=pending, decision="approve"),), by=c.LOCAL_PRINCIPAL)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
+
+
+async def test_a_tool_that_says_otherwise_than_when_people_were_asked_has_them_asked_anew(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, PAYING)).run_id
+    first = await question(runtime, run_id)
+    assert values.loads(first.evidence or "null")["values"] == {"response": "What is written at a1"}
+    effects.hostile.append("sold out")
+    await approve(runtime, run_id, first.id)
+    second = await question(runtime, run_id, first.id)
+    assert values.loads(second.evidence or "null")["changed"] == {
+        "response": {"then": "What is written at a1", "now": "sold out"}
+    }
+    await approve(runtime, run_id, second.id)
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    began = [each for each in await log_of(eye, run_id) if isinstance(each, e.AttemptStarted)]
+    assert [each.attempt for each in began] == [2, 3]
+
+
+async def test_code_that_changed_between_the_yes_and_the_call_has_people_asked_anew(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, PLAIN)).run_id
+    first = await question(runtime, run_id)
+    assert first.source is not None
+    assert first.evidence is None
+    key = ("tests.support.effects", "note")
+    deployed = dataclasses.replace(registered.of(key[0])["note"], source="other")
+    monkeypatch.setitem(registered._functions, key, deployed)
+    monkeypatch.setattr(registered, "changes", registered.changes + 1)
+    await approve(runtime, run_id, first.id)
+    second = await question(runtime, run_id, first.id)
+    assert (second.anew and second.anew.why, second.source) == ("source", "other")
+    await approve(runtime, run_id, second.id)
+    await until(lambda: is_now(runtime, run_id, "finished"))
+
+
+async def test_a_servers_description_is_shown_with_the_question_and_another_one_asks_anew(make: Make) -> None:
+    source = "tools: {t: {mcp: '%s'}}\nsteps:\n  - {id: a, call: t.add, with: {a: 1, b: 2}, approval: {from: anyone}}\n"
+    async with http_server() as http:
+        runtime = await make(performs=True, http_hosts=("127.0.0.1",))
+        run_id = (await start(runtime, source % http.url)).run_id
+        first = await question(runtime, run_id)
+        assert values.loads(first.evidence or "null") == {"description": "Adds two numbers."}
+        port = http.port
+    async with http_server(server("Sends two numbers away."), port=port):
+        await approve(runtime, run_id, first.id)
+        second = await question(runtime, run_id, first.id)
+        changed = values.loads(second.evidence or "null")["changed"]
+        assert (second.anew and second.anew.why) == "description"
+        assert changed["description"] == {"then": "Adds two numbers.", "now": "Sends two numbers away."}
+        await approve(runtime, run_id, second.id)
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        assert (await state_of(runtime, run_id)).status == "finished"
+
+
+# --- what can't be told -----------------------------------------------------------------------------------------------
+
+
+class Tool:
+    """A runner whose only call comes to `outcome`."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.called = 0
+
+    async def perform(self, attempt: Attempt, stream: Any) -> Any:
+        self.called += 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        if self.outcome is None:
+            await asyncio.Event().wait()
+        return self.outcome
+
+    def source_of(self, step: Any, *, from_disk: bool = False) -> str | None:
+        return None
+
+    async def identify(self, attempt: Attempt) -> ToolIdentity:
+        return ToolIdentity(None)
+
+
+GATED = """\
+tools: {shop: {python: acme.shop}, look: {python: acme.shop, effect: read, timeout: 1s}}
+steps:
+  - {id: pay, call: shop.pay, timeout: 1s, approval: {from: anyone, still: {call: look.order, expect: response.open}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        StepError("gone", code="tool.unavailable"),
+        AsksPerson("Which one?", {}, state=None),
+        ValueError("no number"),
+        None,
+        {"open": 1},
+        {},
+        "closed",
+    ],
+    ids=["fails", "asks", "raises", "is silent", "says no truth", "says nothing", "says something else"],
+)
+async def test_what_a_tool_does_not_tell_asks_a_person_and_performs_nothing(outcome: Any) -> None:
+    run = Play(GATED)
+    run.do(c.GateChecked(path="pay", attempt=1, values={"response.open": True}))
+    run.answer("pay", decision="approve")
+    gate, step = run.state.pendings[run.pending("pay")], run.plan.steps["pay"]
+    attempt = Attempt(run.state.run_id, "pay", run.open["pay"], "{}", step)
+    found = await check_gate(
+        Registry({"python": cast("Any", Tool(outcome))}), run.plan, run.state, attempt, run.now, gate
+    )
+    assert found.why == "unknown"
+    assert found.fault
+    run.do(found)
+    assert (run.open, run.status) == ({}, "waiting")
+
+
+def test_a_large_value_is_cut_in_the_evidence() -> None:
+    text = "state: {text: {type: string, default: %s}}\ntools: {shop: {python: acme.shop}}\nsteps:\n" % ("x" * 9000)
+    run = Play(text + '  - {id: pay, call: shop.pay, approval: {from: anyone, still: state.text != ""}}\n')
+    evidence = values.loads(run.state.pendings[run.pending("pay")].opened.evidence or "null")
+    assert len(evidence["values"]["state.text"]) < VALUE_CHARS_MAX + 50
+
+
+def test_the_digest_of_a_function_is_that_of_its_name_and_its_file() -> None:
+    assert hash_source(effects.note) != hash_source(effects.keyed)
+    assert hash_source(len) is None
