@@ -27,6 +27,7 @@ from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import WORK
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
@@ -86,6 +87,7 @@ class Draft:
         self.cut = False
         self.pure_steps = 0
         self.evaluations = 0
+        self.work = 0
         self.rendered_bytes = 0
         self.outbox: list[Message] = []
         self.posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
@@ -197,6 +199,7 @@ class Draft:
             and len(self.events) - self.taken_over < self.limits.events - STEP_EVENTS
             and self.rendered_bytes < self.limits.event_bytes
             and self.evaluations < self.limits.evaluations
+            and self.work < self.limits.work
         )
 
     def open_turn(self, turn: c.Turn) -> None:
@@ -239,10 +242,13 @@ class Draft:
         roots: dict[str, Json],
     ) -> Json:
         self.evaluations += 1
+        before = WORK.units
         try:
             return evaluate(self._build_scope(uses, step, roots))
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
+        finally:
+            self.work += WORK.units - before
 
     def text(self, template: Template, step: Step | None, **roots: Json) -> str:
         value = self.render(template, step, **roots)

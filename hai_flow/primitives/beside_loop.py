@@ -1,6 +1,10 @@
 """A thread beside the event loop, for work on large values: it may take tenths of a second, and others are served
 meanwhile.
 
+Small values may be long work all the same, for expressions of strangers. Their evaluation begins on the loop with an
+allowance, of which it spends as it goes on (`spend`), and is done again beside the loop where that is used up
+(`run_by_work`).
+
 The loop gives the interpreter's lock back with each packet that it sends, and each time the thread beside it may keep
 it for a turn. Of turns of 5 ms, as the interpreter has them, a commit of twenty packets takes 100 ms; so they are
 shorter meanwhile.
@@ -12,6 +16,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +29,10 @@ T = TypeVar("T")
 
 LARGE_BYTES: Final = 64 * 1024
 """Values up to this size are read and checked on the loop, which is faster than to hand them over."""
+ALLOWED_SECONDS: Final = 0.008
+"""For how long work with an allowance may go on before it begins another piece."""
+ALLOWED_UNITS: Final = 5_000
+"""How much it may spend: microseconds, as they are estimated before a piece is begun."""
 TURN_SECONDS: Final = 0.001
 """For how long a thread beside the loop may keep the interpreter's lock."""
 
@@ -58,34 +67,88 @@ _TURNS: Final = _Turns()
 
 
 def run_in_short_turns(work: Callable[[], T]) -> T:
-    """What the work returns; called in a thread."""
+    """The result of the work; called in a thread."""
     with _TURNS.short():
         return work()
 
 
 async def run_beside_loop(function: Callable[..., T], *args: Any, **more: Any) -> T:
-    """What the function returns, by the thread for large values."""
+    """The function's result, by the thread for large values."""
     work = partial(contextvars.copy_context().run, partial(function, *args, **more))
     return await asyncio.get_running_loop().run_in_executor(_LARGE_VALUES, run_in_short_turns, work)
 
 
+class TooLongForLoop(Exception):
+    """Work on the loop has used up its allowance: do it again beside it."""
+
+
+class _LoopAllowance:
+    __slots__ = ("units", "until")
+
+    def __init__(self) -> None:
+        self.units = ALLOWED_UNITS
+        self.until = time.perf_counter() + ALLOWED_SECONDS
+
+
+class _ThreadWork(threading.local):
+    """Microseconds of work that a thread has done, by the estimates: equal work has equal ones."""
+
+    units = 0
+    most = 0
+    """Where the value that is worked on has to be given up."""
+
+
+WORK: Final = _ThreadWork()
+_ALLOWANCE: Final[contextvars.ContextVar[_LoopAllowance | None]] = contextvars.ContextVar("allowance", default=None)
+
+
+def spend(units: int) -> None:
+    """The caller is about to do so much work, in microseconds. Raises `TooLongForLoop` where that is more than is left
+    of the allowance, if there is one."""
+    WORK.units += units
+    allowance = _ALLOWANCE.get()
+    if allowance is None:
+        return
+    allowance.units -= units
+    if allowance.units < 0 or time.perf_counter() > allowance.until:
+        raise TooLongForLoop
+
+
+def run_with_allowance(function: Callable[..., T], *args: Any, **more: Any) -> T:
+    """The result of a function without effects. Raises `TooLongForLoop` where it is to be called beside the
+    loop."""
+    token = _ALLOWANCE.set(_LoopAllowance())
+    try:
+        return function(*args, **more)
+    finally:
+        _ALLOWANCE.reset(token)
+
+
+async def run_by_work(function: Callable[..., T], *args: Any, **more: Any) -> T:
+    """The result of a function without effects: on the loop, or beside it where it is long work."""
+    try:
+        return run_with_allowance(function, *args, **more)
+    except TooLongForLoop:
+        return await run_beside_loop(function, *args, **more)
+
+
 async def run_by_size(size: int, function: Callable[..., T], *args: Any, **more: Any) -> T:
-    """What the function returns, which works on a value of `size` bytes: beside the loop if that is large."""
+    """The result of a function that works on a value of `size` bytes: beside the loop if that is large."""
     if size <= LARGE_BYTES:
         return function(*args, **more)
     return await run_beside_loop(function, *args, **more)
 
 
 async def run_if_large(value: Any, function: Callable[..., T], *args: Any, **more: Any) -> T:
-    """What the function returns, which works on a JSON value: beside the loop if that is large."""
+    """The result of a function that works on a JSON value: beside the loop if that is large."""
     if not is_large(value):
         return function(*args, **more)
     return await run_beside_loop(function, *args, **more)
 
 
-def is_large(value: Any) -> bool:
-    """Whether a JSON value, or the JSON values in a struct, are large: by their texts, and by their parts, each of
-    which counts as sixteen bytes. Looks at no more of it than that takes."""
+def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
+    """Whether a JSON value, or the JSON values in a struct, are larger than `most`: by their texts, and by their parts,
+    each of which counts as sixteen bytes. Looks at no more of it than that takes."""
     size = 0
     stack = [value]
     while stack:
@@ -95,15 +158,15 @@ def is_large(value: Any) -> bool:
             size += len(part)
         elif kind is dict:
             size += 16 * len(part)
-            if size <= LARGE_BYTES:
+            if size <= most:
                 stack.extend(part)
                 stack.extend(part.values())
         elif kind is list or kind is tuple:
             size += 16 * len(part)
-            if size <= LARGE_BYTES:
+            if size <= most:
                 stack.extend(part)
         elif isinstance(part, msgspec.Struct):
             stack.extend(getattr(part, name) for name in part.__struct_fields__)
-        if size > LARGE_BYTES:
+        if size > most:
             return True
     return False

@@ -58,7 +58,7 @@ class Stream(Protocol):
 class Evaluate(Protocol):
     """Raises StepError with the code of the expression's fault."""
 
-    def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
+    async def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
 
 
 Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[OfferedFunction]]]

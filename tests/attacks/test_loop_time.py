@@ -234,6 +234,70 @@ async def an_expression(door: Door) -> None:
         await until(lambda: _has_ended(door, run))
 
 
+LOOPS: Final = (
+    "size(X.map(a, a)) >= 0", "size(X.filter(a, true)) >= 0", "size(X.sort_by(a, string(a))) >= 0", "X == X",
+    "size(X.group_by(a, string(a))) >= 0", "X.exists(a, string(a).matches('(ab){1,200}q'))", "X.sum() > 1.0",
+    "X.exists(a, string(a).matches('(?i)[\\\\pL]{1,200}q'))", "X.map(a, [a, a]).map(a, [a, a]).size() >= 0",
+    "X.exists(a, format_time(now, string(a), 'Europe/Berlin') == '')", "X.map(a, string(a)).join(',') == ''",
+    "X.map(a, X.map(b, a)).size() >= 0", "X.exists(a, 'ab'.matches(string(a) + '{1,400}'))", "string(X[0]) == ''",
+)  # fmt: skip
+"""Conditions over `X`, which take long where that has thousands of items, or of any size."""
+
+
+def small_values_() -> st.SearchStrategy[Any]:
+    """Lists that are no large values: they are read and decided on the loop."""
+    leaves = st.sampled_from([1, 1.5, "ab", {"a": 1}, [1, 2], {"name": "ab", "sum": 7, "ok": True}, "\\pL{1,99}", []])
+    return st.builds(
+        lambda leaf, bytes: [leaf] * (bytes // len(json.dumps([leaf]))), leaves, st.sampled_from([20_000, 60_000])
+    )
+
+
+async def an_expression_over_a_small_value(door: Door) -> None:
+    """Many conditions of one run, over a value that is read on the loop."""
+    conditions = await door.draw(st.lists(st.sampled_from(LOOPS), min_size=1, max_size=4, unique=True))
+    texts = [json.dumps(each.replace("X", "input.x")) for each in conditions]
+    steps = "".join(f"  - {{if: {text}, say: hi}}\n" for text in texts * 5)
+    name = await door.publish(HEAD + "input: {type: object, properties: {x: {}}}\nsteps:\n" + steps)
+    if name is not None and (run := await door.start(name, await door.draw(small_values_(), _at_x))) is not None:
+        await until(lambda: _has_ended(door, run))
+
+
+async def an_event(door: Door) -> None:
+    """An event that starts runs of workflows whose triggers look at all of it."""
+    type, (match, key) = unique("e"), await door.draw(st.tuples(st.sampled_from(LOOPS), st.sampled_from(LOOPS)))
+    rule = {
+        "type": type,
+        "match": match.replace("X", "event.data"),
+        "dedupe": f"${{{{ {key.replace('X', 'event.data')} }}}}",
+    }
+    name = await door.publish(f"{HEAD}triggers: [{{event: {json.dumps(rule)}}}]{SAY}")
+    if name is not None:
+        made = small_values_() | values_().filter(lambda value: isinstance(value, list))
+        content = await door.draw(made, lambda data: json.dumps({"type": type, "data": data}).encode())
+        answer = await door.client.post("/v1/events", content=content, headers=JSON)
+        assert answer.status_code < 500, answer.text
+
+
+async def many_runs(door: Door) -> None:
+    """Starts that come at once, and are decided in one batch."""
+    condition = json.dumps((await door.draw(st.sampled_from(LOOPS))).replace("X", "input.x"))
+    head = HEAD + "input: {type: object, properties: {x: {}}}\n"
+    name = await door.publish(f"{head}steps: [{{if: {condition}, say: hi}}]\n")
+    if name is not None:
+        input = await door.draw(st.just([1] * 1_000), _at_x)
+        await asyncio.gather(*(door.start(name, input) for _ in range(8)))
+
+
+async def a_template(door: Door) -> None:
+    """A text and a list of very many holes."""
+    hole, kind = await door.draw(st.tuples(st.sampled_from(["input.x", "size(input.x)", "input.x[0]"]), st.booleans()))
+    holes = ["${{ " + hole + " }}"] * 3_000
+    step = {"let": {"v": holes}} if kind else {"say": " ".join(holes)}
+    name = await door.publish(f"{HEAD}input: {{type: object, properties: {{x: {{}}}}}}\nsteps: [{json.dumps(step)}]\n")
+    if name is not None and (run := await door.start(name, await door.draw(small_values_(), _at_x))) is not None:
+        await until(lambda: _has_ended(door, run))
+
+
 async def a_pattern(door: Door) -> None:
     pattern = await door.draw(st.text(alphabet="ab()[]{}|*+?^$\\1,09.", min_size=1, max_size=40))
     schema = {"type": "object", "properties": {"x": {"items": {"pattern": pattern}, "pattern": pattern}}}
@@ -244,7 +308,7 @@ async def a_pattern(door: Door) -> None:
 
 DOORS: Final[list[Callable[[Door], Awaitable[None]]]] = [
     a_document, a_start, a_form, a_text_of_a_model, a_result_of_a_server, a_callback, arguments_of_an_operation,
-    an_expression, a_pattern,
+    an_expression, an_expression_over_a_small_value, an_event, many_runs, a_template, a_pattern,
 ]  # fmt: skip
 
 

@@ -204,3 +204,14 @@ def test_a_line_as_long_as_a_document_may_be_is_explained_at_once(unit: str) -> 
     that do not end took an hour: each was looked for to the end of the line."""
     line = "title: a: b" + unit * (200_000 // len(unit)) + "'"
     assert parse(f"hai: flow/v1\n{line}\n".encode()).findings
+
+
+def test_the_places_in_a_text_of_thousands_of_words_are_looked_up_in_one_pass() -> None:
+    """A warning in each of 1,500 holes of one text took seconds."""
+    words = [f"w{number}" for number in range(20_000)]
+    document = parse(("a: " + " ".join(words) + "\n").encode())
+    begun = time.thread_time()
+    for at in range(0, 20_000, 10):
+        offset = sum(map(len, words[:at])) + at if at < 50 else at * 5
+        document.locate(("a",), offset)
+    assert time.thread_time() - begun < 1

@@ -17,6 +17,7 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.primitives.beside_loop import TooLongForLoop, run_with_allowance
 from tests.support.examples import examples
 
 from . import hostile
@@ -212,3 +213,55 @@ def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_is_given_up() 
         else:
             with pytest.raises(ExpressionError, match="larger than 64 KiB"):
                 program.evaluate(scope)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (r"'a'.matches('\\pL{1,100}q')", "5,000 states"),
+        (r"'a'.matches('(?i)[\\pL\\pN]{1,20}')", "5,000 states"),
+        (r"L.text.exists(x, x.matches('\\pL{1,10}q'))", "250 ms"),
+        (r"L.n.exists(x, string(x).matches('(a{1,30}){1,30}q'))", "250 ms"),
+        ("'a'.matches(L.class)", "5,000 states"),
+        ("matches('a', L.class)", "5,000 states"),
+        ("L.list.exists(x, string(x.a).matches(L.repeats))", "125,000 states"),
+        ("L.n.filter(x, L.n.exists(y, x == -y - 1.0)).size()", "10,000 iterations"),
+    ],
+)
+def test_a_pattern_is_measured_before_it_is_compiled_each_time_that_it_is_used(source: str, said: str) -> None:
+    """Two hundred repetitions of a class of Unicode took 280 ms, each time."""
+    program = compile_expression(source.replace("L.", "steps.a.output."), names())
+    data = {**_LISTS, "class": r"\pL{1,100}q", "repeats": "(a{1,30}){1,30}q"}
+    begun = time.thread_time()
+    with pytest.raises(ExpressionError, match=said) as caught:
+        program.evaluate({**SCOPE, "steps": {"a": {"status": "finished", "output": data}}})
+    assert caught.value.code in ("expression.budget", "expression.error")
+    assert time.thread_time() - begun < 0.5
+
+
+@pytest.mark.parametrize("hole", ["size(L.list)", "L.list", "L.list.map(x, x.a)[0]"])
+@pytest.mark.parametrize("value", [lambda hole: " ".join([hole] * 2_000), lambda hole: [hole] * 2_000])
+def test_a_value_of_many_holes_is_given_up_when_it_takes_too_long_or_gets_too_large(hole: str, value: Any) -> None:
+    written = value("${{ " + hole.replace("L.", "steps.a.output.") + " }}")
+    template = compile_template(written, names(), lambda path, fault: None)
+    scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": {**_LISTS, "list": _LISTS["list"] * 10}}}}
+    begun = time.thread_time()
+    with pytest.raises(ExpressionError, match=r"250 ms|4 MiB"):
+        template.render(scope)
+    assert time.thread_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "source", ["size(L.n.sort_by(x, x))", "L.n", "size(L.n)", "L.n.exists(x, L.n.exists(y, y == -1.0))"]
+)
+def test_an_expression_that_takes_long_says_so_before_it_has_used_up_its_allowance_on_the_loop(source: str) -> None:
+    program = compile_expression(source.replace("L.", "steps.a.output."), names())
+    for count, long in ((8_000, True), (10, False)):
+        scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": {"n": list(range(count))}}}}
+        begun = time.thread_time()
+        if long:
+            with pytest.raises(TooLongForLoop):
+                run_with_allowance(program.evaluate, scope)
+        else:
+            run_with_allowance(program.evaluate, scope)
+        assert time.thread_time() - begun < 0.05

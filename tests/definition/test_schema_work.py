@@ -169,7 +169,8 @@ def test_a_pattern_whose_repetitions_are_very_many_is_refused(pattern: str) -> N
 
 
 @pytest.mark.parametrize(("pattern", "states"), [
-    ("abc", 3), ("a{3}", 3), ("(ab){2,4}c", 9), (r"\p{L}{5}", 5), (r"[^\]]{2}", 2), ("a|b", 2), ("[]a]b", 2),
+    ("abc", 3), ("a{3}", 3), ("(ab){2,4}c", 9), (r"\p{L}{5}", 200), (r"\pL{5}", 200), (r"[\p{L}\pN_]{2}", 160),
+    (r"\w{3}", 3), (r"[^\]]{2}", 2), ("a|b", 2), ("[]a]b", 2),
     ("((a{2}){3}){4}", 24), ("{", 1), ("(", 0), ("[", 1), ("\\", 1),
 ])  # fmt: skip
 def test_the_states_of_a_pattern_are_counted_with_its_repetitions(pattern: str, states: int) -> None:

@@ -53,6 +53,26 @@ schema_work.bug(
         "                elif isinstance(part, Mapping):\n                    if False:\n",
     ),
 )
+schema_work.bug(
+    "a class of Unicode is one state of a pattern",
+    ("            last = of_class * classes or 1\n", "            last = 1\n"),
+)
+growth = Room("hai_flow/definition/expressions/cel_growth.py", "tests/definition/test_expressions_hostile.py")
+growth.bug(
+    "patterns that are compiled in a loop count once",
+    ("            self._take(bound, 2 + states * STATE_WORK)\n", ""),
+)
+growth.bug("a pattern may be of any size", ("    if states > PATTERN_STATES_MAX:", "    if False:"))
+templates = Room("hai_flow/definition/expressions/templates.py", "tests/definition/test_expressions_hostile.py")
+templates.bug("the holes of one value take as long as they like", ("    if WORK.units > WORK.most:", "    if False:"))
+expression_values = Room(
+    "hai_flow/definition/expressions/cel_values.py", "tests/definition/test_expressions_hostile.py"
+)
+expression_values.bug(
+    "a long list is converted on the loop",
+    ("    spend(len(value))\n    parts = [convert(", "    parts = [convert("),
+    ("        spend(len(value))\n        parts = [_dyn(", "        parts = [_dyn("),
+)
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
     "integers of many digits are compared without end",

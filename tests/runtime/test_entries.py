@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +17,11 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import TooLongForLoop
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
-from hai_flow.runtime.commit.decider import Decider, complete_entry
+from hai_flow.runtime.commit.decider import FORESEEN_MAX, Decider, complete_entry
+from hai_flow.runtime.commit.loader import Loader
 from hai_flow.runtime.commit.submission import RunCreation, Submission
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.commit.entries import Entry
@@ -111,10 +114,11 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
     small = Submission(c.Signal(id="s", name="none", data="a"), 0.0)
     judge = decider(SimpleNamespace(of=lambda tenant: ()))
-    known.submit(small)
-    await judge.foresee(known)
-    assert small.foresight is None
-    known.submit_next(large)
+    entry = CommitEntry(known, run.state)
+    assert judge._decide_on_loop(run.plan, entry, small)
+    with pytest.raises(TooLongForLoop):
+        judge._decide_on_loop(run.plan, entry, large)
+    known.submit(large)
     for is_moved in (False, True):
         await judge.foresee(known)
         assert large.foresight is not None
@@ -124,3 +128,27 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
         assert foreseen.decision is not None
         assert decision is (None if is_moved else foreseen.decision)
         assert large.foresight is None
+
+
+async def test_a_command_of_a_run_that_moves_whenever_it_is_foreseen_is_decided_on_the_loop_in_the_end() -> None:
+    run = Play(ALL_KINDS)
+    large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0, foreseen=FORESEEN_MAX)
+    judge = decider(SimpleNamespace(of=lambda tenant: ()))
+    row = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
+    assert judge._decide_on_loop(run.plan, CommitEntry(row, run.state), large)
+
+
+async def test_commands_that_come_while_a_start_is_looked_up_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Play(ALL_KINDS)
+    birth = RunCreation(run.plan, in_use=True)
+    row = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan)
+    row.submit(Submission(c.Continue(), 0.0, birth=birth))
+
+    async def is_retired(*_: object) -> bool:
+        row.submit(Submission(c.Continue(), 0.0))
+        return True
+
+    monkeypatch.setattr("hai_flow.runtime.commit.loader.workflows.is_retired", is_retired)
+    loader = Loader.__new__(Loader)
+    await loader.look_up(cast(Any, None), [row], {})
+    assert row.submissions[0].retired

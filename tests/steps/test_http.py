@@ -41,7 +41,7 @@ async def perform(
     document = {"hai": "flow/v1", "name": "asks", "version": 1, "steps": [{"id": "a", "http": http}]}
     step = compile_workflow(json.dumps(document).encode()).steps["a"]
 
-    def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
+    async def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
         return uses.evaluate(names) if isinstance(uses, CompiledExpression) else cast(Template, uses).render(names)
 
     args = values.dumps(step.verb.arguments.render({})).decode()  # type: ignore[union-attr]

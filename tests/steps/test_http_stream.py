@@ -56,7 +56,7 @@ async def streamed(http: Mapping[str, Any], said: Said, **config: Any) -> Any:
     }
     step = compile_workflow(json.dumps(document).encode()).steps["a"]
 
-    def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
+    async def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
         return uses.evaluate(names) if isinstance(uses, CompiledExpression) else cast(Template, uses).render(names)
 
     args = values.dumps(step.verb.arguments.render({})).decode()  # type: ignore[union-attr]
@@ -231,7 +231,11 @@ EVERY_SIGN = 'a"\\\u00fc\u20ac\u6f22\U0001f600\U0010fffd\u2028'  # of one byte t
 async def stream_text(body: Sequence[bytes], piece: Callable[[dict[str, Any]], Any] | None) -> tuple[str, str]:
     """The text of a body in these chunks: as a run's message has it, and as the step's output."""
     said, joiner = Said(), TextJoiner()
-    telling = Telling(EVENTS, "utf-8", cast(Any, said), piece)
+
+    async def evaluate(event: dict[str, Any]) -> Any:
+        return None if piece is None else piece(event)
+
+    telling = Telling(EVENTS, "utf-8", cast(Any, said), None if piece is None else evaluate)
     for chunk in body:
         await telling.take(chunk)
     await telling.take(b"", final=True)

@@ -154,7 +154,7 @@ async def call(
     verb: Any = step.verb
     step = cast(Any, step).__class__(**{**_fields(step), "verb": type(verb)(verb.tool, function, verb.arguments)})
 
-    def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
+    async def evaluate(uses: Expression | Template, /, **names: Any) -> Any:
         return uses.evaluate(names) if isinstance(uses, CompiledExpression) else cast(Template, uses).render(names)
 
     args = values.dumps(dict(arguments)).decode()

@@ -33,6 +33,7 @@ from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
+from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
@@ -518,7 +519,7 @@ class Access:
         if due is None or due.at > now:
             return state
         plan = await self.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
-        return as_of(plan, state, now)
+        return await run_by_work(as_of, plan, state, now)
 
     async def submit(
         self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes, seat: str | None = None

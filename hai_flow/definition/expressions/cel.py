@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,7 +45,7 @@ from hai_flow.definition.expressions.ast import (
     walk,
 )
 from hai_flow.definition.expressions.ast_paths import MISSING, SOURCE_MAX, Chain, Segment, absent, look_up, spell
-from hai_flow.definition.expressions.cel_growth import Growth
+from hai_flow.definition.expressions.cel_growth import ITERATIONS_MAX, STATE_WORK, WORK_MAX, Growth, check_states
 from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, find_macros, pairings, with_pairs
 from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habits
 from hai_flow.definition.expressions.cel_optionals import check_optionals
@@ -54,10 +55,10 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.durations import format_cel_duration
+from hai_flow.primitives.beside_loop import spend
 from hai_flow.values import Json
 
 COMPREHENSIONS_MAX: Final = 3
-ITERATIONS_MAX: Final = 10_000  # the library's own budget; stated here for the message
 
 _OVER_BUDGET: Final = "Iteration budget"
 
@@ -79,6 +80,7 @@ _IN_PARTS: Final = "in_parts__"
 _JOINED: Final = "joined__"
 _WRITTEN: Final = "written__"
 _TEXTS: Final = "texts__"
+_BOUNDED: Final = "bounded__"
 _PART: Final = "part__"  # a variable for them
 _PART_ITEMS: Final = 128
 _LONG: Final = 256  # items of a list that is taken in parts
@@ -101,6 +103,23 @@ def _convert_duration_argument(value: Any) -> Any:
     return format_cel_duration(value) if isinstance(value, str) else value
 
 
+class _PatternStates(threading.local):
+    """The states of the patterns that were made in the evaluation that goes on in a thread."""
+
+    states = 0
+
+
+_COUNTED: Final = _PatternStates()
+
+
+def _count_states(pattern: str) -> str:
+    """The pattern, which is about to be compiled. Raises ValueError where it is too large, or all of them are."""
+    _COUNTED.states += check_states(pattern)
+    if _COUNTED.states > WORK_MAX // STATE_WORK:
+        raise ValueError(f"the patterns of one expression have at most {WORK_MAX // STATE_WORK:,} states; use a tool")
+    return pattern
+
+
 def _format_utc(moment: datetime.datetime, pattern: str) -> str:
     return functions.format_time(moment, pattern, "UTC")
 
@@ -115,6 +134,8 @@ def _declare_functions() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _convert_duration_argument)])
     texts = [cel.Overload(_TEXTS, kinds.List(kinds.STRING), [listed], True, functions.texts)]
     yield cel.FunctionDecl(_TEXTS, texts)
+    pattern = cel.Overload(_BOUNDED, kinds.STRING, [kinds.STRING], True, _count_states)
+    yield cel.FunctionDecl(_BOUNDED, [pattern])
     for name, compute in PAIRED.items():
         pairs = [kinds.List(kinds.DYN)]
         yield cel.FunctionDecl(f"{name}__", [cel.Overload(f"{name}__", kinds.List(kinds.DYN), pairs, True, compute)])
@@ -251,7 +272,9 @@ def compile_tree(
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
     calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins)]
-    insertions = sorted([*widened, *calls, *pairings(macros), *_find_durations(source, tree)])
+    insertions = sorted(
+        [*widened, *calls, *pairings(macros), *_find_durations(source, tree), *_find_patterns(source, tree)]
+    )
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
@@ -353,9 +376,34 @@ def _find_durations(source: str, tree: Tree) -> Iterator[Insertion]:
             yield Insertion(_closing(source, node.offset), 6, f").{_WRITTEN}()")
 
 
+def _find_patterns(source: str, tree: Tree) -> Iterator[Insertion]:
+    """The texts to insert so that a pattern that is made while the expression is evaluated is measured first."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "matches" and not isinstance(node.operands[-1], Const):
+            begins = node.offset if node.target is not None else _find_comma(source, node.offset)
+            yield Insertion(begins + 1, 6, "(")
+            yield Insertion(_closing(source, node.offset), 6, f").{_BOUNDED}()")
+
+
+def _find_comma(source: str, opens: int) -> int:
+    """The offset of the comma between the two arguments in the bracket at `opens`."""
+    depth = 0
+    for token in TOKEN.finditer(source, opens):
+        word = token.group()
+        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
+        if depth == 1 and word == ",":
+            return token.start()
+    raise AssertionError("it was parsed")
+
+
 @lru_cache(maxsize=1024)
 def check_literal(function: str, text: str) -> str | None:
     """Why the function refuses this literal whenever it is computed, in the library's words; None: it takes it."""
+    if function == "matches":
+        try:
+            check_states(text)
+        except ValueError as error:
+            return str(error)
     quoted = values.dumps(format_cel_duration(text) if function == "duration" else text).decode()
     source = {"matches": f'"".matches({quoted})', "getHours": f"timestamp(0).getHours({quoted})"}.get(function)
     try:
@@ -484,6 +532,7 @@ class Program:
 
     def evaluate(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value; timestamps, durations and bytes as text. Raises `ExpressionError`."""
+        spend(0)
         data: dict[str, Json] = {}
         sizes: dict[str, Size] = {}
         unreadable: dict[str, ExpressionError] = {}  # an error only if it is read: `a != null && a.b` does not
@@ -495,7 +544,8 @@ class Program:
                 continue
             if value is not MISSING:
                 data[binding.name], sizes[binding.name] = self._bind(binding, value)
-        self._growth.check(sizes)
+        spend(self._growth.check(sizes))
+        _COUNTED.states = 0
         try:
             value = self._run_in_parts(data, sizes)
             if value is None:

@@ -1,4 +1,5 @@
-"""How large the values of an expression can grow, found before it is evaluated."""
+"""How large the values of an expression can grow, and how long it takes, found before it is evaluated: the library
+holds the interpreter's lock meanwhile and can't be interrupted."""
 
 from __future__ import annotations
 
@@ -6,17 +7,47 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Name, Select, Tree, children, is_empty, walk
+from hai_flow.definition.expressions.ast import (
+    Call,
+    Comprehension,
+    Const,
+    Listing,
+    Name,
+    Select,
+    Tree,
+    children,
+    is_empty,
+    walk,
+)
 from hai_flow.definition.expressions.cel_values import SCALAR, Size, widest
 from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.schemas.schema_work import count_states
 
 GROWTH_MAX: Final = 4 * 1024 * 1024  # characters and elements that an intermediate value may have
+WORK_MAX: Final = 250_000
+"""Microseconds that an expression may take, by the estimate."""
+PATTERN_STATES_MAX: Final = 5_000
+"""States of one pattern of `matches`, which is compiled whenever it is used."""
 
 _PRODUCTS: Final = frozenset(("replace", "join", "format"))
 _WALKED: Final = frozenset(("sum", "join", "sort_by__", "group_by__"))
 _ELEMENT: Final = 32  # what these, and a copy, take for an element of a list, for one character of growth
 _PATTERN: Final = 3_000  # what it takes to compile a pattern that is made while the expression is evaluated
 _ROUNDS: Final = ""  # in place of a variable's name: how often a part of the tree is evaluated
+_WORK: Final = " "  # likewise: microseconds of all that was looked at
+ITERATIONS_MAX: Final = 10_000  # the library's own budget of rounds
+_ROUND_WORK: Final = 2
+STATE_WORK: Final = 2
+"""Microseconds for a state of a pattern."""
+_CLASS_STATES: Final = 400  # of a class of Unicode, whose hundreds of ranges become bytes
+_UNKNOWN_STATES: Final = 40  # of a pattern that is made while the expression is evaluated
+_COPIED_SHARE: Final = 50  # items of a list that are copied in a microsecond
+_COPIED_MAX: Final = 1_000  # longer lists are taken in parts
+_CALL_WORK: Final = {
+    "format_time": (20, 8), "duration": (5, 32), "sum": (2, 32), "join": (3, 32), "split": (2, 32), "format": (2, 32),
+    "replace": (1, 32), "reverse": (1, 128),
+}  # fmt: skip
+"""Microseconds of a call, and the characters of its first operand that take another one."""
 _MATCH_SHARE: Final = 8  # characters of text times of pattern, for one character of growth: RE2 is that much cheaper
 
 
@@ -38,12 +69,24 @@ class Growth:
             for node in nodes
         )
 
-    def check(self, sizes: Mapping[str, Size]) -> None:
-        """Raises ExpressionError(expression.budget) if operands of these sizes could grow beyond GROWTH_MAX."""
-        if self.deep:
-            self._compute_bound(self._tree, {}, sizes)
-        else:
+    def check(self, sizes: Mapping[str, Size]) -> int:
+        """The microseconds that the loops take with operands of these sizes. Raises ExpressionError(expression.budget)
+        if these are more than WORK_MAX, or values could grow beyond GROWTH_MAX."""
+        if not self.deep:
             self._allow(self._base + sum(size.total * self._uses[name] for name, size in sizes.items()))
+            return 0
+        work = Size(0)
+        self._compute_bound(self._tree, {_WORK: work}, sizes)
+        return work.total
+
+    def _take(self, bound: Mapping[str, Size], units: int) -> None:
+        """Count what a part of the tree takes each time that it is evaluated."""
+        work = bound[_WORK]
+        work.total += units * min(bound.get(_ROUNDS, SCALAR).total, ITERATIONS_MAX)
+        if work.total > WORK_MAX:
+            raise ExpressionError(
+                "expression.budget", f"the expression could take longer than {WORK_MAX // 1_000} ms; use a tool"
+            )
 
     def _allow(self, total: int) -> int:
         if total > GROWTH_MAX:
@@ -67,7 +110,10 @@ class Growth:
                 return self._part(self._compute_bound(tree.operand, bound, sizes))
             case Call():
                 parts = [self._compute_bound(part, bound, sizes) for part in tree.operands]
-                return self._call(tree, parts, bound.get(_ROUNDS, SCALAR).total)
+                if tree.function in _CALL_WORK:
+                    work, characters = _CALL_WORK[tree.function]
+                    self._take(bound, work + parts[0].total // characters)
+                return self._call(tree, parts, bound)
             case _:
                 parts = [self._compute_bound(part, bound, sizes) for part in children(tree)]
                 self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))
@@ -81,6 +127,10 @@ class Growth:
         rounds = over.count or (over.total if over.element is None else 0)
         often = Size(bound.get(_ROUNDS, SCALAR).total * max(1, rounds))
         inner = {**bound, loop.variable: self._part(over), loop.accumulator: SCALAR, _ROUNDS: often}
+        self._take(inner, _ROUND_WORK)
+        if isinstance(loop.start, Listing) and rounds > 1:
+            self._take(inner, min(rounds, _COPIED_MAX) // _COPIED_SHARE)
+            self._take(bound, _count_below(over) - over.count)
         self._compute_bound(loop.condition, inner, sizes)
         step = self._compute_bound(loop.step, inner, sizes)
         total = self._allow(start.total + rounds * step.total)
@@ -95,16 +145,24 @@ class Growth:
     def _part(self, whole: Size) -> Size:
         return whole.element or whole
 
-    def _call(self, call: Call, parts: list[Size], rounds: int) -> Size:
+    def _call(self, call: Call, parts: list[Size], bound: Mapping[str, Size]) -> Size:
+        rounds = bound.get(_ROUNDS, SCALAR).total
         if call.function in ("_?_:_",):
             return widest(parts[1:])
         if call.function in ("_[_]", "_?._", "_[?_]"):
             return self._part(parts[0])
         if call.function in _WALKED:
             self._allow(rounds * _ELEMENT * sum(part.count for part in parts))
+            self._take(bound, sum(3 * _count_below(part) for part in parts))
         if call.function == "matches":  # it makes nothing, but its work is a product
-            if not isinstance(call.operands[-1], Const):
+            pattern = call.operands[-1]
+            if not isinstance(pattern, Const):
                 self._allow(rounds * _PATTERN)
+            try:
+                states = check_states(str(pattern.value)) if isinstance(pattern, Const) else _UNKNOWN_STATES
+            except ValueError as error:
+                raise ExpressionError("expression.budget", f"{error}; use a tool") from None
+            self._take(bound, 2 + states * STATE_WORK)
             return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
         total = sum(part.total for part in parts) + 32
         if call.function == "format_time":
@@ -126,3 +184,19 @@ class Growth:
 def _count_below(size: Size) -> int:
     """The elements of a list, of the lists in it, and so on."""
     return 0 if size.element is None else size.count * (1 + _count_below(size.element))
+
+
+def measure_states(pattern: str) -> int:
+    """The states of a pattern of `matches`, as far as its compilation takes long by them."""
+    return count_states(pattern, _CLASS_STATES)
+
+
+def check_states(pattern: str) -> int:
+    """The states of the pattern. Raises ValueError where it is too large to be compiled for one text."""
+    states = measure_states(pattern)
+    if states > PATTERN_STATES_MAX:
+        raise ValueError(
+            f"a pattern has at most {PATTERN_STATES_MAX:,} states, repetitions written out and a class of Unicode "
+            f"counted as {_CLASS_STATES}, found {states:,}"
+        )
+    return states

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from cel_expr_python import cel
 
 from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.primitives.beside_loop import spend
 from hai_flow.primitives.instants import instant
 from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps
 
@@ -60,6 +61,7 @@ def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
         return _dyn(value, deep)
     if type(value) is not list:
         raise TypeError
+    spend(len(value))
     parts = [convert(item, kind.removeprefix("list:"), deep) for item in value]
     return [part for part, _ in parts], _sum_sizes([size for _, size in parts], len(value), deep)
 
@@ -72,9 +74,11 @@ def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
     if kind is int:
         return float(value), SCALAR
     if kind is list:
+        spend(len(value))
         parts = [_dyn(item, deep) for item in value]
         return [part for part, _ in parts], _sum_sizes([size for _, size in parts], len(parts), deep)
     if kind is dict or isinstance(value, Mapping):
+        spend(len(value))
         pairs = {key: _dyn(item, deep) for key, item in value.items()}
         keys = sum(map(len, pairs)) + len(pairs)
         size = _sum_sizes([size for _, size in pairs.values()], len(pairs), deep)
@@ -120,6 +124,7 @@ def _plain(value: cel.Value, room: list[int]) -> Json:
 
 
 def _take_room(room: list[int], size: int) -> None:
+    spend(size // 2)
     room[0] -= size
     if room[0] < 0:
         raise _too_large()

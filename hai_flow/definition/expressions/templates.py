@@ -11,7 +11,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, parse_whole_path
 from hai_flow.definition.expressions.cel import Program
+from hai_flow.definition.expressions.cel_growth import GROWTH_MAX, WORK_MAX
 from hai_flow.definition.expressions.cel_values import format_instant
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, find_roots_and_steps
 from hai_flow.definition.expressions.value_text import as_text
@@ -19,7 +21,10 @@ from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.plan import Hole
 from hai_flow.definition.yaml.document import Path
+from hai_flow.primitives.beside_loop import WORK, is_large, spend
 from hai_flow.values import Json
+
+_FEW_HOLES: Final = 16  # a value with so many has a bound by that
 
 
 class _Part(Protocol):
@@ -43,7 +48,11 @@ class CompiledTemplate:
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value with every hole filled. Raises `ExpressionError`."""
-        return self._render(scope)
+        WORK.most = WORK.units + WORK_MAX
+        value = self._render(scope)
+        if len(self.holes) > _FEW_HOLES and is_large(value, GROWTH_MAX):
+            raise _too_large()
+        return value
 
     def type_at(self, path: Path) -> str | None:
         """The JSON type of what the expression gives that is the whole hole at `path`; None: it may be of any."""
@@ -117,7 +126,9 @@ class _CelHole:
     program: Program
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return self.program.evaluate(scope)
+        value = self.program.evaluate(scope)
+        _demand_room()
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,17 @@ class _Text:
     parts: tuple[str | _Part, ...]
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return "".join(part if isinstance(part, str) else as_text(part.render(scope)) for part in self.parts)
+        if len(self.parts) <= _FEW_HOLES:
+            return "".join([part if isinstance(part, str) else as_text(part.render(scope)) for part in self.parts])
+        pieces, size = [], 0
+        for part in self.parts:
+            pieces.append(part if isinstance(part, str) else as_text(part.render(scope)))
+            size += len(pieces[-1])
+            spend(len(pieces[-1]) // 4)
+            if size > GROWTH_MAX:
+                raise _too_large()
+            _demand_room()
+        return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +165,17 @@ class _Map:
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return {key: part.render(scope) for key, part in self.parts}
+
+
+def _demand_room() -> None:
+    """Raises ExpressionError where the value whose holes are filled has taken as long as it may."""
+    if WORK.units > WORK.most:
+        message = f"the holes of one value could take longer than {WORK_MAX // 1_000} ms; use a tool"
+        raise ExpressionError("expression.budget", message)
+
+
+def _too_large() -> ExpressionError:
+    return ExpressionError("expression.too_large", "a value with its holes filled is larger than 4 MiB; use a tool")
 
 
 Reporter: TypeAlias = Callable[[Path, ExpressionFault], None]  # path inside the value

@@ -315,14 +315,25 @@ _REPEATS_MAX: Final = 10**6
 _CALM_STATES: Final = 12  # whose automaton is small, whatever the text
 _COUNTED: Final = re.compile(r"\{(\d{1,9})(,?)(\d{0,9})\}")
 _NAMED_CLASS_CHARS_MAX: Final = 60
+_UNICODE_CLASS: Final = re.compile(r"\\[pP]")
+_CLASS_STATES: Final = 40  # of a class of Unicode, which has hundreds of ranges
 
 
-@lru_cache(maxsize=4096)
 def measure_pattern(pattern: str) -> tuple[int, int]:
     """The states of a pattern, repetitions written out, and its units of work for each character of a text.
 
     The library's automaton is made while it reads; where it grows too large, all states are tried at each character.
     """
+    return count_states(pattern, _CLASS_STATES), _measure(pattern, 1)[1]
+
+
+def count_states(pattern: str, of_class: int) -> int:
+    """The states of a pattern, repetitions written out, where a class of Unicode (`\\pL`) has so many."""
+    return _measure(pattern, of_class)[0]
+
+
+@lru_cache(maxsize=4096)
+def _measure(pattern: str, of_class: int) -> tuple[int, int]:
     totals = [0]  # the states of each group that is open
     last = tail = loops = tangles = 0  # last: the states of the piece before; tail: of what is behind the last loop
     at, end = 0, len(pattern)
@@ -353,9 +364,10 @@ def measure_pattern(pattern: str) -> tuple[int, int]:
                 last = totals.pop()
                 totals[-1] = min(totals[-1] + last, _REPEATS_MAX)
         elif sign not in "^$":
-            at = _end_of_atom(pattern, at - 1)
-            last = 1
-            totals[-1] += 1
+            begins, at = at - 1, _end_of_atom(pattern, at - 1)
+            classes = len(_UNICODE_CLASS.findall(pattern, begins, at)) if sign in "\\[" else 0
+            last = of_class * classes or 1
+            totals[-1] = min(totals[-1] + last, _REPEATS_MAX)
             tail += 1
     states = sum(totals)
     if states <= _CALM_STATES:
@@ -371,6 +383,8 @@ def _end_of_atom(pattern: str, at: int) -> int:
         if pattern[at + 1 : at + 2] in ("p", "P", "x", "u") and pattern[at + 2 : at + 3] == "{":
             closes = pattern.find("}", at, at + _NAMED_CLASS_CHARS_MAX)
             return at + 2 if closes < 0 else closes + 1
+        if pattern[at + 1 : at + 2] in ("p", "P"):
+            return at + 3
         return at + 2
     if pattern[at] != "[":
         return at + 1

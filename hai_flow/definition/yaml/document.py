@@ -139,19 +139,30 @@ class Document:
 
 def _index_of(text: str, node: YamlNode, offset: int) -> int | None:
     """Where in `text` the character `offset` of the scalar `node` stands."""
-    cursor = node.start
-    misses = 0
-    for word in re.finditer(r"\S+", node.value):
-        index = text.find(word.group(), cursor, max(node.end, cursor))
-        if word.end() > offset:
-            return None if index < 0 else index + max(0, offset - word.start())
+    words, last = _find_words(text, node.start, node.end, node.value)
+    at = bisect_right(words, offset, key=lambda word: word[1])
+    if at == len(words):
+        return last
+    begins, _, index = words[at]
+    return None if index is None else index + max(0, offset - begins)
+
+
+@lru_cache(maxsize=4)
+def _find_words(text: str, start: int, end: int, value: str) -> tuple[list[tuple[int, int, int | None]], int | None]:
+    """The words of a scalar: where each begins and ends in its value, and stands in `text`, if it is seen there. And
+    where the last one of them ends; None: too many were not seen, and none is told behind these."""
+    words: list[tuple[int, int, int | None]] = []
+    cursor, misses = start, 0
+    for word in re.finditer(r"\S+", value):
+        index = text.find(word.group(), cursor, max(end, cursor))
+        words.append((word.start(), word.end(), None if index < 0 else index))
         if index >= 0:
             cursor = index + len(word.group())
             continue
         misses += 1
         if misses > _MISSES_MAX:
-            return None
-    return max(cursor - 1, node.start) if cursor > node.start else None
+            return words, None
+    return words, max(cursor - 1, start) if cursor > start else None
 
 
 class _Stop(Exception):

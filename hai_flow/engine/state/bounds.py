@@ -12,8 +12,9 @@ EVENT_BYTES_MAX: Final = 256 * 1024
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds. `calendars`:
-    those of working days, by name, which are read when a question opens.
+    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds; `work` is that of
+    expressions, in microseconds, as it is estimated. `calendars`: those of working days, by name, which are read when a
+    question opens.
 
     `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`run_size`).
     """
@@ -22,6 +23,7 @@ class Bounds(msgspec.Struct, frozen=True):
     events: int = 256
     event_bytes: int = 256 * 1024
     evaluations: int = 300
+    work: int = 250_000
     turn_linger: int = 30_000
     stop_grace: int = 30_000
     waits: int = 1_000

@@ -14,6 +14,7 @@ from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.patch import PatchError, apply_patch
 from hai_flow.engine.state.shared_state import STATE_BYTES_MAX
+from hai_flow.primitives.beside_loop import is_large
 from hai_flow.primitives.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
 
@@ -28,6 +29,8 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     verb = step.verb
     assert isinstance(verb, Set)
     ops = _build_operations(draft, step, verb)
+    if is_large(ops, 16 * STATE_BYTES_MAX):  # before all of it is written down
+        raise _larger_than_allowed()
     try:
         after = apply_patch(draft.state.state, ops)
     except PatchError as error:
@@ -38,7 +41,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         data: Json = [{"path": f["path"], "message": f["message"]} for f in findings]  # the log has these two
         raise Raised("state.invalid", f"The state would not fit its types: {faults}.", data)
     if len(values.dumps(after)) > STATE_BYTES_MAX:
-        raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
+        raise _larger_than_allowed()
     draft.record_start(step)
     draft.pure_steps += 1
     draft.rendered_bytes += len(values.dumps(ops))
@@ -90,6 +93,10 @@ def _build_variable_operation(draft: Draft, document: Json, name: str, value: Js
         except TypeError:
             raise Raised("state.invalid", f"{name} {what}; found {value!r}.") from None
     return {"op": "replace" if name in document else "add", "path": path, "value": value}
+
+
+def _larger_than_allowed() -> Raised:
+    return Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
 
 
 VERBS: Final = {Set: begin}

@@ -33,7 +33,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.primitives import instants
-from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.tracing import ASKER
@@ -201,7 +201,8 @@ class Committer(Service):
         """The decision on the command if it came now to the run in `state`; nothing is committed. Raises Rejected where
         it would be refused."""
         now, limits = self.now_ms(), self._decider.limits
-        return await run_if_large(command, decide, plan, state, command, now, limits)
+        run = run_beside_loop if is_large(command) else run_by_work
+        return await run(decide, plan, state, command, now, limits)
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

@@ -29,7 +29,7 @@ from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import instants
-from hai_flow.primitives.beside_loop import is_large, run_beside_loop
+from hai_flow.primitives.beside_loop import TooLongForLoop, is_large, run_beside_loop, run_with_allowance
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.commit.batches import CommitEntry
@@ -54,6 +54,8 @@ from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 
 log = structlog.get_logger(__name__)
 
+FORESEEN_MAX: Final = 3
+"""How often a command is decided beside the loop before it is decided on it all the same: the run moves too often."""
 LARGE_RUN_BYTES: Final = 256 * 1024
 """The log of a run whose commands are decided beside the loop, however small: expressions look at all its values."""
 
@@ -77,13 +79,15 @@ class Decider:
 
     def entry_of(self, run: CachedRun, *, locked: bool = False) -> CommitEntry | None:
         """The run's entry, ready to be sent; `locked`: its row is. A fault in one run's decision must not stop the lane
-        for all others."""
+        for all others. Raises `TooLongForLoop` where its first command has to be foreseen."""
         entry: CommitEntry | None = None
         try:
             entry = self._decide(run, locked=locked)
             if entry is not None:
                 entry.row = row = self._row(entry)
                 entry.bytes = len(row.events)
+        except TooLongForLoop:
+            raise
         except Exception as error:
             if entry is None:
                 self._failures.give_up(run, error)
@@ -93,17 +97,16 @@ class Decider:
         return entry
 
     async def foresee(self, run: CachedRun) -> None:
-        """Decide the first command of a run beside the loop where it is large, or the run is: to hold a value of 1 MB
-        against its schema, or an expression to evaluate over one, may take tenths of a second. The decision counts if
-        the run is as it was when the command's turn comes; else the command is decided once more, on the loop."""
+        """Decide the first command of a run beside the loop: to hold a value of 1 MB against its schema, or an
+        expression to evaluate over one, may take tenths of a second. The decision counts if the run is as it was when
+        the command's turn comes; else it has to be foreseen once more."""
         if not run.submissions or run.chunks:
             return
         submission = run.submissions[0]
+        submission.foreseen += 1
         born = submission.birth is not None and not run.exists
         plan = submission.birth.plan if born and submission.birth is not None else run.plan
         if plan is None or (not born and submission.tenant not in (None, run.tenant)):
-            return
-        if run.run_bytes <= LARGE_RUN_BYTES and not _is_large(submission.command):
             return
         tenant = submission.tenant if born and submission.tenant is not None else run.tenant
         foresight = Foresight(plan, run.state, run.run_bytes, self._freezes.of(tenant), run.held_elsewhere)
@@ -120,11 +123,8 @@ class Decider:
                 foresight.held_elsewhere,
                 self._sources,
             )
-        except Rejected as rejected:
-            foresight.rejected = rejected
-        except Exception as error:  # it is raised again where the command is decided
-            log.debug("not_foreseen", run_id=str(run.id), error=repr(error))
-            return
+        except Exception as error:  # it is raised where the command's turn comes
+            foresight.error = error
         submission.foresight = foresight
 
     def is_bound_due(self, run: CachedRun) -> bool:
@@ -142,6 +142,10 @@ class Decider:
                 break  # it is committed by a transaction of its own
             try:
                 answer = self._answer(entry, submission)
+            except TooLongForLoop:
+                if entry.events or entry.submissions:
+                    break  # those before it come first
+                raise
             except Exception as error:
                 run.pop_submission()
                 self._failures.undecidable(run, submission, error)
@@ -202,17 +206,7 @@ class Decider:
         try:
             plan = entry.plan or run.plan
             assert plan is not None
-            decision = self._foreseen(plan, entry, submission) or decide(
-                plan,
-                entry.state,
-                submission.command,
-                self._now_ms(),
-                self.limits,
-                run.run_bytes,
-                self._freezes.of(run.tenant),
-                run.held_elsewhere,
-                self._sources,
-            )
+            decision = self._foreseen(plan, entry, submission) or self._decide_on_loop(plan, entry, submission)
         except Rejected as rejected:
             return rejected if fresh else None
         if decision.already:
@@ -234,9 +228,22 @@ class Decider:
             entry.plan = submission.command.to
         return outcome
 
+    def _decide_on_loop(self, plan: Plan, entry: CommitEntry, submission: Submission) -> Decision:
+        """The decision, if it is short work. Raises `TooLongForLoop` where it is not, unless the run moves so often
+        that no decision beside the loop has counted."""
+        run, command = entry.run, submission.command
+        tried = submission.foreseen >= FORESEEN_MAX
+        if not tried and (run.run_bytes > LARGE_RUN_BYTES or _is_large(command)):
+            raise TooLongForLoop
+        about = (
+            plan, entry.state, command, self._now_ms(), self.limits, run.run_bytes, self._freezes.of(run.tenant),
+            run.held_elsewhere, self._sources,
+        )  # fmt: skip
+        return decide(*about) if tried else run_with_allowance(decide, *about)
+
     def _foreseen(self, plan: Plan, entry: CommitEntry, submission: Submission) -> Decision | None:
-        """The decision that was made beside the loop; None: there is none, or it was about something else. Raises
-        Rejected where that was a refusal."""
+        """The decision that was made beside the loop; None: there is none, or it was about something else. Raises what
+        that has raised."""
         foresight, submission.foresight = submission.foresight, None
         if (
             foresight is None
@@ -247,8 +254,8 @@ class Decider:
             or foresight.held_elsewhere != entry.run.held_elsewhere
         ):
             return None
-        if foresight.rejected is not None:
-            raise foresight.rejected
+        if foresight.error is not None:
+            raise foresight.error
         return foresight.decision
 
     def _take(self, entry: CommitEntry, decision: Decision) -> None:

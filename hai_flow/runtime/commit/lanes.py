@@ -18,6 +18,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import ALLOWED_SECONDS, TooLongForLoop
 from hai_flow.runtime.commit.batches import Batch, CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
@@ -70,10 +71,7 @@ class CommitPipeline:
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
         lane.hand = lane.take(self._context.entries_max)
-        for run in lane.hand:
-            if run.submissions and run.submissions[0].carrier is None and not run.must_lock:
-                await self._decider.foresee(run)
-        lane.entries = batch = self._build_entries(lane.hand)
+        batch = await self._build_entries(lane)
         while batch:
             size, count = 0, 0
             while count < len(batch) and (not count or size + batch[count].bytes <= self._context.bytes_max):
@@ -83,18 +81,43 @@ class CommitPipeline:
             batch = batch[count:]
         lane.hand, lane.entries = [], []
 
-    def _build_entries(self, hand: list[CachedRun]) -> list[CommitEntry]:
-        entries: list[CommitEntry] = []
-        for run in hand:
+    async def _build_entries(self, lane: Queue) -> list[CommitEntry]:
+        """The entries of the runs in hand. The loop is given back in between: short decisions of many runs are long."""
+        lane.entries = []
+        pause_at = time.perf_counter() + ALLOWED_SECONDS
+        for run in lane.hand:
+            if time.perf_counter() > pause_at:
+                await asyncio.sleep(0)
+                pause_at = time.perf_counter() + ALLOWED_SECONDS
             if run.submissions and run.submissions[0].carrier is not None:
                 run.detach()
                 self._context.spawn(self._carry(run), "commit a tool's transaction")
             elif run.must_lock:
                 run.detach()
                 self._context.spawn(self._take_alone(run), "take a run alone")
-            elif (entry := self._decider.entry_of(run)) is not None:
-                entries.append(entry)
-        return entries
+            else:
+                try:
+                    entry = self._decider.entry_of(run)
+                except TooLongForLoop:
+                    run.detach()
+                    self._context.spawn(self._foresee_apart(run), "decide beside the loop")
+                    continue
+                if entry is not None:
+                    lane.entries.append(entry)
+        return lane.entries
+
+    async def _foresee_apart(self, run: CachedRun) -> None:
+        """Decide a command that is long work, while the lane goes on with other runs."""
+        await self._decider.foresee(run)
+        self._queues.find_lane(run).add(run)
+
+    async def _make_entry(self, run: CachedRun, *, locked: bool = False) -> CommitEntry | None:
+        """The run's entry, for one that is committed apart from its lane."""
+        while True:
+            try:
+                return self._decider.entry_of(run, locked=locked)
+            except TooLongForLoop:
+                await self._decider.foresee(run)
 
     async def _commit(self, lane: Queue, connection: Connection, entries: list[CommitEntry]) -> None:
         """Send a batch, and the rest of it after a failure, until every entry has won, lost or been condemned."""
@@ -185,8 +208,7 @@ class CommitPipeline:
         """Commit the result of an attempt in the transaction of its tool. However long that takes, it holds up no other
         run."""
         began = time.monotonic()
-        await self._decider.foresee(run)
-        entry = self._decider.entry_of(run)
+        entry = await self._make_entry(run)
         if entry is None:
             return
         carried = entry.carried
@@ -239,9 +261,8 @@ class CommitPipeline:
             ):
                 await self._loader.take_in(run, loaded, began)
                 await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
-                await self._decider.foresee(run)
                 run.note_locked()
-                entry = self._decider.entry_of(run, locked=True)
+                entry = await self._make_entry(run, locked=True)
                 released = entry is None
                 if entry is None:
                     return

@@ -197,7 +197,7 @@ class Loader:
         slots = {*slots_by_run.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in promises)}
         holders = await concurrency_slots.slot_holders(connection, slots) if slots else {}
         for run in batch:
-            for submission in run.submissions:
+            for submission in list(run.submissions):  # more may come while the database is asked
                 birth = submission.birth
                 if birth is not None and birth.in_use and run.id not in found:
                     submission.retired = await workflows.is_retired(connection, run.tenant, birth.plan.sha256)

@@ -15,7 +15,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import Freeze
-from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.tracing import TraceParent
 from hai_flow.store.commit.entries import Branch, CommandRow
@@ -82,7 +81,7 @@ Streamed: TypeAlias = Chunk | Progress
 @dataclass(slots=True)
 class Foresight:
     """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan` and
-    `freezes`, and as of who holds it; None: it would be refused, with `rejected`."""
+    `freezes`, and as of who holds it; None: it would be refused or fail, with `error`."""
 
     plan: Plan
     state: RunState
@@ -90,7 +89,7 @@ class Foresight:
     freezes: Sequence[Freeze]
     held_elsewhere: bool
     decision: Decision | None = None
-    rejected: Rejected | None = None
+    error: Exception | None = None
 
 
 @dataclass(slots=True)
@@ -126,6 +125,7 @@ class Submission(msgspec.Struct, eq=False):
     asker: TraceParent | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     foresight: Foresight | None = None  # was decided beside the loop
+    foreseen: int = 0  # so many times
     looked_up: bool = False  # a load has looked its id up: without a `first_use` it was never used
     first_use: CommandRow | None = None  # the command that had its id first
     slot_taken: bool = False  # another run has the slot that it needs

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 from uuid import UUID
 
 import msgspec
@@ -34,7 +34,17 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hai_flow import schedule as times
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
+from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.plan import (
+    EventTrigger,
+    Expression,
+    Plan,
+    RunTrigger,
+    ScheduleTrigger,
+    Template,
+    Trigger,
+    WebhookTrigger,
+)
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Origin
 from hai_flow.engine.runs import on_end_triggers
@@ -43,6 +53,7 @@ from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import file_ids, instants
+from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -283,7 +294,7 @@ class Triggers(Service):
             return values.loads(schedule.input)
         scope = {"event": {"at": instants.rfc3339(at)}, "now": self.committer.now_ms()}
         try:
-            return trigger.template.render(used(trigger.template, scope))
+            return await evaluate_used(trigger.template, scope)
         except ExpressionError as error:
             message = f"the schedule of {plan.name}@{plan.version}: {error.message}"
             raise Rejected(422, error.code, message) from None
@@ -483,12 +494,12 @@ class Triggers(Service):
         assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
         scope = {"event": event, "now": self.committer.now_ms()}
         try:
-            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
                 return None
             identity = ("event", str(row.position), event["id"])
-            if trigger.dedupe is not None and (key := dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))):
+            if trigger.dedupe is not None and (key := dedupe_key(await evaluate_used(trigger.dedupe, scope))):
                 identity = ("dedupe", row.type, key)
-            input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+            input = event["data"] if trigger.input is None else await evaluate_used(trigger.input, scope)
             run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
             named = file_ids.files_in(values.dumps(event["data"]))
             run_input = {} if input is None else input
@@ -534,14 +545,14 @@ class Triggers(Service):
             if end.status not in trigger.on:
                 return None
             scope = {"event": end.event, "now": self.committer.now_ms()}
-            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
                 return None
             if end.origin.depth > on_end_triggers.CHAIN_MAX:
                 bound_log.error(
                     "chain_cut", reason=f"{on_end_triggers.CHAIN_MAX} ends of runs in a row have started runs"
                 )
                 return None
-            input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+            input = None if trigger.input is None else await evaluate_used(trigger.input, scope)
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
             named = file_ids.files_in(values.dumps(input))
@@ -593,11 +604,6 @@ class _Work(Protocol):
     async def __call__(self) -> None: ...
 
 
-class _Uses(Protocol):
-    @property
-    def roots(self) -> Any: ...
-
-
 def _list_beyond(schedule: ScheduleRow, waiting: Sequence[datetime]) -> Sequence[datetime]:
     """Those of the waiting instants, the oldest first, that are more than may wait: of `queue_one` all but the newest,
     of `queue` those behind WAITING_MAX."""
@@ -614,9 +620,11 @@ def _map_failures(started: Iterable[Started]) -> dict[str, Exception]:
     return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
-def used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
-    """The names that an expression uses, and no others."""
-    return {name: scope[name] for name in expression.roots}
+async def evaluate_used(uses: Expression | Template, scope: Mapping[str, Json]) -> Json:
+    """The value of an expression or a template, which sees the names that it uses and no others; evaluated beside the
+    loop where that is long work. Raises `ExpressionError`."""
+    evaluate = uses.evaluate if isinstance(uses, CompiledExpression) else cast("Template", uses).render
+    return await run_by_work(evaluate, {name: scope[name] for name in uses.roots})
 
 
 def dedupe_key(value: Json) -> str:

@@ -23,7 +23,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import file_ids
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.files.files import unknown
-from hai_flow.runtime.messaging.triggers import Triggers, dedupe_key, used
+from hai_flow.runtime.messaging.triggers import Triggers, dedupe_key, evaluate_used
 from hai_flow.runtime.runs.starts import new_run_id
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import triggers as store
@@ -113,10 +113,10 @@ class Webhooks:
         event = {**event_value(id, "webhook", content, now), "headers": headers}
         scope = {"event": event, "now": now}
         try:
-            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
                 return None
-            key = "" if trigger.dedupe is None else dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))
-            input = content if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+            key = "" if trigger.dedupe is None else dedupe_key(await evaluate_used(trigger.dedupe, scope))
+            input = content if trigger.input is None else await evaluate_used(trigger.input, scope)
         except ExpressionError as error:
             message = f"the webhook of {row.workflow_name}: {error.message}"
             raise Rejected(422, error.code, message) from None

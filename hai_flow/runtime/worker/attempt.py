@@ -41,6 +41,7 @@ from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
+from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
@@ -350,13 +351,13 @@ class RunningAttempt:
         failed = failure(self.path, self.attempt, error, raised, uses=self.uses, hidden=hidden)
         return msgspec.structs.replace(failed, ended_at=self._stage.committer.now_ms())
 
-    def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
+    async def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
         """The value of an expression of the step now. The step's runner calls this, and the log records the
         consequences."""
         plan = self.run.plan
         assert plan is not None
         step = resolve_step(plan, self.path)
-        return evaluate_for_step(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
+        return await evaluate_for_step(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
 
     async def callback(self) -> str:
         """An address at which the service of the step may call back, once. Raises StepError."""
@@ -636,16 +637,16 @@ def _answer_to(inquiry: PendingState) -> Answer:
     return Answer(cast("Any", action), inquiry.value, request.state, request.keys)
 
 
-def evaluate_for_step(
+async def evaluate_for_step(
     plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json
 ) -> Json:
-    """The value of an expression or a template of the step at the time `now`, with further names. Raises StepError with
-    the code of the expression's fault."""
+    """The value of an expression or a template of the step at the time `now`, with further names; evaluated beside the
+    loop where that is long work. Raises StepError with the code of the expression's fault."""
     draft = Draft(plan, state, now, DEFAULT_BOUNDS)
     try:
         if isinstance(uses, CompiledExpression):
-            return draft.truth(uses, step, **names)
-        return draft.render(cast("Template", uses), step, **names)
+            return await run_by_work(draft.truth, uses, step, **names)
+        return await run_by_work(draft.render, cast("Template", uses), step, **names)
     except Raised as raised:
         raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
 

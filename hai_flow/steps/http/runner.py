@@ -64,7 +64,7 @@ class HttpRunner:
         if http.next is None:
             return response
         pages = [response["json"]]
-        while (url := exchange.next_page(response)) is not None:
+        while (url := await exchange.next_page(response)) is not None:
             if len(pages) >= http.pages:
                 message = f"expected at most {http.pages} pages, and there are more; raise `pages`"
                 raise StepError(message, code="http.too_large", retriable=False)
@@ -160,21 +160,21 @@ class HttpExchange:
             response = await self._send(asked, url)
             place = response["headers"].get("location")
             if response["status"] not in _MOVED or not place or asked["method"] not in ("GET", "HEAD"):
-                return self._judge(response)
+                return await self._judge(response)
             url = urljoin(url, place)
         message = f"the address leads on more than {REDIRECTS_MAX} times; name the one where it ends"
         raise StepError(message, code="http.connection", retriable=False)
 
-    def next_page(self, response: Mapping[str, Json]) -> str | None:
+    async def next_page(self, response: Mapping[str, Json]) -> str | None:
         assert self._following is not None
-        url = self._attempt.evaluate(self._following, response=response)
+        url = await self._attempt.evaluate(self._following, response=response)
         if url is None or url == "":
             return None
         if not isinstance(url, str):
             raise unfit(f"expected the address of the next page from `next`, found {values.dumps(url).decode()[:100]}")
         return url
 
-    def _judge(self, response: dict[str, Json]) -> dict[str, Json]:
+    async def _judge(self, response: dict[str, Json]) -> dict[str, Json]:
         status, expect = response["status"], self._expect
         if expect is None:
             if 200 <= status < 300:
@@ -183,7 +183,7 @@ class HttpExchange:
             message = f"{self._place(response['url'])} answered {status}."
             after = retry_after(response["headers"])
             raise StepError(message, code="http.status", retriable=again, data=_short(response), retry_after=after)
-        if self._attempt.evaluate(expect, response=response):
+        if await self._attempt.evaluate(expect, response=response):
             return response
         message = f"{self._place(response['url'])} answered {status}, and `{expect.source}` is false."
         after = retry_after(response["headers"])
@@ -270,8 +270,8 @@ class HttpExchange:
         piece = None if streamed.piece is None else partial(self._piece, streamed.piece)
         return Telling(media, response.charset_encoding or "utf-8", self._stream, piece)
 
-    def _piece(self, template: Template, event: Json) -> Json:
-        return self._attempt.evaluate(template, event=event)
+    async def _piece(self, template: Template, event: Json) -> Json:
+        return await self._attempt.evaluate(template, event=event)
 
     async def _stream_body(
         self, response: httpx2.Response, telling: Telling, content: bytearray, url: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -115,7 +115,7 @@ class Telling:
     """Streams the text of a body while it arrives. `piece` gives the text of an event; None: its data."""
 
     def __init__(
-        self, media: str, charset: str, stream: Stream, piece: Callable[[dict[str, Json]], Json] | None
+        self, media: str, charset: str, stream: Stream, piece: Callable[[dict[str, Json]], Awaitable[Json]] | None
     ) -> None:
         codec = _codec_of(charset)
         errors = "surrogateescape" if codec == "utf-8" else "replace"  # the next event may have the rest of a character
@@ -146,7 +146,7 @@ class Telling:
             await self._say(text)
             return
         for event in self._events.fed(text):
-            piece_text = event.data if self._piece is None else self._piece(event.shown)
+            piece_text = event.data if self._piece is None else await self._piece(event.shown)
             if piece_text is not None and not isinstance(piece_text, str):
                 message = f"expected a text from `piece`, found {values.dumps(piece_text).decode()[:100]}"
                 raise StepError(message, code="http.invalid_response", retriable=False)

@@ -45,8 +45,8 @@ class HttpToolRunner:
             message = f"the arguments don't fit the operation {operation.id}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False, data=list(faults))
         request = request_of(tool.base_url or "", operation, arguments)
-        request["headers"] = {**request["headers"], **_render_headers(attempt, tool.headers)}
-        request["auth"] = None if tool.auth is None else attempt.evaluate(tool.auth)
+        request["headers"] = {**request["headers"], **(await _render_headers(attempt, tool.headers))}
+        request["auth"] = None if tool.auth is None else await attempt.evaluate(tool.auth)
         response = await HttpExchange(self._http, attempt).asked(request)
         if notes := response.get("notes"):
             stream.noted(notes)
@@ -187,8 +187,9 @@ def _service(tool: HttpTool) -> Any:
     return tool.service
 
 
-def _render_headers(attempt: Attempt, headers: Template | None) -> dict[str, Json]:
-    return {} if headers is None else {str(name).lower(): value for name, value in attempt.evaluate(headers).items()}
+async def _render_headers(attempt: Attempt, headers: Template | None) -> dict[str, Json]:
+    rendered = {} if headers is None else await attempt.evaluate(headers)
+    return {str(name).lower(): value for name, value in rendered.items()}
 
 
 async def fit_arguments(operation: Operation, arguments: Json) -> tuple[Json, list[dict[str, Any]]]:
