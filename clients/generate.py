@@ -49,6 +49,10 @@ def generated() -> dict[Path, str]:
         TYPESCRIPT / "records.ts": records(answers, told),
         CONSOLE / "api" / "types.gen.ts": openapi.types(),
         CONSOLE / "logic" / "signs.gen.ts": listed_signs(),
+        TYPESCRIPT / "elements_types.ts": (
+            "// Written by `make generate` from console/src/elements/types.ts: change that.\n"
+            + (CONSOLE / "elements" / "types.ts").read_text()
+        ),
     }
     return {path: _formatted(text) for path, text in files.items()} | written
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -12,6 +13,7 @@ from hai_flow_client import Client
 
 from clients.examples import backend as example
 from clients.examples.backend import Backend
+from console import building
 from tests.browsers.conftest import Browser
 from tests.clients.conftest import HERE
 from tests.clients.typescript import running
@@ -72,4 +74,52 @@ def test_a_page_goes_on_with_the_next_token_and_nothing_is_lost_or_doubled(
     told = browser.driver.ask("shows", page=page, text="After.")
     assert [told["text"].count(text) for text in ("Before.", "After.")] == [1, 1]
     assert backend.given > 1
+    browser.driver.ask("close", page=page)
+
+
+@pytest.fixture(scope="module")
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """The pages with elements, plain and in React, and their backend."""
+    folder = tmp_path_factory.mktemp("elements")
+    for name in ("elements.html", "elements.js", "tokens.js"):
+        shutil.copy(EXAMPLES / name, folder)
+    browser.driver.ask("bundle", entries=[str(EXAMPLES / "elements.jsx")], folder=str(folder / "react"))
+    (folder / "react" / "elements.html").write_text(HTML.format("elements"))
+    with running(Backend(folder, "user:ann", roles=["decider"])) as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def shop(postgres_server: Server, site: Backend) -> Iterator[tuple[Client, str]]:
+    """A client of a server that lets the pages in, and its address."""
+    try:
+        building.build()
+    except building.BuildError as error:
+        pytest.skip(f"The console can't be built here: {error}")
+    environment = {**KEYS, "HAI_FLOW_ALLOWED_ORIGINS": site.origin}
+    with postgres_server.database() as dsn, serving(dsn, environment=environment) as server:
+        _, key = People(dsn).key("service:shop", roles=["issuer", "decider", "operator"], speaks_for=["user:ann"])
+        with Client(server.url, key=key) as flow:
+            site.flow = flow
+            yield flow, server.url
+        assert not server.faults
+
+
+@pytest.mark.parametrize("path", ["elements.html", "react/elements.html"])
+def test_a_page_with_an_element_decides_with_a_token_of_its_backend(
+    browser: Browser, site: Backend, shop: tuple[Client, str], path: str
+) -> None:
+    flow, url = shop
+    run = flow.runs.wait(flow.runs.start("refund", {"order": unique("order"), "amount": 180}))
+    (pending,) = (each for each in flow.pendings.list() if each.run_id == run.id)
+    page = unique("page")
+    query = urlencode({"url": url, "pending": pending.id})
+    browser.driver.ask("open", page=page, url=f"{site.origin}/{path}?{query}")
+    element = "document.querySelector('hai-approval')"
+    browser.driver.ask("until", page=page, expression=f"{element}?.shadowRoot && ({element}.sending = 'once')")
+    browser.driver.ask("click", page=page, button="Approve")
+    shown = browser.driver.ask("shows", page=page, text="Outcome: approve")
+    assert shown["found"], shown["text"]
+    assert shown["complaints"] == []
+    assert flow.pendings.get(pending).decided_by == "user:ann"
     browser.driver.ask("close", page=page)
