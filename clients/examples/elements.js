@@ -15,4 +15,3 @@ element.addEventListener("hai-token-needed", async () => {
 element.setAttribute("pending", query.get("pending"));
 // In a page of your own: <script type="module" src="https://flow.example.com/console/elements.js" crossorigin></script>
 await import(`${query.get("url")}/console/elements.js`);
-element.token = await token();

@@ -1,6 +1,6 @@
 // The same in React 19: `esbuild elements.jsx --bundle --format=esm --jsx=automatic --outfile=elements_react.js`.
 
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { tokens } from "./tokens.js";
 
@@ -11,7 +11,6 @@ const next = tokens();
 function Approval({ pending, onDecided }) {
   const [token, setToken] = useState();
   const renew = async () => setToken(await next());
-  useEffect(() => void renew(), []);
   return (
     <hai-approval
       pending={pending}

@@ -12,6 +12,7 @@ import { load } from "#inner";
 // reads no token.
 const { fetch } = globalThis;
 const ATTRIBUTES = ["pending", "server", "sending", "theme", "token", "lang"];
+const PATIENCE_MS = 1_000;
 const sheet = new CSSStyleSheet();
 sheet.replaceSync([own, base, lists].join("\n"));
 
@@ -23,6 +24,7 @@ abstract class Base extends HTMLElement implements HaiElement {
   #token: string | null = null;
   #inner: ReturnType<typeof load> | null = null;
   #running = false;
+  #patience: ReturnType<typeof setTimeout> | undefined;
   readonly #left = (): void => this.#inner?.leave();
 
   constructor() {
@@ -68,7 +70,10 @@ abstract class Base extends HTMLElement implements HaiElement {
     const before = this.#token;
     this.#token = token || null;
     this.removeAttribute("token");
-    if (this.#running && (before !== this.#token || before !== null)) this.#inner?.use(this.#token, this.#token === null);
+    if (!this.#running || (before === null && this.#token === null)) return;
+    clearTimeout(this.#patience);
+    if (this.#token === null) this.#inner?.close();
+    else this.#inner?.use(this.#token);
   }
 
   attributeChangedCallback(name: string, _before: string | null, now: string | null): void {
@@ -102,14 +107,18 @@ abstract class Base extends HTMLElement implements HaiElement {
       this.#tell("hai-error", { code: "server", status: 0, message: String(error) });
       return;
     }
-    this.#inner ??= load(this.#surroundings());
-    this.#inner.use(this.#token, false);
+    const inner = (this.#inner ??= load(this.#surroundings()));
     this.#show();
+    if (this.#token !== null) return inner.use(this.#token);
+    // A server that asks nobody who they are needs none: it is asked when the page has had the time to give one.
+    this.#patience = setTimeout(() => inner.use(null), PATIENCE_MS);
+    this.#tell("hai-token-needed", { code: "auth.missing" });
   }
 
   #stop(): void {
     if (!this.#running) return;
     this.#running = false;
+    clearTimeout(this.#patience);
     window.removeEventListener("pagehide", this.#left);
     this.#inner?.stop();
   }

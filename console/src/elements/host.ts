@@ -49,7 +49,15 @@ export function setToken(now: string | null, prove: () => Promise<void>): void {
   token = now;
   refused = null;
   ask(prove);
-  renewal?.end(now !== null);
+  renewal?.end(true);
+}
+
+/** Nobody reads any more. */
+export function dropToken(): void {
+  token = null;
+  answers = false;
+  refused = new Problem(401, "auth.missing", "");
+  renewal?.end(false);
 }
 
 /** Finds out anew who reads. */

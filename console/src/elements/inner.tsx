@@ -17,7 +17,7 @@ import { Undos } from "../parts/Leaving.tsx";
 import { ProblemNote } from "../parts/Problem.tsx";
 import { Status } from "../parts/Status.tsx";
 import { followLanguage, useText } from "../text/index.ts";
-import { ask, element, forget, host, leave, setToken } from "./host.ts";
+import { ask, dropToken, element, forget, host, leave, setToken } from "./host.ts";
 
 export type Kind = "approval" | "inbox";
 
@@ -56,13 +56,17 @@ function drop(): void {
   forget();
 }
 
-/** Asks in the name of another token. null: the reader has gone. */
-export function use(token: string | null, gone: boolean): void {
-  if (gone) {
-    drop();
-    set({ session: null, problem: null });
-  }
+/** Asks in the name of this token, or of nobody. */
+export function use(token: string | null): void {
   setToken(token, prove);
+}
+
+/** The reader has gone: nothing is asked any more. */
+export function close(): void {
+  turn += 1;
+  drop();
+  dropToken();
+  set({ session: null, problem: new Problem(401, "auth.missing", "") });
 }
 
 onSignedOut(() => set({ ...reader, problem: new Problem(401, "auth.expired", "") }));
