@@ -24,6 +24,7 @@ _WHAT: Final = {
     "escalated": "This was escalated",
     "reminded": "A reminder: this still waits",
     "reseated": "Somebody is or was away, and this waits for you now",
+    "stranded": "Nobody can decide this: mend it, by a key, a role or the end of an absence",
 }
 _HOST: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")
 _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
@@ -31,8 +32,8 @@ _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 @dataclass(frozen=True, slots=True)
 class NoticeContent:
-    """The content of a notification. `what`: opened, escalated, reminded or reseated. `link`: a page where its only
-    reader decides. `page`: the question in the console, for people that sign in there."""
+    """The content of a notification. `what`: opened, escalated, reminded, reseated or stranded. `link`: a page where
+    its only reader decides. `page`: the question in the console, for people that sign in there."""
 
     what: str
     pending_id: str

@@ -53,6 +53,7 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.receipts import ReceiptKeys
 from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue
@@ -68,7 +69,7 @@ from hai_flow.runtime.worker.registry import Presence
 from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
-from hai_flow.settings import Settings
+from hai_flow.settings import KEYS, Settings
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.python.toolbox import Toolbox
@@ -336,6 +337,10 @@ class Runtime(Service):
             pushes = Pushes(
                 self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
             )
+            by_keys = settings.identity == KEYS
+            if settings.identity is not None:
+                home = None if self._beside is None else self._beside.database
+                self._services.append(Stranded(self.database, self.catalog, home, by_keys=by_keys))
             reseating = Reseating(self.database, self.hint_lists)
             performers = (self._sweeper, sealer, thaws, self._deposits, pushes, reseating)
             pulse.looks += [each.look for each in performers]

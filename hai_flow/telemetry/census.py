@@ -46,6 +46,7 @@ class Census(Service):
         self._outbox = gauge("outbox_due", "Messages between runs that are due.")
         self._outbox_age = gauge("outbox_oldest_seconds", "For how long the oldest of them has been due.")
         self._unsealed_age = gauge("audit_unsealed_seconds", "For how long the oldest record waits for its seal.")
+        self._stranded = gauge("pendings_stranded", "Questions that nobody can decide.")
         self._workers = gauge("workers_alive", "Workers that give signs of life.")
         metrics.reads("census_age_seconds", "How old the numbers of the census are.", self._age)
 
@@ -90,6 +91,7 @@ class Census(Service):
         self._outbox_age.put(waiting.outbox_age)
         self._unsealed_age.put(waiting.unsealed_age)
         self._workers.put(waiting.workers)
+        self._stranded.put(waiting.stranded)
         for gauge in (self._queue_due, self._queue_age, self._queue_workers):
             gauge.clear()
         for queue in found.queues:

@@ -158,6 +158,13 @@ entering.bug(
 )
 reseating = Room("hai_flow/runtime/people/reseating.py", "tests/runtime/test_reseating.py")
 reseating.bug("an absence that nobody saw is told of", ('if stage == "begun" or not is_over:', "if True:"))
+stranded = Room("hai_flow/runtime/people/stranded.py", "tests/runtime/test_stranded.py")
+stranded.bug("an absent person can decide", ("        if person.id not in self._away:\n", "        if True:\n"))
+stranded.bug(
+    "an excluded person can decide",
+    ("            if fault is None:\n                able", "            if True:\n                able"),
+)
+stranded.bug("a question stays stranded", ("            if (run_id, id) not in faults:\n", "            if False:\n"))
 of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
 of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
 of_routes.bug(
@@ -340,6 +347,7 @@ ROOMS: Final = (
     through,
     entering,
     reseating,
+    stranded,
     of_routes,
     links,
     roles,

@@ -154,6 +154,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     policy: Json
     deadline: datetime | None
     digest: str
+    nobody_decides: str | None = None
     needed: dict[str, Json] | None = None
     edits: dict[str, Json] | None = None
     decided_by: str | None = None
@@ -200,6 +201,7 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     policy: Json
     deadline: datetime | None
     digest: str
+    nobody_decides: str | None = None
     may_decide: bool
     why_not: WhyNot | None
     on_behalf_of: list[str]

@@ -41,6 +41,7 @@ export interface InboxItem {
   policy: unknown;
   deadline: string | null;
   digest: string;
+  nobodyDecides: string | null;
   mayDecide: boolean;
   whyNot: WhyNot | null;
   onBehalfOf: string[];
@@ -138,6 +139,7 @@ export interface Decision {
   policy: unknown;
   deadline: string | null;
   digest: string;
+  nobodyDecides: string | null;
   needed: Record<string, unknown> | null;
   edits: Record<string, unknown> | null;
   decidedBy: string | null;
@@ -442,6 +444,7 @@ export interface Question {
   policy: unknown;
   deadline: string | null;
   digest: string;
+  nobodyDecides?: string | null;
   needed?: Record<string, unknown> | null;
   edits?: Record<string, unknown> | null;
   decidedBy?: string | null;

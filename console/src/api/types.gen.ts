@@ -351,6 +351,7 @@ export interface DecidedPending {
   policy: Json;
   deadline: string | null;
   digest: string;
+  nobody_decides?: string | null;
   needed: Record<string, Json> | null;
   edits: Record<string, Json> | null;
   decided_by: string | null;
@@ -626,6 +627,7 @@ export interface InboxItem {
   policy: Json;
   deadline: string | null;
   digest: string;
+  nobody_decides?: string | null;
   may_decide: boolean;
   why_not: WhyNot | null;
   on_behalf_of: string[];
@@ -793,7 +795,7 @@ export interface Notification {
   id: string;
   run_id: string;
   pending_id: string;
-  what: "opened" | "escalated" | "reminded" | "reseated";
+  what: "opened" | "escalated" | "reminded" | "reseated" | "stranded";
   channel: string | null;
   person: string | null;
   status: "queued" | "due" | "sent" | "dropped" | "dead";
@@ -836,6 +838,7 @@ export interface OpenedPending {
   policy: Json;
   deadline: string | null;
   digest: string;
+  nobody_decides?: string | null;
 }
 
 export interface Origin {
@@ -880,6 +883,7 @@ export interface Pending {
   policy: Json;
   deadline: string | null;
   digest: string;
+  nobody_decides?: string | null;
   needed: Record<string, Json> | null;
   edits: Record<string, Json> | null;
   decided_by: string | null;

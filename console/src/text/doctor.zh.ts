@@ -35,6 +35,7 @@ const FOUND: Record<string, Said> = {
   "doctor.identity.good": ([name, value]) => [`${name} 为 ${value}。`],
   "doctor.identity.keys.good": ([n]) => [`有 ${n} 个未吊销的密钥。`],
   "doctor.identity.keys.bad": () => ["没有任何密钥：谁都无法调用。", "请运行 hai-flow keys create PRINCIPAL。"],
+  "doctor.questions.bad": ([n]) => [`有 ${n} 个问题无人可以决定。`, "hai-flow pendings 会说明原因：请授予密钥或角色，或结束外出。"],
   "doctor.calendars.doubtful": ([name, until]) => [`日历 ${name} 的节假日只登记到 ${until}。`, "请登记之后的节假日：此日之后的期限会把所有节假日当作工作日。"],
   "doctor.calendars.good": ([name, until]) => [`日历 ${name} 的节假日登记到 ${until}。`],
   "doctor.hosts.local": ([host]) => [`监听 ${host}，仅限本机。`],
@@ -70,6 +71,7 @@ const FOUND: Record<string, Said> = {
   "status.overdue": ([n]) => [`有 ${n} 个定时器、截止时间或已失联工作进程的运行逾期。`],
   "status.attention": ([n]) => [`有 ${n} 个运行需要关注：hai-flow runs --status needs_attention。`],
   "status.outbox": ([seconds]) => [`有一条运行间的消息已到期 ${seconds} 秒：对应的工作流还在吗？`],
+  "status.stranded": ([n]) => [`有 ${n} 个问题无人可以决定：hai-flow pendings 会说明原因。`],
   "status.unsealed": ([seconds]) => [`有一条审计记录已等待封印 ${seconds} 秒：由工作进程负责封印。`],
 };
 

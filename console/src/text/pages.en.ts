@@ -324,7 +324,7 @@ export const pagesEn = {
       hint: "What was sent to whom, and what could not be.",
       status: "Status",
       statuses: { queued: "queued", due: "sending", sent: "sent", dropped: "no longer needed", dead: "failed" },
-      what: { opened: "asked", escalated: "escalated", reminded: "reminded", reseated: "somebody is away" },
+      what: { opened: "asked", escalated: "escalated", reminded: "reminded", reseated: "somebody is away", stranded: "nobody can decide" },
       none: "Nothing was sent.",
       tries: (n: number) => many(n, "try", "tries"),
       any: "any",

@@ -310,7 +310,7 @@ export const pagesZh: PageTexts = {
       hint: "向谁发送了什么，以及哪些未能送达。",
       status: "状态",
       statuses: { queued: "排队中", due: "发送中", sent: "已发送", dropped: "不再需要", dead: "已放弃" },
-      what: { opened: "提问", escalated: "升级", reminded: "提醒", reseated: "有人外出" },
+      what: { opened: "提问", escalated: "升级", reminded: "提醒", reseated: "有人外出", stranded: "无人可决定" },
       none: "没有发送过通知。",
       tries: (n) => `尝试 ${n} 次`,
       any: "不限",

@@ -172,7 +172,8 @@ class EventsPage(Shape):
 class OpenedPending(Shape):
     """A question to people. `effect`: the class of the call behind a gate; null where there is none, or it is not
     recorded. `workflow`, its title and `started_by` are of its run; the title is null where the workflow
-    has none, and in the snapshot of a run."""
+    has none, and in the snapshot of a run. `nobody_decides`: why nobody can decide it just now, in lists of callers who
+    see all runs."""
 
     id: str
     run_id: str
@@ -194,6 +195,7 @@ class OpenedPending(Shape):
     policy: Any
     deadline: Time | None
     digest: str
+    nobody_decides: str | None = None
 
 
 class Pending(OpenedPending):
@@ -450,7 +452,7 @@ class Notification(Shape):
     id: str
     run_id: str
     pending_id: str
-    what: Literal["opened", "escalated", "reminded", "reseated"]
+    what: Literal["opened", "escalated", "reminded", "reseated", "stranded"]
     channel: str | None
     person: str | None
     status: Literal["queued", "due", "sent", "dropped", "dead"]

@@ -44,6 +44,8 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
         workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""
         place = f"{workflow}run {pending['run_id']}, {pending['path']}"
         say(f"  {place}, since {moment(pending['opened_at'])}{deadline}", "dim")
+        if fault := pending.get("nobody_decides"):
+            say(f"  nobody can decide it now: {fault}", "yellow")
 
 
 def _asks_role(pending: Json) -> bool:

@@ -71,6 +71,7 @@ def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]
         _clock(facts),
         *_hints(settings, place),
         *_people(settings, facts),
+        *_check_stranded(facts),
         *_check_calendars(place),
         *_check_way_in(settings),
         *_check_pooler(settings, place),
@@ -206,6 +207,13 @@ def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
             yield Check("identity.keys", "good", f"{facts.keys} that are not revoked", params=(str(facts.keys),))
         else:
             yield Check("identity.keys", "bad", "there is none: nobody can call", "hai-flow keys create PRINCIPAL")
+
+
+def _check_stranded(facts: Facts) -> Iterator[Check]:
+    if facts.stranded:
+        remedy = "hai-flow pendings says why: give a key or a role, or end an absence"
+        finding = f"{facts.stranded} can be decided by nobody"
+        yield Check("questions", "bad", finding, remedy, params=(str(facts.stranded),))
 
 
 def _check_calendars(place: DoctorFacts) -> Iterator[Check]:

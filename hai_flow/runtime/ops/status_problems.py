@@ -63,6 +63,9 @@ def faults_of(standing: Standing) -> Iterator[Fault]:
     if attention := standing.runs.get("needs_attention", 0):
         message = f"{attention} runs need attention: hai-flow runs --status needs_attention"
         yield Fault("status.attention", message, (str(attention),))
+    if stranded := waiting.stranded:
+        message = f"{stranded} questions can be decided by nobody: hai-flow pendings says why"
+        yield Fault("status.stranded", message, (str(stranded),))
     if waiting.outbox_age > OUTBOX_SECONDS_MAX:
         seconds = f"{waiting.outbox_age:.0f}"
         message = f"a message between runs has been due for {seconds} s: is its workflow there?"

@@ -35,6 +35,7 @@ from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
+from hai_flow.runtime.people.stranded import MENDERS, STRANDED
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, Notice
 from hai_flow.store.identity import tenants
@@ -174,9 +175,13 @@ class Notifier(Service):
             for name in {text.partition(":")[0] for text in given.notify}
             if isinstance(place.channels.get(name), App)
         }
-        receivers = channels.recipients(place, given.notify, selectors, connected)
+        notify, people = given.notify, selectors
+        if given.what == STRANDED:  # those who can mend it, over the question's channels and in mails
+            mails = (name for name, channel in place.channels.items() if isinstance(channel, channels.Email))
+            notify, people = tuple(dict.fromkeys((*given.notify, *mails))), list(MENDERS)
+        receivers = channels.recipients(place, notify, people, connected)
         away = map_absences(await absences.list_now(self._database.api, given.tenant, None), _one_id)
-        if away or given.person is not None:
+        if given.what != STRANDED and (away or given.person is not None):
             receivers = _reseat(place, given, receivers, selectors, connected, away)
         parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
@@ -192,7 +197,8 @@ class Notifier(Service):
             return
         person = None if given.person is None else place.people.get(given.person, Person())
         item = await self._item(given, person)
-        if item is None or (person is not None and item.obstacle is not None and not item.for_others):
+        mends = given.what == STRANDED
+        if item is None or (person is not None and item.obstacle is not None and not (item.for_others or mends)):
             await notifications.end(self._database.api, given.id, "dropped")
             return
         now = datetime.now().astimezone()
@@ -202,7 +208,11 @@ class Notifier(Service):
         ):  # a link decides for its person alone
             link = await self._link(given, given.person, person, now)
         message = _message_of(
-            given, item, await self._filter_question(given, item, person), link, self._page(given.pending_id)
+            given,
+            item,
+            await self._filter_question(given, item, None if mends else person),
+            link,
+            self._page(given.pending_id),
         )
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)

@@ -58,6 +58,7 @@ class Facts:
     may_change_audit: bool = False
     unsealed_seconds: float = 0.0
     keys: int = 0
+    stranded: int = 0
     workers: int = 0
     unserved: Sequence[str] = ()
 
@@ -96,6 +97,9 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         may_change_audit=await connection.fetchval(_MAY_CHANGE),
         unsealed_seconds=await connection.fetchval(_UNSEALED) or 0.0,
         keys=await connection.fetchval("SELECT count(*) FROM keys WHERE revoked_at IS NULL"),
+        stranded=await connection.fetchval(
+            "SELECT count(*) FROM pendings WHERE status = 'open' AND nobody IS NOT NULL"
+        ),
         unserved=await _list_queues_without_worker(connection),
         workers=await connection.fetchval(
             "SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'"

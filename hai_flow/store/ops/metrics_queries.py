@@ -50,7 +50,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
     `due`: runs that a worker is to take; `overdue`: those whose time came more than `OVERDUE` ago, and those of dead
     workers. A deadline or a timer of a run that waits is its time. `outbox`: messages between runs that are due.
-    `unsealed_age`: of the oldest record of the audit that has no seal.
+    `unsealed_age`: of the oldest record of the audit that has no seal. `stranded`: questions that nobody can decide.
     """
 
     due: int = 0
@@ -62,6 +62,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     outbox_age: float = 0.0
     unsealed_age: float = 0.0
     workers: int = 0
+    stranded: int = 0
 
 
 class InQueue(msgspec.Struct, frozen=True):
@@ -198,7 +199,8 @@ SELECT extract(epoch FROM now())::float8,
   (SELECT greatest(0, extract(epoch FROM now() - (SELECT due_at FROM outbox ORDER BY due_at LIMIT 1))))::float8,
   (SELECT extract(epoch FROM now() - min(a.at)) FROM (SELECT tenant, id FROM audit_unsealed LIMIT $1) u
     JOIN audit a ON a.tenant = u.tenant AND a.id = u.id)::float8,
-  (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%')::int
+  (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%')::int,
+  (SELECT count(*) FROM (SELECT FROM pendings WHERE status = 'open' AND nobody IS NOT NULL LIMIT $1) p)::int
 """
 
 _QUEUES: Final = f"""

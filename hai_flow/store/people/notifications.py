@@ -24,7 +24,7 @@ FORGOTTEN_AT_ONCE: Final = 1000
 class Notification:
     """`channel` None: it is yet to be divided; `notify` are the channels that the document names. `person`: the only
     reader of the channel, if there is one; of one that is yet to be divided, the person for whose seat alone it is.
-    `what`: opened, escalated, reminded or reseated. `tries`: those begun so far, with
+    `what`: opened, escalated, reminded, reseated or stranded. `tries`: those begun so far, with
     this one."""
 
     id: str

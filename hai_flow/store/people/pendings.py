@@ -39,6 +39,7 @@ class PendingSummary(Pending):
     sha256: bytes  # of the workflow
     thread_id: str
     workflow_title: str | None
+    nobody: str | None = None  # why nobody can decide it just now
 
 
 _COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
@@ -166,11 +167,12 @@ def listing(
         conditions.append(f"({mine} OR l.kind IS NULL OR {_ASKED.format(*given(list(selectors), list(viewer.ids)))})")
     query = f"""
     WITH looked AS MATERIALIZED (
-      SELECT {_OF_PENDINGS}, p.kind FROM pendings p WHERE {" AND ".join(looked)}
+      SELECT {_OF_PENDINGS}, p.kind, p.nobody FROM pendings p WHERE {" AND ".join(looked)}
       ORDER BY p.opened_at DESC, p.id DESC LIMIT $3
     ), found AS (
       SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id,
-        (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow) AS workflow_title
+        (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow) AS workflow_title,
+        l.nobody
       FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(conditions)}
       ORDER BY l.opened_at DESC, l.id DESC LIMIT $2
     )

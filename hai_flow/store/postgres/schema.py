@@ -207,6 +207,8 @@ pendings: Final = sa.Table(
     _text("words", null=True),  # a search finds it by these
     _text("claimed_by", null=True),  # the person that is working on it
     _time("claimed_until", null=True),
+    _text("nobody", null=True),  # why nobody can decide it just now, as a sweep has found
+    _time("nobody_since", null=True),
     _key("pendings", "run_id", "id"),
 )
 sa.Index(
@@ -317,7 +319,7 @@ notifications: Final = sa.Table(
     _make_uuid_column("tenant"),
     _make_uuid_column("run_id"),
     _text("pending_id"),
-    _text("what"),  # opened, escalated, reminded or reseated
+    _text("what"),  # opened, escalated, reminded, reseated or stranded
     sa.Column("notify", ARRAY(sa.Text), nullable=False),  # as the document says it
     _text("channel", null=True),  # null: yet to be divided
     _text("person", null=True),

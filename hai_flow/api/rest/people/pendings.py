@@ -55,7 +55,8 @@ async def _view(access: Access, row: pendings.PendingSummary) -> dict[str, Any] 
         return None
     run = RunFacts(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        return render_pending_in_list(row, await access.redact_question(run, opened))
+        shown = render_pending_in_list(row, await access.redact_question(run, opened))
+        return shown if row.nobody is None else {**shown, "nobody_decides": row.nobody}
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:

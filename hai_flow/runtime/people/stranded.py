@@ -1,0 +1,189 @@
+"""Finds open questions that nobody can decide, and tells those who can mend it: operators and admins of the tenant.
+
+Whether somebody can is looked up in keys and absences, whichever of them has changed, every few seconds and by one
+process. Where issuers say who people are, nobody knows who has a role, so there a question is stranded only if it asks
+people by name who are away and have left their seat to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.pendings.deciders import obstacle
+from hai_flow.engine.pendings.selectors import World, list_matching_selectors
+from hai_flow.engine.pendings.votes import derive_rules, describe_needs
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import HaiFlowError
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.people.absences import find_seat, map_absences
+from hai_flow.store.people import absences, inbox, notifications, stranded
+from hai_flow.store.people.absences import AbsenceRow
+from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.error_classes import FAILURES
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.catalog.catalog import Catalog
+    from hai_flow.store.postgres.database import Database
+
+log = structlog.get_logger(__name__)
+
+DECIDER: Final = "decider"  # the role by which a key decides questions
+STRANDED: Final = "stranded"
+MENDERS: Final = ("role:operator", "role:admin")
+SECONDS: Final = 10.0
+FEW: Final = 20  # of a selector that more people match, somebody can decide
+JUDGED_MAX: Final = 2_000
+_votes = msgspec.json.Decoder(e.VoteCast)
+
+
+class Staff:
+    """The people of a tenant who may decide. `by_keys`: all of them are in `people`; else others may come."""
+
+    def __init__(self, people: Sequence[c.Principal], away: Sequence[AbsenceRow], *, by_keys: bool) -> None:
+        self.by_keys = by_keys
+        self.people = people
+        self._ids = {each.id for each in people}
+        self._away = map_absences(away, _one_id)
+
+    def list_doubtful(self, selectors: Sequence[str]) -> list[str]:
+        """Those of the selectors that may mean nobody who can decide."""
+        return [each for each in selectors if self._is_doubtful(each)]
+
+    def _is_doubtful(self, selector: str) -> bool:
+        if not self.by_keys:
+            return selector in self._away
+        matching = [each for each in self.people if list_matching_selectors((selector,), each, World("", {}))]
+        return len(matching) <= FEW
+
+    def find_fault(self, pending: PendingState, world: World) -> str | None:
+        """Why nobody can decide the question, or not as many as it needs; None: enough people can."""
+        rules = derive_rules(pending)
+        people = self.people if self.by_keys else [c.Principal(each) for each in rules.from_]
+        if not self.by_keys and not all(each.startswith("user:") for each in rules.from_):
+            return None
+        needed = 1
+        if pending.opened.kind in ("approve", "gate"):
+            missing: Mapping[str, int] = describe_needs(pending)["missing"]  # type: ignore[assignment]
+            needed = max(1, missing["people"])
+        able: set[str] = set()
+        faults: dict[str, None] = {}
+        for person in people:
+            voice = self._give_voice(person, faults)
+            if voice is None:
+                continue
+            fault = obstacle(pending, voice, world)
+            if fault is None:
+                able.add(voice.on_behalf_of or voice.id)
+            elif fault.code != "not_asked":
+                faults[fault.reason] = None
+        if len(able) >= needed:
+            return None
+        if able:
+            return f"it needs {needed} more people, and {len(able)} can decide"
+        matched = [each for each in faults if each]
+        return "; ".join(matched[:3]) or f"nobody with a key matches {', '.join(rules.from_)}"
+
+    def _give_voice(self, person: c.Principal, faults: dict[str, None]) -> c.Principal | None:
+        """The person, or whoever holds their seat while they are away."""
+        if person.id not in self._away:
+            return person
+        seat = find_seat(person.id, self._away, _one_id)
+        if seat.holder is None or (self.by_keys and seat.holder not in self._ids):
+            faults[seat.why or f"{person.id} is away, and {seat.holder} has no key to decide with"] = None
+            return None
+        return c.Principal(
+            seat.holder,
+            on_behalf_of=person.id,
+            lent_roles=person.roles,
+            lent_groups=person.groups,
+            through=seat.list_people_between(_one_id),
+        )
+
+
+class Stranded(Service):
+    """Marks questions that nobody can decide, and queues one notification for each."""
+
+    def __init__(self, database: Database, catalog: Catalog, home: Database | None, *, by_keys: bool) -> None:
+        """`home`: the database with the keys, where that is another one."""
+        super().__init__()
+        self._database = database
+        self._catalog = catalog
+        self._home = home or database
+        self._by_keys = by_keys
+
+    async def _start(self) -> None:
+        self._keep(self._run, "questions that nobody can decide")
+
+    async def _run(self) -> None:
+        every = timedelta(seconds=SECONDS)
+        while True:
+            try:
+                if await orphan_cleanup.take(self._database.api, STRANDED, every) is not None:
+                    await self.look()
+            except FAILURES as error:
+                log.warning("stranded_not_found", error=str(error) or repr(error))
+            await asyncio.sleep(SECONDS / 2)
+
+    async def look(self) -> None:
+        """Judge the questions that may be stranded, and those that were."""
+        pool = self._database.api
+        faults: dict[tuple[UUID, str], tuple[UUID, OpenQuestion, str]] = {}
+        for tenant, selectors in (await stranded.list_selectors(pool)).items():
+            rows = await stranded.list_holders(self._home.api, tenant, DECIDER)
+            people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+            staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
+            doubtful, after, count = staff.list_doubtful(selectors), None, 0
+            while doubtful and count < JUDGED_MAX:
+                questions, after = await self._read_page(tenant, doubtful, after)
+                count += len(questions)
+                for each in questions:
+                    fault = await self._judge(tenant, each, staff)
+                    if fault is not None:
+                        faults[each.run_id, each.id] = (tenant, each, fault)
+                if after is None:
+                    break
+        for run_id, id in await stranded.list_marked(pool):
+            if (run_id, id) not in faults:
+                async with self._database.engine.acquire() as connection:
+                    await stranded.mark(connection, run_id, id, None)
+        for (run_id, id), (tenant, question, fault) in faults.items():
+            await self._mark(tenant, run_id, id, question, fault)
+
+    async def _read_page(
+        self, tenant: UUID, selectors: Sequence[str], after: Place | None
+    ) -> tuple[list[OpenQuestion], Place | None]:
+        return await inbox.page_of_inbox(self._database.api, tenant, selectors, Filters(), limit=500, after=after)
+
+    async def _judge(self, tenant: UUID, question: OpenQuestion, staff: Staff) -> str | None:
+        try:
+            pending = PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+            plan = await self._catalog.plan(tenant, question.workflow)
+        except (HaiFlowError, msgspec.DecodeError):  # a newer release wrote it, which judges it
+            return None
+        world = World(question.started_by, plan.roles, tuple((question.instigators or "").split()))
+        return staff.find_fault(pending, world)
+
+    async def _mark(self, tenant: UUID, run_id: UUID, id: str, question: OpenQuestion, fault: str) -> None:
+        async with self._database.engine.acquire() as connection, connection.transaction():
+            since = await stranded.mark(connection, run_id, id, fault[:1000])
+            if since is None:
+                return
+            notify = derive_rules(PendingState(e.decode_pending(question.body))).notify
+            name = f"msg_{sha256(f'{STRANDED} {run_id} {id} {since}'.encode()).hexdigest()[:32]}"
+            await notifications.queue(connection, name, tenant, run_id, id, STRANDED, notify)
+        log.warning("question_stranded", pending=id, reason=fault)
+
+
+def _one_id(id: str) -> tuple[str, ...]:
+    return (id,)

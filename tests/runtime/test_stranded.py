@@ -1,0 +1,119 @@
+"""Questions that nobody can decide are found, told of once to those who can mend it, and found no more when mended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from hai_flow.api.permissions.rights import ROLES, Right
+from hai_flow.notify.channels import Person
+from hai_flow.runtime.people.stranded import DECIDER, Stranded
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.people import absences
+from hai_flow.store.people.absences import AbsenceRow
+from tests.runtime.test_notifier import World, world
+from tests.support.identities import People
+
+__all__ = ["world"]
+
+BOSS = [DECIDER, "boss"]
+
+
+async def look(world: World, *, by_keys: bool = True) -> None:
+    await Stranded(world.runtime.database, world.runtime.catalog, None, by_keys=by_keys).look()
+
+
+async def why(world: World, run_id: UUID) -> str | None:
+    return await world.runtime.database.api.fetchval("SELECT nobody FROM pendings WHERE run_id = $1", run_id)
+
+
+async def leave(world: World, person: str, delegate: str | None) -> None:
+    now = datetime.now(UTC)
+    until = now + timedelta(days=1)
+    row = AbsenceRow(
+        uuid4(), person, delegate, now.date(), now.date(), "UTC", now, until, BOSS, (), None, person, now
+    )  # fmt: skip
+    await absences.create(world.runtime.database.api, LOCAL_TENANT, row)
+
+
+async def revoke(world: World, person: str) -> None:
+    await world.runtime.database.api.execute("UPDATE keys SET revoked_at = now() WHERE principal = $1", person)
+
+
+async def test_a_question_to_a_role_that_nobody_has_is_found_and_no_more_when_somebody_gets_it(world: World) -> None:
+    people = People(world.runtime.dsn)
+    run_id = await world.ask("[email]")
+    await look(world)
+    assert await why(world, run_id) == "nobody with a key matches role:boss"
+    people.key("user:ann", roles=BOSS)
+    await look(world)
+    assert await why(world, run_id) is None
+    await revoke(world, "user:ann")
+    await look(world)
+    assert await why(world, run_id) is not None
+
+
+@pytest.mark.parametrize(
+    ("person", "roles", "fault"),
+    [
+        ("user:req", BOSS, "user:req started this run"),
+        ("user:ann", ["boss"], "nobody with a key"),
+        ("user:ann", [DECIDER], "nobody with a key"),
+        ("user:ann", BOSS, None),
+    ],
+)
+async def test_who_may_not_decide_leaves_it_stranded(
+    world: World, person: str, roles: list[str], fault: str | None
+) -> None:
+    run_id = await world.ask("[]")
+    People(world.runtime.dsn).key(person, roles=roles)
+    await look(world)
+    reason = await why(world, run_id)
+    assert reason is None if fault is None else fault in str(reason)
+
+
+async def test_an_absence_strands_a_question_unless_its_delegate_can_decide(world: World) -> None:
+    people = People(world.runtime.dsn)
+    people.key("user:ann", roles=BOSS)
+    run_id = await world.ask("[]")
+    await leave(world, "user:ann", None)
+    await look(world)
+    assert "user:ann is away" in str(await why(world, run_id))
+    await world.runtime.database.api.execute("UPDATE absences SET delegate = 'user:cy'")
+    await look(world)
+    assert "user:cy has no key" in str(await why(world, run_id))
+    people.key("user:cy", roles=[DECIDER])
+    await look(world)
+    assert await why(world, run_id) is None
+
+
+async def test_where_issuers_say_who_people_are_a_role_is_never_taken_for_empty(world: World) -> None:
+    run_id = await world.ask("[]")
+    await look(world, by_keys=False)
+    assert await why(world, run_id) is None
+
+
+async def test_operators_are_told_once_each_time(world: World) -> None:
+    operator = Person(email="op@example.com", roles=("operator",))
+    place = {**world.file.people, "user:op": operator}
+    file = msgspec.structs.replace(world.file, people=place)
+    run_id = await world.ask("[pager]")
+    for _ in range(2):
+        await look(world)
+    async with world.notifier(file):
+        ended = await world.ended(run_id, 3)
+    assert sorted((each.what, each.channel, each.person, each.status) for each in ended) == [
+        ("opened", "pager", None, "sent"),
+        ("stranded", "email", "user:op", "sent"),
+        ("stranded", "pager", None, "sent"),
+    ]
+    (mail,) = [each for each in world.mail.mails if str(each["To"]) == "op@example.com"]
+    assert "Nobody can decide this" in str(mail.get_payload())
+    assert "/links/" not in str(mail.get_payload())
+
+
+def test_the_role_by_which_keys_decide_is_the_only_one() -> None:
+    assert [role for role, rights in ROLES.items() if Right.DECIDE in rights] == [DECIDER]
