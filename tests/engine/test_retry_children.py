@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from hai_flow.engine.handlers.control import FINISHED
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.errors import Rejected
+from tests.engine.test_agents import TOOLS, answer, call
 from tests.support.runs import RUN, Play, plan_of
 
 UPPER = (
@@ -89,6 +91,10 @@ class Tree:
         return message.kind
 
     def _tell_end(self, message: Message, rejected: Rejected) -> None:
+        with suppress(Rejected):  # nobody waits for it any more
+            self._tell(message, rejected)
+
+    def _tell(self, message: Message, rejected: Rejected) -> None:
         body: Any = message.body
         parent = body["parent"]
         ended = {"status": "failed", "error": {"code": rejected.code, "message": rejected.detail, "at": 0}}
@@ -349,6 +355,60 @@ BLOCKS = {
     "race": "{{id: {1}, join: any, parallel: {{x: [{0}], y: [{{id: beside, call: t.f}}]}}}}",
     "switch": "{{id: {1}, switch: [{{default: true, steps: [{0}]}}]}}",
 }
+
+
+AGENT = "agent: {{model: smart, prompt: Do it., tools: [mail.send], approvals: {{mail.*: none}}, {0}}}"
+NO_END = ("max_turns: 2", "agent.max_turns")
+NO_OBJECT = (
+    "max_turns: 1, stop_when: answer.number == 1, "
+    "output: {type: object, required: [n], properties: {n: {type: integer}}}",
+    "llm.invalid_output",
+)
+AROUND = {
+    **{name: block for name, block in BLOCKS.items() if name != "race"},  # the branch beside wins it
+    "catch": "{{id: {1}, try: [{{id: bad, fail: {{message: no}}}}], catch: [{{steps: [{0}]}}]}}",
+    "finally": "{{id: {1}, try: [{{id: quick, call: t.f}}], finally: [{0}]}}",
+}
+
+
+@pytest.mark.parametrize("fault", [NO_END, NO_OBJECT], ids=["no end", "no object"])
+@pytest.mark.parametrize(("outer", "inner"), [*zip(AROUND, reversed(AROUND), strict=True), ("for_each", "for_each")])
+def test_an_agent_below_any_block_of_a_child_below_any_block_sends_each_mail_once_however_often_it_is_retried(
+    outer: str, inner: str, fault: tuple[str, str]
+) -> None:
+    tools = TOOLS.replace("tools:\n", "tools:\n  t: {python: registered}\n")
+    agent = AGENT.format(fault[0])
+    tree = Tree(
+        root=f"steps: [{AROUND[outer].format('{id: down, run: sub}', 'outer')}]",
+        sub=f"{tools}steps: [{AROUND[inner].format(f'{{id: chat, {agent}}}', 'inner')}]",
+    )
+    failures: set[str] = set()
+
+    def answers(number: int, *, ends: bool) -> Any:
+        if ends:
+            return answer(text='{"n": 1}', output={"n": 1})
+        return answer(text="no object") if number and fault is NO_OBJECT else answer(call("mail.send", {"to": "x"}))
+
+    def go_on(*, ends: bool) -> None:
+        while tree.open() and tree.root.status not in ("failed", "finished"):
+            play, path = tree.open()[0]
+            if not path.endswith("/model"):
+                tree.succeed(play, path)
+                continue
+            number = int(path.removesuffix("]/model").rpartition("[")[2])
+            tree.send(play, play.succeed(path, answers(number, ends=ends)))
+            tree.deliver()
+        failures.update(each.state.error.code for each in tree.plays.values() if each.state.error is not None)
+
+    go_on(ends=False)
+    for times in range(8):
+        if tree.root.status == "failed":
+            tree.retry()
+            go_on(ends=times > 2)
+    assert tree.root.status == "finished"
+    assert fault[1] in failures
+    assert set(tree.done.values()) == {1}, tree.done
+    assert all(len(keys) == 1 for keys in tree.keys.values()), tree.keys
 
 
 @st.composite
