@@ -28,7 +28,14 @@ async def test_half_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
     campaigns.written(outcome, tmp_path)
     assert [str(each) for each in outcome.broken[:5]] == [], campaign.command
     numbers = outcome.history.tallies
-    reached = ("processes_killed", "postgres_crashed", "connections_cut", "seconds_without_hints", "requests_lost")
+    reached = (
+        "processes_killed",
+        "services_killed",
+        "postgres_crashed",
+        "connections_cut",
+        "seconds_without_hints",
+        "requests_lost",
+    )
     assert all(numbers[name] for name in reached), numbers
     assert len(outcome.history.started) >= campaign.runs
     assert outcome.verified.runs >= campaign.runs

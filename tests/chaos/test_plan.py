@@ -26,7 +26,7 @@ def test_the_same_campaign_has_the_same_plan_and_each_fault_ends_in_its_time(cam
     servers, workers = names(campaign)
     for fault in plan:
         assert 0 <= fault.at <= fault.ends <= campaign.seconds + 0.5
-        assert fault.whom in {*servers, *workers, "postgres", "all"}
+        assert fault.whom in {*servers, *workers, "postgres", "others", "all"}
     assert {fault.kind for fault in plan} == {*RATES, "deafen"}
 
 

@@ -97,7 +97,7 @@ async def run(
     history, plan = History(), planned(campaign)
     async with (
         World(history) as world,
-        staged(campaign, history, report, world.url, extra or {}, keep=keep, cluster=cluster) as stage,
+        staged(campaign, history, report, extra or {}, keep=keep, cluster=cluster) as stage,
     ):
         outcome = Outcome(campaign, plan, history, stage.lacking)
         for kind, why in stage.lacking.items():

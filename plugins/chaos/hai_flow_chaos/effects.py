@@ -1,6 +1,7 @@
 """The world that workflows act on: a server that keeps a record of each effect under its idempotency key, and a model.
 
-It is never broken: the campaign is judged by its record. A request with `fail: n` is refused n times; one with `hang`
+It is never broken: the campaign is judged by its record. In a process of its own (`services`) it is the model and the
+server of MCP, which are. A request with `fail: n` is refused n times; one with `hang`
 is never answered, and some are answered late. A second request under the same key is performed, and recorded, a second
 time.
 """
@@ -14,6 +15,7 @@ from collections import Counter
 from typing import Any, Final, Self
 
 from hai_flow_chaos.history import Effect, History
+from hai_flow_chaos.mcp_answers import answer
 
 WORDS: Final = ("what", "was", "committed", "stays", "and", "what", "was", "seen", "was", "committed")
 ANSWER_SECONDS: Final = 0.1
@@ -21,20 +23,21 @@ ANSWER_SECONDS: Final = 0.1
 SLOW_SHARE: Final = 5  # of so many keys one is slow: at each moment some effects are known to the world alone
 SLOW_SECONDS: Final = 1.5
 
-_REASONS: Final = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
+_REASONS: Final = {200: "OK", 202: "Accepted", 404: "Not Found", 503: "Service Unavailable"}
 
 
 class World:
     """Listens on a port of this machine as long as the context is open."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, port: int = 0) -> None:
         self._history = history
+        self._wanted_port = port
         self._refused: Counter[str] = Counter()
         self._serving: set[asyncio.Task[None]] = set()
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._wanted_port, backlog=512)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -69,13 +72,17 @@ class World:
         path = head[0].split(" ")[1]
         if path.endswith("/chat/completions"):
             await self._speak(writer, body)
+        elif path == "/mcp" and head[0].startswith("POST"):
+            await asyncio.sleep(ANSWER_SECONDS)
+            message = answer(body)
+            _respond(writer, 202 if message is None else 200, message)
         elif path.startswith("/do/"):
             key = headers.get("idempotency-key", "")
-            status, answer = self._do(path.removeprefix("/do/"), key, body or {})
+            status, done = self._do(path.removeprefix("/do/"), key, body or {})
             if body and body.get("hang"):
                 await asyncio.Event().wait()
             await asyncio.sleep(SLOW_SECONDS if zlib.crc32(key.encode()) % SLOW_SHARE == 0 else ANSWER_SECONDS)
-            _respond(writer, status, answer)
+            _respond(writer, status, done)
         else:
             _respond(writer, 404, {"error": "there is nothing here"})
         await writer.drain()

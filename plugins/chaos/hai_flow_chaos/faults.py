@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import random
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow_chaos.history import History, Mark
 from hai_flow_chaos.plan import Fault, Kind
 from hai_flow_chaos.proxy import Direction, Line
+from hai_flow_chaos.services import pick_program, signal_program
 from hai_flow_chaos.stage import Stage
 
 if TYPE_CHECKING:
@@ -70,6 +72,34 @@ class Faults:
         self._history.tallies["processes_stalled"] += 1
         await asyncio.sleep(fault.seconds)
         seat.go_on()
+        return ""
+
+    async def _kill_service(self, fault: Fault) -> str:
+        if not self._stage.service.send(signal.SIGKILL):
+            return "it was just beginning again"
+        self._history.tallies["services_killed"] += 1
+        return ""
+
+    async def _stall_service(self, fault: Fault) -> str:
+        if not self._stage.service.send(signal.SIGSTOP):
+            return "there was nobody to stop"
+        await asyncio.sleep(fault.seconds)
+        self._stage.service.send(signal.SIGCONT)
+        return ""
+
+    async def _kill_program(self, fault: Fault) -> str:
+        process = pick_program(self._stage.programs, self._chance)
+        if process is None or not signal_program(process, signal.SIGKILL):
+            return "there was none"
+        self._history.tallies["services_killed"] += 1
+        return ""
+
+    async def _stall_program(self, fault: Fault) -> str:
+        process = pick_program(self._stage.programs, self._chance)
+        if process is None or not signal_program(process, signal.SIGSTOP):
+            return "there was none"
+        await asyncio.sleep(fault.seconds)
+        signal_program(process, signal.SIGCONT)
         return ""
 
     async def _step_clock(self, fault: Fault) -> str:
@@ -233,4 +263,8 @@ _DOINGS: Final[dict[Kind, Callable[[Faults, Fault], Awaitable[str]]]] = {
     "slow_disk": Faults._slow_disk,
     "crowd": Faults._crowd,
     "forget": Faults._forget,
+    "kill_service": Faults._kill_service,
+    "stall_service": Faults._stall_service,
+    "kill_program": Faults._kill_program,
+    "stall_program": Faults._stall_program,
 }

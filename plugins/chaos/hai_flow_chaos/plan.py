@@ -22,6 +22,10 @@ Kind: TypeAlias = Literal[
     "fill_disk",  # no room left for PostgreSQL
     "slow_disk",  # each commit takes longer
     "crowd",  # PostgreSQL has no connection left
+    "kill_service",  # kill -9 of the process of the model and of the server of MCP
+    "stall_service",  # SIGSTOP, then SIGCONT
+    "kill_program",  # the same of a program that speaks MCP, which a worker has started
+    "stall_program",
     "forget",  # some of the snapshots are gone, which are there to save time alone
 ]
 
@@ -41,6 +45,10 @@ RATES: Final[dict[Kind, tuple[float, int]]] = {
     "slow_disk": (0.4, 1),
     "crowd": (0.25, 1),
     "forget": (3.0, 2),
+    "kill_service": (3.0, 2),
+    "stall_service": (1.0, 1),
+    "kill_program": (3.0, 2),
+    "stall_program": (1.0, 1),
 }
 DEAF_SECONDS: Final = 60.0
 DEAF_SHARE: Final = 0.4  # of a short campaign
@@ -78,8 +86,8 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of `kind`, which begins at `at` seconds, hits a seat, "postgres" or "all", and lasts for `seconds` (0: it
-    is over at once). `amount`: the share of the connections, or the seconds by which a clock is wrong."""
+    """A fault of `kind`, which begins at `at` seconds, hits a seat, "postgres", "others" (services of others) or "all",
+    and lasts for `seconds` (0: it is over at once). `amount`: the share of the connections, or the seconds by which a clock is wrong."""
 
     at: float
     kind: Kind
@@ -160,6 +168,10 @@ def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> 
             return Fault(at, kind, "postgres", lasting(1.0, 4.0))
         case "slow_disk":
             return Fault(at, kind, "postgres", lasting(3.0, 10.0))
+        case "kill_service" | "kill_program":
+            return Fault(at, kind, "others")
+        case "stall_service" | "stall_program":
+            return Fault(at, kind, "others", lasting(1.0, 12.0))
         case "forget":
             return Fault(at, kind, "postgres", amount=round(chance.uniform(0.2, 1.0), 2))
         case "crowd":

@@ -29,7 +29,18 @@ svg text { font: 11px system-ui, sans-serif; fill: currentColor }
 .violation { stroke: #c0262d; stroke-width: 2 } .runs { fill: none; stroke: #137a3f; stroke-width: 1.5 }
 .axis { stroke: currentColor; opacity: .25 }
 """
-_PROCESS: Final = frozenset({"kill_worker", "kill_server", "stall", "step_clock"})
+_PROCESS: Final = frozenset(
+    {
+        "kill_worker",
+        "kill_server",
+        "stall",
+        "step_clock",
+        "kill_service",
+        "stall_service",
+        "kill_program",
+        "stall_program",
+    }
+)
 _LINE: Final = frozenset({"cut", "silence", "cut_clients", "silence_clients", "deafen", "lose_answers"})
 
 

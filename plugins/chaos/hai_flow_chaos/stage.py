@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from hai_flow_chaos.keeper import DATABASE
 from hai_flow_chaos.plan import Campaign, names
 from hai_flow_chaos.proxy import Address
 from hai_flow_chaos.seats import Clock, Nursery, Role, Seat, clean_environment
+from hai_flow_chaos.services import Service
 from hai_flow_chaos.tools import PAYMENTS
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ _TUNING: Final = ("ALTER SYSTEM SET max_wal_size = '160MB'", "ALTER SYSTEM SET m
 class Stage:
     """The deployment of a campaign. `lacking`: the kinds of fault that this machine does not allow, with the reason.
     `keys`: the API keys of `PEOPLE`. `settings`: the environment that all its processes have in common. `library`: the
-    shared library that makes clocks wrong; None: there is none, and clocks stay right."""
+    shared library that makes clocks wrong; None: there is none, and clocks stay right. `service`: the model and the
+    server of MCP."""
 
     directory: Path
     disk: Path
@@ -52,6 +55,7 @@ class Stage:
     lacking: dict[str, str]
     clock: Clock | None
     library: Path | None
+    service: Service
     seats: list[Seat] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -79,6 +83,11 @@ class Stage:
     def cluster(self) -> Path:
         """The directory of PostgreSQL."""
         return self.disk / "postgres"
+
+    @property
+    def programs(self) -> Path:
+        """The directory in which each program that speaks MCP has a file."""
+        return self.directory / "programs"
 
     @property
     def ballast(self) -> Path:
@@ -142,7 +151,6 @@ async def staged(
     campaign: Campaign,
     history: History,
     report: Path,
-    world: str,
     extra: Mapping[str, str],
     *,
     keep: bool,
@@ -154,14 +162,15 @@ async def staged(
         library, no_clock = _library(directory)
         lacking = {kind: why for kind, why in (("fill_disk", no_disk), ("step_clock", no_clock)) if why}
         clock = None if library is None else Clock(directory / "postgres.clock")
-        stage = Stage(directory, disk, history, lacking, clock, library)
-        stage.settings = _settings(campaign, directory, world, extra)
+        stage = Stage(directory, disk, history, lacking, clock, library, Service(report / "services.log"))
+        stage.settings = _settings(campaign, stage, extra)
         if cluster is not None:
             await asyncio.to_thread(subprocess.run, ["cp", "-a", cluster, stage.cluster], check=True)
         nursery = Nursery({**stage.settings, **stage.preloaded(None)}, directory)
-        async with _beside(stage.keep_postgres(), nursery.live()):
+        async with _beside(stage.keep_postgres(), nursery.live(), stage.service.live()):
             async with asyncio.timeout(START_SECONDS):
                 await stage.until_up()
+                await stage.service.wait_ready()
             if cluster is None:
                 await _made(stage)
             await _let_in(stage)
@@ -179,7 +188,7 @@ async def staged(
 async def cluster_in(directory: Path) -> Path:
     """The directory of a stopped PostgreSQL with the schema of a campaign. Many campaigns can begin with a copy of
     it."""
-    stage = Stage(directory, directory, History(), {}, None, None)
+    stage = Stage(directory, directory, History(), {}, None, None, Service(directory / "services.log"))
     async with _beside(stage.keep_postgres()):
         async with asyncio.timeout(START_SECONDS):
             await stage.until_up()
@@ -242,10 +251,15 @@ async def _let_in(stage: Stage) -> None:
         await connection.close()
 
 
-def _settings(campaign: Campaign, directory: Path, world: str, extra: Mapping[str, str]) -> dict[str, str]:
-    models = directory / "models.yaml"
+def _settings(campaign: Campaign, stage: Stage, extra: Mapping[str, str]) -> dict[str, str]:
+    models, servers = stage.directory / "models.yaml", stage.directory / "mcp.yaml"
+    stage.programs.mkdir()
+    program = json.dumps([sys.executable, "-m", "hai_flow_chaos.services", "program", str(stage.programs)])
+    servers.write_text(
+        f"hai: mcp/v1\nservers:\n  far: {{url: {stage.service.url}/mcp}}\n  near: {{command: {program}}}\n"
+    )
     models.write_text(
-        "hai: models/v1\nmodels:\n  chaos: {provider: vllm, base_url: " + world + "/v1, model: chaos, "
+        "hai: models/v1\nmodels:\n  chaos: {provider: vllm, base_url: " + stage.service.url + "/v1, model: chaos, "
         "timeout: {total: 20s, idle: 10s}}\n"
     )
     return clean_environment({
@@ -253,6 +267,7 @@ def _settings(campaign: Campaign, directory: Path, world: str, extra: Mapping[st
         "HAI_FLOW_TOOLS": "hai_flow_chaos.tools",
         "HAI_FLOW_HTTP_HOSTS": "127.0.0.1",
         "HAI_FLOW_MODELS": str(models),
+        "HAI_FLOW_MCP": str(servers),
         "HAI_FLOW_PUBLISH": "1",
         "HAI_FLOW_LEASE_SECONDS": f"{campaign.lease:g}",
         "HAI_FLOW_HEARTBEAT_SECONDS": f"{campaign.lease / 10:g}",
