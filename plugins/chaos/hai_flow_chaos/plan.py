@@ -87,7 +87,8 @@ class Campaign:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault of `kind`, which begins at `at` seconds, hits a seat, "postgres", "others" (services of others) or "all",
-    and lasts for `seconds` (0: it is over at once). `amount`: the share of the connections, or the seconds by which a clock is wrong."""
+    and lasts for `seconds` (0: it is over at once). `amount`: the share of the connections, or the seconds by which a
+    clock is wrong."""
 
     at: float
     kind: Kind
