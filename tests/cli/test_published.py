@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,8 @@ from tests.cli.test_examples import EXPENSE, House, soon
 from tests.support import company
 from tests.support.commands import ROOT
 from tests.support.examples import NIGHTLY
-from tests.support.mcp_server import http_server
+from tests.support.forking import relayed
+from tests.support.mcp_server import http_server, programs  # noqa: F401
 from tests.support.models import Answer, FakeModels, spoken
 
 FLOWS = Path(__file__).parent / "published"
@@ -86,7 +86,7 @@ async def opened(home: Path, database_url: str, disturbed: bool = False, **setti
         company.health(RATES) as health,
     ):
         notes = {"LEDGER": str(home / "ledger"), "PYTHONPATH": str(ROOT)}
-        program = json.dumps([sys.executable, "-m", "tests.support.company"])
+        program = json.dumps(relayed("tests.support.company"))
         addresses = {
             "https://mcp.example.com/web": web.url,
             "https://erp.internal/mcp": erp.url,

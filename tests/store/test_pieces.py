@@ -14,6 +14,7 @@ from hai_flow.store.postgres.error_classes import CommitUnknown
 from tests.store import test_commit, test_rows, test_slots, torture
 from tests.store.conftest import birth, commit, decision, load, now, somebody_waits
 from tests.support import citus
+from tests.support.examples import by_night
 from tests.support.waiting import until
 
 _ALL = {**vars(test_commit), **vars(test_rows), **vars(test_slots)}
@@ -48,7 +49,7 @@ async def test_a_commit_that_is_cut_between_two_pieces_is_undone_as_a_whole(db: 
 async def test_nothing_is_lost_doubled_or_performed_twice_where_commits_are_cut_between_their_pieces(
     database_url: str,
 ) -> None:
-    report = await torture.torture(database_url, seconds=6, processes=3, seed=7, pieces=True)
+    report = await torture.torture(database_url, seconds=by_night(6, 3), processes=3, seed=7, pieces=True)
     assert report.violations == []
     assert report.numbers.get("ack"), report.numbers  # how much else fits into the time, the machine decides
 
