@@ -97,7 +97,7 @@ forms_of_answers.bug(
     ("if (outer := _find_outer(pointer, pointers)) is not None:", "if (outer := None) is not None:"),
     by="tests/engine/test_approvals_edit.py::test_an_edit_of_a_part_beside_an_edit_of_the_whole_is_refused",
 )
-threads_of = Room("hai_flow/api/requests/access.py", _TOKENS)
+threads_of = Room("hai_flow/api/requests/run_visibility.py", _TOKENS)
 threads_of.bug(
     "a limited credential answers in other threads of its person",
     (

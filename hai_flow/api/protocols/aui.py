@@ -27,9 +27,10 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.aui_session import AuiSession, Object, invalid, read_id, text_in
 from hai_flow.api.protocols.follow import list_earlier_entries
-from hai_flow.api.requests.access import Access, thread_unknown
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
+from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected

@@ -23,9 +23,10 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import farewell, list_earlier_entries
-from hai_flow.api.requests.access import Access, thread_unknown
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
+from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState

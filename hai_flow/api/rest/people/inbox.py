@@ -19,9 +19,10 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.follow import farewell
 from hai_flow.api.requests import cross_cell, schemas
-from hai_flow.api.requests.access import Access, RunFacts
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.api.requests.views import render_decision, render_inbox_item
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
 from hai_flow.api.rest.runs import live_lists

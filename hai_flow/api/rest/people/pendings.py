@@ -14,7 +14,7 @@ from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
-from hai_flow.api.requests.access import Access, RunFacts
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import (
     PageCursor,
@@ -25,6 +25,7 @@ from hai_flow.api.requests.pagination import (
     encode_place,
     reject_cursor,
 )
+from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.api.requests.views import render_pending_in_list
 from hai_flow.api.rest.people.argument_schema import describe_arguments
 from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, render_for

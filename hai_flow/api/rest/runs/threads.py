@@ -13,7 +13,7 @@ from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
-from hai_flow.api.requests.access import Access, thread_unknown
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import page, whole
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import (
@@ -25,6 +25,7 @@ from hai_flow.api.requests.pagination import (
     encode_place,
     reject_cursor,
 )
+from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.requests.views import build_run_view, render_message_in_queue, render_thread, render_thread_message
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected

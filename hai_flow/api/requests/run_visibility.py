@@ -1,0 +1,311 @@
+"""The runs and threads that the caller of a request may see, and how much of each: found once, then remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.api.base.id_patterns import is_run_id
+from hai_flow.api.permissions.redaction import strip_entry, strip_row
+from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
+from hai_flow.api.requests.tenant_scope import TenantScope
+from hai_flow.definition.personal.personal import WHOLE, Personal
+from hai_flow.engine import commands as c
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
+from hai_flow.runtime.commit.submission import Begin, Outcome
+from hai_flow.store.catalog import workflows
+from hai_flow.store.commit.projection import read_thread_entry
+from hai_flow.store.ops.replicas import History
+from hai_flow.store.runs import run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow, RunSummary
+from hai_flow.store.runs.threads import Message
+from hai_flow.store.runs.viewers import Viewer
+from hai_flow.wire.dialects.dialect import Entry
+from hai_flow.wire.personal import Mask
+from hai_flow.wire.withheld import concerns, strip_conversation
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
+
+Answer = TypeVar("Answer")
+HEAD: Final = 2**53  # beyond every seq: all events
+
+
+class RunFacts(NamedTuple):
+    """The facts of a run that decide which callers may see it, read from its state or from a row of a list."""
+
+    id: UUID
+    started_by: str
+    workflow: bytes
+    workflow_name: str
+    thread_id: str
+    is_fork: bool | None = None  # None: not known
+
+    @classmethod
+    def of(cls, state: RunState) -> RunFacts:
+        id, workflow = UUID(state.run_id), bytes.fromhex(state.sha256)
+        return cls(id, state.requester, workflow, state.workflow, state.thread_id, state.forked > 0)
+
+
+class _Seen(NamedTuple):
+    """How the caller sees a run: how much of it (`sight`), the principal that its questions take them for (`reader`),
+    and the personal values that are kept from them (None: nothing is kept)."""
+
+    sight: Sight
+    reader: c.Principal
+    personal: Personal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunVisibility(TenantScope):
+    """What the principal may see. `permissions.visibility` decides; this reads what it decides on."""
+
+    _seen: dict[UUID, _Seen] = field(default_factory=dict, kw_only=True)  # the runs that were looked for
+
+    def at(self, cell: int) -> Self:
+        """The access to the given cell."""
+        return self if cell == self.cell else replace(self, cell=cell, _seen={})
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """The person whose lists these are; None: they may see every run of the tenant."""
+        return None if self.principal.sees_all else build_viewer(self.principal)
+
+    async def run(self, run_id: str | UUID, least: Sight = Sight.CONVERSATION) -> RunRow:
+        """The one loader of runs for requests: tenant and id together. Raises Rejected 404, also where the principal
+        sees less of it than `least`."""
+        row = None
+        if isinstance(run_id, UUID) or is_run_id(run_id):
+            row = await run_lists.get_run(self.reads, self.tenant, UUID(str(run_id)))
+            if row is None:
+                await self._look_for_nothing(UUID(str(run_id)))
+        if row is None or await self.sight(row) < least:
+            raise reject_unknown_run(run_id)
+        return row
+
+    async def sight(self, run: RunSummary) -> Sight:
+        """How much of the run the principal sees."""
+        if run.id not in self._seen:
+            self._seen[run.id] = await self._look(run)
+        return self._seen[run.id].sight
+
+    async def find_state(self, run_id: UUID) -> RunState | None:
+        """The run as it is; None: it does not exist, or the principal sees nothing of it."""
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
+        if state is None:
+            return None
+        if run_id not in self._seen:
+            self._seen[run_id] = await self._look(RunFacts.of(state), state)
+        return None if self._seen[run_id].sight is Sight.NOTHING else state
+
+    def history(self, row: RunRow, upto: int | None = None) -> History:
+        """The log of a run that was found before, up to the event `upto` (None: to its end). If no event can be added
+        to that part any more, a replica may answer."""
+        end = row.seq if upto is None else min(upto, row.seq)
+        replica = self.runtime.replica if row.ended_at is not None or end < row.seq else None
+        tenant = None if self.principal.is_anybody else self.tenant
+        return History(replica, self.reads, tenant, row.id, row.created_at, end)
+
+    async def past(self, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer:
+        """The answer of `ask`, for a list of runs that are over. A replica may give it, if it has all that the database
+        has now. Whether the caller may see those runs is always read from the database."""
+        replica, walled = self.runtime.replica, not self.principal.is_anybody
+        answer = None if replica is None else await replica.ask_replica_now(self.tenant, walled, ask)
+        return await ask(self.reads) if answer is None else answer
+
+    async def state_of(self, row: RunRow, seq: int | None = None) -> RunState:
+        """As `state`, of a run whose row was read. `seq` None: as of that row, or later."""
+        return await self.state(row.id, HEAD if seq is None else seq, self.history(row, seq))
+
+    async def state(self, run_id: UUID, seq: int = HEAD, history: History | None = None) -> RunState:
+        """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it. Raises
+        Rejected 404 where the run was removed since."""
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads, history)
+        if state is None:
+            raise reject_unknown_run(run_id)
+        if run_id not in self._seen and state.sha256:
+            self._seen[run_id] = await self._look(RunFacts.of(state), state)
+        return state
+
+    def seen(self, state: RunState) -> RunState:
+        """The run in `state`, which was found before, without the parts that are kept from the principal."""
+        id = UUID(state.run_id)
+        if not self.can_see_conversation(id):
+            return strip_conversation(state, self.reader(id))
+        mask = self.mask(id)
+        return state if mask is None else mask.state(state)
+
+    def mask(self, run_id: UUID) -> Mask | None:
+        """The mask that keeps personal values of the run from the principal; None: they see all of them. Of a run that
+        was not found before, every value is kept from them."""
+        if self.principal.is_anybody:
+            return None
+        sight = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
+        return None if sight.personal is None else Mask(sight.personal, sight.reader)
+
+    async def personal(self, run: RunSummary | RunFacts) -> Personal | None:
+        """The personal values of a run that are kept from the principal; None: nothing is kept."""
+        if self.principal.is_anybody:
+            return None
+        return None if await self._is_own(run) else await self._personal_in(run)
+
+    async def personal_of_run(self, run: RunSummary | RunFacts) -> Personal:
+        """The personal values of a run, whoever reads it."""
+        return await self._personal_in(run)
+
+    async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
+        """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
+        return [strip_row(run, await self.personal(run)) for run in runs]
+
+    async def redact_question(self, run: RunFacts, opened: PendingOpened) -> PendingOpened:
+        """A question of a list, without the personal values that are kept from the principal."""
+        personal = await self.personal(run)
+        if personal is None or not personal.anything:
+            return opened
+        forked = run.started_by in ids_of(self.principal.who)
+        mask = Mask(personal, None if forked else await self._build_reader(run.workflow))
+        return mask.pending(PendingState(opened), personal).opened
+
+    async def redact_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
+        """Entries of a thread's transcript, without the personal values that are kept from the principal."""
+        entries = [(each, read_thread_entry(each.role, each.body)) for each in stored]
+        if self.principal.is_anybody or not stored:
+            return entries
+        runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
+        personal = {run.id: await self.personal(run) for run in runs}
+        return [(each, strip_entry(entry, personal.get(each.run_id, WHOLE))) for each, entry in entries]
+
+    def can_see_conversation(self, run_id: UUID) -> bool:
+        """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
+        return self.principal.sees_all or self._get_seen(run_id).sight >= Sight.CONVERSATION
+
+    def sees_evidence(self, run: RunState, pending: PendingState) -> bool:
+        """Whether the evidence of the run's question is for the principal: they see all, or it is their question."""
+        if self.principal.sees_all:
+            return True
+        if run.requester in ids_of(self.principal.who):
+            return (pending.opened.policy or {}).get("asks_requester", True)
+        return concerns(pending, self.reader(UUID(run.run_id)))
+
+    def reader(self, run_id: UUID) -> c.Principal:
+        """The principal that the run's questions take the caller for: with the roles that its workflow gives them."""
+        return self._get_seen(run_id).reader
+
+    def _get_seen(self, run_id: UUID) -> _Seen:
+        return self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who))
+
+    async def _look(self, run: RunSummary | RunFacts, state: RunState | None = None) -> _Seen:
+        principal, who = self.principal, self.principal.who
+        if principal.is_anybody:
+            return _Seen(Sight.ALL, who)
+        if not principal.sees_all and not principal.is_for(run.thread_id, run.workflow_name):
+            return _Seen(Sight.NOTHING, who)
+        if await self._is_own(run):
+            return _Seen(Sight.ALL if principal.sees_all else Sight.CONVERSATION, who)
+        if principal.sees_all:
+            personal = await self._personal_in(run, state)
+            return _Seen(Sight.ALL, await self._build_reader(run.workflow) if personal.anything else who, personal)
+        visibility = await workflows.visibility_of(self.reads, self.tenant, run.workflow)
+        reader = await self._build_reader(run.workflow)
+        sight = find_sight(who, run.started_by, visibility)
+        if sight is None:
+            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+            sight = find_sight_by_questions(reader, state)
+        return _Seen(sight, reader, await self._personal_in(run, state) if sight >= Sight.CONVERSATION else None)
+
+    def note_begun(self, begin: Begin, outcome: Outcome) -> None:
+        """The principal has begun a run, which is theirs to see."""
+        if not outcome.already:  # else it may be another's run
+            self._seen.pop(begin.run_id, None)
+            if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
+                self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
+
+    async def _look_for_nothing(self, run_id: UUID) -> None:
+        """Send the same statements as for a run of somebody else, so that the time of the answer does not reveal
+        whether there is one."""
+        if not self.principal.sees_all:
+            await workflows.visibility_of(self.reads, self.tenant, bytes(32))
+            await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
+
+    async def _is_own(self, run: RunSummary | RunFacts) -> bool:
+        """Whether the principal has started the run, and each run that it was forked from: forking another person's run
+        shows them no more of it."""
+        current: RunSummary | RunFacts | None = run
+        while current is not None and current.started_by in ids_of(self.principal.who):
+            if isinstance(current, RunFacts):
+                if current.is_fork is False:
+                    return True
+                current = await run_lists.get_run(self.reads, self.tenant, current.id)
+            elif not current.copied or current.branch_of is None:
+                return not current.copied
+            else:
+                current = await run_lists.get_run(self.reads, self.tenant, current.branch_of)
+        return False
+
+    async def _personal_in(self, run: RunSummary | RunFacts, state: RunState | None = None) -> Personal:
+        personals, pins = self.runtime.personals, {}
+        if await personals.has_children(self.tenant, run.workflow):
+            try:
+                state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+            except Unreadable:  # another release's log: its pins are not known here
+                return WHOLE
+            pins = {} if state is None else state.pins
+        return await personals.of(self.tenant, run.workflow, pins)
+
+    async def _build_reader(self, workflow: bytes) -> c.Principal:
+        """The principal as the workflow's questions know them."""
+        who = self.principal.who
+        try:
+            return build_reader(who, (await self.catalog.plan(self.tenant, workflow)).roles)
+        except Unreadable:  # this release can't read the meaning of its roles
+            return msgspec.structs.replace(who, roles=())
+
+    def can_speak_in(self, last: RunSummary | None) -> bool:
+        """Whether the principal may speak in the thread whose newest run is `last`: the thread is theirs and their
+        credential is for it, or it has no run yet."""
+        if last is None or self.principal.is_anybody:
+            return True
+        return self._has_begun(last) and self.principal.is_for(last.thread_id, last.workflow_name)
+
+    def _has_begun(self, run: RunSummary) -> bool:
+        return run.started_by in ids_of(self.principal.who)
+
+    async def demand_speaks(self, thread_id: str, last: RunSummary | None) -> None:
+        """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403, as
+        for a thread that does not exist where it is theirs and their credential is for others."""
+        if last is None or self.can_speak_in(last):
+            return
+        if self._has_begun(last):
+            raise reject_limited(thread_id, last.workflow_name)
+        if await self.sight(last) is Sight.NOTHING:
+            raise thread_unknown(thread_id)
+        raise Rejected(
+            403,
+            "thread_foreign",
+            f"thread {thread_id[:100]!r} belongs to somebody else: you may read it and answer what you are asked, but "
+            "only they speak in it. Begin a thread of your own.",
+        )
+
+    async def last_run(self, thread_id: str) -> RunSummary | None:
+        """The newest run of the thread itself, not of a child; None: there is none, or the principal sees nothing of
+        it."""
+        last = await threads.last_run(self.reads, self.tenant, thread_id)
+        return None if last is None or await self.sight(last) is Sight.NOTHING else last
+
+
+def thread_unknown(thread_id: str) -> Rejected:
+    """The refusal of a thread that does not exist, or of which the caller sees nothing."""
+    return Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
+
+
+def reject_limited(thread_id: str, workflow: str) -> Rejected:
+    """The refusal of a credential that is for other threads or workflows."""
+    detail = f"your credential is not for a thread {thread_id[:100]!r} of {workflow}."
+    return Rejected(403, "credential_limited", detail)
