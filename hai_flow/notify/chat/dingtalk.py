@@ -26,7 +26,6 @@ from hai_flow.notify.chat.contract import (
     Desk,
     DialogLimits,
     NotSent,
-    Outbound,
     PlatformCall,
     Press,
     PressOutcome,
@@ -35,13 +34,13 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken, read_token
+from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _BUTTONS: Final = 4
 _FOREIGN: Final = "Your account is not of the company that this app belongs to, so you can't decide here."
 
 
-class DingTalkApp:
+class DingTalkApp(TokenApp):
     """An app of one company. `userId`s name its people, `openConversationId`s rooms."""
 
     SETTINGS: ClassVar[Mapping[str, Setting]] = {
@@ -56,11 +55,6 @@ class DingTalkApp:
     ARGUMENTS_MAX: ClassVar[int] = 2000
     BUTTONS_MAX: ClassVar[int] = _BUTTONS
     DIALOGS: ClassVar[DialogLimits | None] = None
-
-    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
-        self._settings = settings
-        self._out = out
-        self._token = PlatformToken(self._get_token)
 
     # --- outward
 
@@ -131,9 +125,6 @@ class DingTalkApp:
         body = {"appKey": self._settings["client_id"], "appSecret": self._settings["client_secret"]}
         answer = await self._out.ask("POST", self._url("/v1.0/oauth2/accessToken"), json=body)
         return read_token("dingtalk", answer, "accessToken", "expireIn", "code")
-
-    def _url(self, path: str) -> str:
-        return self._settings["api"].rstrip("/") + path
 
     # --- inward
 

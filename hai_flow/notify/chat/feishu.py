@@ -20,7 +20,6 @@ from hai_flow.notify.chat.contract import (
     Desk,
     DialogLimits,
     NotSent,
-    Outbound,
     PlatformCall,
     Press,
     PressOutcome,
@@ -29,14 +28,14 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken, read_token
+from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TOKEN_GONE: Final = frozenset((99991663, 99991661, 99991668, 99991671))
 _FINAL: Final = frozenset((230001, 230002, 230013, 230099, 230031, 230025, 230011))
 _TYPES: Final[Mapping[str, str]] = {"primary": "primary", "danger": "danger"}
 
 
-class FeishuApp:
+class FeishuApp(TokenApp):
     """A custom app of one company. `open_id`s name its people, `chat_id`s rooms."""
 
     SETTINGS: ClassVar[Mapping[str, Setting]] = {
@@ -50,11 +49,6 @@ class FeishuApp:
     ARGUMENTS_MAX: ClassVar[int] = 6000
     BUTTONS_MAX: ClassVar[int] = 10
     DIALOGS: ClassVar[DialogLimits | None] = None
-
-    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
-        self._settings = settings
-        self._out = out
-        self._token = PlatformToken(self._get_token)
 
     # --- outward
 
@@ -95,9 +89,6 @@ class FeishuApp:
         url = self._url("/open-apis/auth/v3/tenant_access_token/internal")
         answer = await self._out.ask("POST", url, json=body)
         return read_token("feishu", answer, "tenant_access_token", "expire", "code")
-
-    def _url(self, path: str) -> str:
-        return self._settings["api"].rstrip("/") + path
 
     # --- inward
 

@@ -36,7 +36,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import dig, read_json, text_at
-from hai_flow.notify.chat.tokens import PlatformToken, read_token
+from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 ISSUER: Final = "https://api.botframework.com"
 _CHANNEL: Final = "msteams"
@@ -48,7 +48,7 @@ _ADAPTIVE: Final = "application/vnd.microsoft.card.adaptive"
 _STYLES: Final[Mapping[str, str]] = {"primary": "positive", "danger": "destructive", "plain": "default"}
 
 
-class TeamsApp:
+class TeamsApp(TokenApp):
     """A bot in one tenant of Entra. Its people are named by their object id."""
 
     SETTINGS: ClassVar[Mapping[str, Setting]] = {
@@ -59,6 +59,7 @@ class TeamsApp:
         "login": Setting("where it gets its tokens", default="https://login.microsoftonline.com"),
         "keys": Setting("the keys of the connector", default="https://login.botframework.com/v1/.well-known/keys"),
     }
+    ADDRESS: ClassVar[str] = "service_url"
     ARGUMENTS_MAX: ClassVar[int] = 6000
     BUTTONS_MAX: ClassVar[int] = 6
     DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
@@ -66,9 +67,7 @@ class TeamsApp:
     )
 
     def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
-        self._settings = settings
-        self._out = out
-        self._token = PlatformToken(self._get_token)
+        super().__init__(settings, out)
         self._keys: dict[str, Mapping[str, Any]] = {}
         self._keys_at = self._asked_at = -_KEYS_SECONDS
 
@@ -99,9 +98,7 @@ class TeamsApp:
 
     async def _ask(self, method: str, path: str, body: Any) -> Any:
         headers = {"authorization": f"Bearer {await self._token.text()}"}
-        answer = await self._out.ask(
-            method, self._settings["service_url"].rstrip("/") + path, json=body, headers=headers
-        )
+        answer = await self._out.ask(method, self._url(path), json=body, headers=headers)
         if 200 <= answer.status < 300:
             return answer.body
         if answer.status == 401:

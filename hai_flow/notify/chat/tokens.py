@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar, Final
 
-from hai_flow.notify.chat.contract import NotSent, Response
+from hai_flow.notify.chat.contract import NotSent, Outbound, Response
 from hai_flow.notify.chat.reading import dig, text_at
 
 _EARLY: Final = 60.0  # seconds before its end
@@ -42,3 +42,21 @@ def read_token(platform: str, answer: Response, token: str, lasts: str, reason: 
     if not text or not isinstance(seconds, int):
         raise NotSent(f"{platform} gives no token: {str(dig(answer.body, reason) or answer.status)[:100]}")
     return text, float(seconds)
+
+
+class TokenApp:
+    """An app that calls its platform, at the address in the setting `ADDRESS`, with a token that lasts a while."""
+
+    ADDRESS: ClassVar[str] = "api"
+
+    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
+        self._settings = settings
+        self._out = out
+        self._token = PlatformToken(self._get_token)
+
+    async def _get_token(self) -> tuple[str, float]:
+        """A new token, and the seconds that it lasts. Raises NotSent."""
+        raise NotImplementedError
+
+    def _url(self, path: str) -> str:
+        return self._settings[self.ADDRESS].rstrip("/") + path

@@ -23,7 +23,6 @@ from hai_flow.notify.chat.contract import (
     Desk,
     DialogLimits,
     NotSent,
-    Outbound,
     PlatformCall,
     Press,
     Reply,
@@ -31,7 +30,7 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, text_at
-from hai_flow.notify.chat.tokens import PlatformToken, read_token
+from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TAG: Final = re.compile(r"<(\w{1,40})>")
 _CDATA: Final = "<![CDATA["
@@ -43,7 +42,7 @@ _DUPLICATE: Final = 42042  # the task id was used
 _FOREIGN: Final = "Your account is not of the company that this app belongs to, so you can't decide here."
 
 
-class WeComApp:
+class WeComApp(TokenApp):
     """An app of one company. Its people are named by their userid; it has no rooms."""
 
     SETTINGS: ClassVar[Mapping[str, Setting]] = {
@@ -57,11 +56,6 @@ class WeComApp:
     ARGUMENTS_MAX: ClassVar[int] = 100
     BUTTONS_MAX: ClassVar[int] = 6
     DIALOGS: ClassVar[DialogLimits | None] = None
-
-    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
-        self._settings = settings
-        self._out = out
-        self._token = PlatformToken(self._get_token)
 
     # --- outward: a message is named `<task id> <response code> <newer code> ...`
 
@@ -130,9 +124,6 @@ class WeComApp:
         query = f"?corpid={self._settings['corp_id']}&corpsecret={self._settings['secret']}"
         answer = await self._out.ask("GET", self._url("/cgi-bin/gettoken") + query)
         return read_token("wecom", answer, "access_token", "expires_in", "errcode")
-
-    def _url(self, path: str) -> str:
-        return self._settings["api"].rstrip("/") + path
 
     # --- inward
 
