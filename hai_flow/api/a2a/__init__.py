@@ -180,46 +180,33 @@ _TASK: Final = re.compile(r"tasks/([^/:]{1,200})(?::(cancel|subscribe))?")
 _PUSH: Final = re.compile(r"tasks/([^/:]{1,200})/pushNotificationConfigs(?:/([^/]{1,200}))?")
 
 
-@router.post(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
-async def post_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
-    """An operation of A2A's REST binding that changes something: `message:send`, `tasks/{id}:cancel`."""
+async def _answer_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
     return await _answer_rest(operation, request, access, None)
 
 
-@router.get(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
-async def get_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
-    """An operation of A2A's REST binding that reads: `tasks`, `tasks/{id}`, `tasks/{id}:subscribe`."""
-    return await _answer_rest(operation, request, access, None)
-
-
-@router.post(
-    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
-)
-async def post_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
-    """An operation of A2A's REST binding that changes something, of one workflow."""
+async def _answer_workflow_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
     return await _answer_rest(operation, request, access, name)
 
 
-@router.get(
-    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
-)
-async def get_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
-    """An operation of A2A's REST binding that reads, of one workflow."""
-    return await _answer_rest(operation, request, access, name)
-
-
-@router.delete(PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
-async def delete_a2a_operation(operation: str, request: Request, access: CurrentAccess) -> Response:
-    """The operation of A2A's REST binding that deletes: `tasks/{id}/pushNotificationConfigs/{id}`."""
-    return await _answer_rest(operation, request, access, None)
-
-
-@router.delete(
-    "/workflows/{name}" + PATH + "/{operation:path}", dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES
-)
-async def delete_workflow_a2a_operation(name: str, operation: str, request: Request, access: CurrentAccess) -> Response:
-    """The operation of A2A's REST binding that deletes, of one workflow."""
-    return await _answer_rest(operation, request, access, name)
+for _method, _does, _such_as in (
+    ("POST", "An operation of A2A's REST binding that changes something", ": `message:send`, `tasks/{id}:cancel`."),
+    ("GET", "An operation of A2A's REST binding that reads", ": `tasks`, `tasks/{id}`, `tasks/{id}:subscribe`."),
+    ("DELETE", "The operation of A2A's REST binding that deletes", ": `tasks/{id}/pushNotificationConfigs/{id}`."),
+):
+    for _prefix, _of, _endpoint, _rest in (
+        ("", "", _answer_operation, _such_as),
+        ("/workflows/{name}", "workflow_", _answer_workflow_operation, ", of one workflow."),
+    ):
+        router.add_api_route(
+            _prefix + PATH + "/{operation:path}",
+            _endpoint,
+            methods=[_method],
+            name=f"{_method.lower()}_{_of}a2a_operation",
+            description=_does + _rest,
+            dependencies=[_SPEAKS],
+            response_model=None,
+            responses=_RESPONSES,
+        )
 
 
 async def _answer_rest(operation: str, request: Request, access: Access, name: str | None) -> Response:

@@ -38,43 +38,23 @@ async def answer(
     return await respond(posted, access, dialect, workflow, corrects=corrects)
 
 
-@router.post(
-    "/ag-ui",
-    dependencies=[requires(Right.SEE_OWN)],
-    name="post_agui",
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
-@router.post(
-    "/send-message",
-    dependencies=[requires(Right.SEE_OWN)],
-    name="post_message",
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
+_POSTED: Final[dict[str, Any]] = {
+    "dependencies": [requires(Right.SEE_OWN)],
+    "response_model": None,
+    "openapi_extra": RUN_AGENT_INPUT,
+    "responses": _RESPONSES,
+}
+
+
+@router.post("/ag-ui", name="post_agui", **_POSTED)
+@router.post("/send-message", name="post_message", **_POSTED)
 async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await answer(body, access, accept)
 
 
-@router.post(
-    "/workflows/{name}/ag-ui",
-    dependencies=[requires(Right.SEE_OWN)],
-    name="post_workflow_agui",
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
-@router.post(
-    "/workflows/{name}/send-message",
-    dependencies=[requires(Right.SEE_OWN)],
-    name="post_workflow_message",
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
+@router.post("/workflows/{name}/ag-ui", name="post_workflow_agui", **_POSTED)
+@router.post("/workflows/{name}/send-message", name="post_workflow_message", **_POSTED)
 async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI, for one workflow."""
     return await answer(body, access, accept, name)
