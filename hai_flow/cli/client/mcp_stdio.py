@@ -271,13 +271,12 @@ def _write(message: bytes) -> None:
 
 async def _events(response: httpx2.Response) -> AsyncIterator[bytes]:
     """The data of each event of a stream."""
-    data: list[str] = []
-    async for line in response.aiter_lines():
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-        elif not line and data:
-            yield "\n".join(data).encode()
-            data = []
+    from hai_flow_client.sse import Parser
+
+    parser = Parser()
+    async for chunk in response.aiter_bytes():
+        for frame in parser.feed(chunk):
+            yield frame.data
 
 
 async def _lines() -> AsyncIterator[bytes]:
