@@ -114,6 +114,7 @@ _BASES: Final = {
 """Which record is also another one. The others repeat the fields of their shape's base."""
 
 _ABSENT: Final = {
+    "Decided": {"rule": "None"},
     "Run": {
         "summary": "None",
         "frozen": "False",

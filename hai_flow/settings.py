@@ -427,6 +427,13 @@ class Settings:
         1,
         1_000_000,
     )
+    rule_approvals: int = _whole(
+        "How many people must approve a standing rule, whatever its workflow asks for; none of them has proposed it.",
+        1,
+        1,
+        50,
+    )
+    rule_days_max: int = _whole("For how many days a standing rule holds at the most.", 90, 1, 3650)
     tenant_runs_per_minute: int = _whole(
         "The most runs that one tenant starts in a minute; 0: no limit. Over it, and over the next three, is 429.",
         0,

@@ -38,6 +38,7 @@ from hai_flow.api.rest.people import (
     notifications,
     pendings,
     receipts,
+    rules,
 )
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
@@ -170,6 +171,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         tokens,
         workers,
         freezes,
+        rules,
         overview,
     ):
         common += module.router.routes

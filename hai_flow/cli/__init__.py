@@ -81,6 +81,7 @@ _PANELS: Final = (
             ("delegate", "people.inbox:delegate"),
             ("delegations", "people.delegations:app"),
             ("absences", "people.absences:app"),
+            ("rules", "people.rules:app"),
             ("chat", "people.chat:app"),
         ),
     ),

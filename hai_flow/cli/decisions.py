@@ -37,7 +37,8 @@ def _format_voter(vote: Json) -> str:
     delegate = f" for {vote['on_behalf_of']}" if vote.get("on_behalf_of") else ""
     roles = f" ({', '.join(vote['roles'])})" if vote.get("roles") else ""
     counts = "" if vote.get("counts", True) else ", which does not count any more"
-    return f"{vote['by']}{delegate}{roles}{counts}"
+    rule = f", by rule {vote['rule']}" if vote.get("rule") else ""
+    return f"{vote['by']}{delegate}{roles}{rule}{counts}"
 
 
 def _because(vote: Json) -> str:

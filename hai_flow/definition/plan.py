@@ -336,7 +336,8 @@ class Policy:
     `edit` True = every argument may be edited. `escalations` come one after the other, then
     `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
     alone decides; `confirm`: a page asks once more before it sends an answer. `withdraw_when`: the event, or the
-    condition over the state, that takes the question back.
+    condition over the state, that takes the question back. `rules`: whether a standing rule may approve; None: unless
+    the effect is irreversible.
     """
 
     from_: Template
@@ -353,6 +354,7 @@ class Policy:
     veto: Template | None = None
     confirm: bool = False
     withdraw_when: Expression | Subscription | None = None
+    rules: bool | None = None
     notify: tuple[Template, ...] = ()
     remind: tuple[Duration, ...] = ()
     escalations: tuple[Escalate, ...] = ()

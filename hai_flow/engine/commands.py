@@ -28,6 +28,7 @@ from hai_flow.engine.events import (
     Origin,
     Parent,
     Pin,
+    RuleUse,
     UserMessage,
 )
 from hai_flow.engine.state.state import PendingState
@@ -213,6 +214,18 @@ class Answer(Command, frozen=True):
     messages: tuple[UserMessage, ...] = ()
     turn: Turn = Turn()
     state: dict[str, Json] = {}
+
+
+class ApplyRule(Command, frozen=True):
+    """A standing rule votes on the gate `id`, whose content has this `digest`: with the votes of `voters`, who have
+    approved it; or alone, where it says `never`. `people`: all ids of those who proposed and approved it."""
+
+    id: str
+    digest: str
+    rule: RuleUse
+    voters: tuple[Principal, ...] = ()
+    people: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Edits(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ failed run goes on (`retry`), and the decision in the making (`draft`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -51,13 +51,15 @@ def decide(
     freezes: Sequence[Freeze] = (),
     held_elsewhere: bool = False,
     sources: Sources = pin_nothing,
+    ruled: Container[str] = (),
 ) -> Decision:
     """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
     `held_elsewhere`: another process holds the run, and it alone begins what nobody may simply repeat
-    (docs/design/store.md#lost-attempts). `sources` knows the tools. Raises `Rejected` if it is refused."""
+    (docs/design/store.md#lost-attempts). `sources` knows the tools, `ruled` are those for which the tenant has standing
+    rules. Raises `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise reject_unknown_run(state.run_id)
-    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere, sources)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere, sources, ruled)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)

@@ -6,7 +6,7 @@ Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -71,6 +71,7 @@ class Draft:
         freezes: Sequence[Freeze] = (),
         held_elsewhere: bool = False,
         sources: Sources = pin_nothing,
+        ruled: Container[str] = (),
     ) -> None:
         self.plan = plan
         self.state = state
@@ -81,6 +82,7 @@ class Draft:
         self.freezes = freezes
         self.held_elsewhere = held_elsewhere
         self.sources = sources
+        self.ruled = ruled  # the tools for which the tenant has standing rules
         self.events: list[e.Event] = []
         self.taken_over = 0
         self.already = False

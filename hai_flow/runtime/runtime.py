@@ -53,6 +53,7 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.receipts import ReceiptKeys
 from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.standing_rules import StandingRules
 from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
@@ -146,6 +147,7 @@ class Runtime(Service):
     triggers: Triggers
     webhooks: Webhooks
     callbacks: Callbacks
+    rules: StandingRules
     fanout: Fanout
     threads: Threads
     branches: Branches
@@ -284,7 +286,9 @@ class Runtime(Service):
         self.messages = MessageQueue(
             self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
         )
-        handlers = {**self.slots.handlers, **self.messages.handlers, **Queueing(self.database).handlers}
+        self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
+        queueing = Queueing(self.database).handlers
+        handlers = {**self.slots.handlers, **self.messages.handlers, **queueing, **self.rules.handlers}
         self.delivery = Delivery(
             self.database, self.committer, self.catalog, self.starts, handlers=handlers, rows=self.rows
         )
@@ -313,6 +317,7 @@ class Runtime(Service):
             self.fanout,
             self.threads,
             self.messages,
+            self.rules,
             self.delivery,
             self.triggers,
         ]

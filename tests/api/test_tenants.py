@@ -98,6 +98,7 @@ class World:
             "key_id": "none", "delegation_id": self.run_id, "account_id": self.run_id, "name": self.workflow,
             "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
             "operation": f"tasks/{self.run_id}", "freeze_id": self.run_id, "absence_id": self.run_id,
+            "rule_id": self.run_id,
         }  # fmt: skip
 
     def names(self) -> list[str]:
@@ -299,6 +300,7 @@ def is_of_its_maker(problem: str) -> bool:
         "approval_unknown",
         "feedback_unknown",
         "file_unknown",
+        "rule_unknown",
         "This link is not good any more",
         "tenant_forbidden",
     )

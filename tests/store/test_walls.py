@@ -189,6 +189,7 @@ def _row_of(table: str, n: int, tenant: UUID) -> str:
         column for column in metadata.tables[table].columns if not column.nullable and column.server_default is None
     ]
     rest = {column.name: _some(column, n) for column in needed if column.name != _tenant_of(table)}
+    rest |= {column.name: "now()" for column in needed if str(column.type) == "DATE"}
     if table == "schedules":
         rest["cron"] = "'* * * * *'"
     if table == "feedback":

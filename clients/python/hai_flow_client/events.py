@@ -615,6 +615,14 @@ class PendingOpened(Event, frozen=True):
     anew: AskedAnew | None = None
 
 
+class RuleUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The standing rule that voted: its id, the digest (hex) of what it says, and whether it says no (`never`)."""
+
+    id: str
+    digest: str
+    never: bool = False
+
+
 class VoteCast(Event, frozen=True):
     """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there. `aliases` are further ids that `by`
     had then, `lent_aliases` those of the other one; `issuer`: the API key that alone vouched for `by`; `through`: by
@@ -622,6 +630,7 @@ class VoteCast(Event, frozen=True):
 
     `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
     exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
+    `rule`: a standing rule cast it; `by` is who had approved the rule, or `rule:ID` where it says `never`.
     """
 
     id: str
@@ -640,6 +649,7 @@ class VoteCast(Event, frozen=True):
     lent_aliases: tuple[str, ...] = ()
     issuer: str | None = None
     through: tuple[str, ...] = ()
+    rule: RuleUse | None = None
 
 
 class PendingEdited(Event, frozen=True):

@@ -220,8 +220,8 @@ class InboxCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `status` is the question's
-    now.
+    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `rule`: the standing rule that
+    gave it with your vote. `status` is the question's now.
 
     `kind`: tool, ask, approve, gate or doubt.
     """
@@ -237,6 +237,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     on_behalf_of: str | None
     via: str
+    rule: str | None = None
     at: datetime
     status: str
 

@@ -61,8 +61,8 @@ export interface InboxCounts {
 }
 
 /**
- * The answer of `by` to a question: of you, or of your delegate `onBehalfOf` you. `status` is the question's now.
- * `kind`: tool, ask, approve, gate or doubt.
+ * The answer of `by` to a question: of you, or of your delegate `onBehalfOf` you. `rule`: the standing rule that gave
+ * it with your vote. `status` is the question's now. `kind`: tool, ask, approve, gate or doubt.
  */
 export interface Decided {
   id: string;
@@ -76,6 +76,7 @@ export interface Decided {
   by: string;
   onBehalfOf: string | null;
   via: string;
+  rule: string | null;
   at: string;
   status: string;
 }

@@ -320,6 +320,7 @@ export interface Decided {
   by: string;
   on_behalf_of: string | null;
   via: string;
+  rule: string | null;
   at: string;
   status: string;
 }
@@ -932,6 +933,21 @@ export interface Problem {
   see?: string;
 }
 
+export interface ProposalBody {
+  pending_id: string;
+  kind?: "allow" | "never";
+  every_workflow?: boolean;
+  when?: string | null;
+  arguments?: Record<string, Record<string, Json>>;
+  until: string;
+  uses?: number | null;
+  every?: string | null;
+  reason: string;
+  from?: string[] | null;
+  quorum?: number | null;
+  expires_in?: string;
+}
+
 export interface ProtectedResource {
   resource: string;
   authorization_servers: string[];
@@ -1023,6 +1039,71 @@ export interface Rehearsal {
   asks: string[];
   restarts: string[];
   stops: Left | null;
+}
+
+export interface RevocationBody {
+  reason?: string;
+}
+
+export interface RuleRecord {
+  id: string;
+  kind: "allow" | "never";
+  status: "proposed" | "active" | "used_up" | "expired" | "refused" | "revoked";
+  tool: string;
+  workflow: string | null;
+  when: string | null;
+  arguments: Record<string, Record<string, Json>>;
+  until: string;
+  uses: number;
+  uses_max: number | null;
+  every: string | null;
+  reason: string;
+  digest: string;
+  proposed_by: string;
+  approved_by: string[];
+  pending_id: string | null;
+  run_id: string | null;
+  created_at: string;
+  approved_at: string | null;
+  ended_at: string | null;
+  ended_by: string | null;
+  ended_why: string | null;
+}
+
+export interface RuleRecords {
+  items: RuleRecord[];
+}
+
+export interface RuleUsage {
+  run_id: string;
+  pending_id: string;
+  at: string;
+}
+
+export interface RuleWithUses {
+  id: string;
+  kind: "allow" | "never";
+  status: "proposed" | "active" | "used_up" | "expired" | "refused" | "revoked";
+  tool: string;
+  workflow: string | null;
+  when: string | null;
+  arguments: Record<string, Record<string, Json>>;
+  until: string;
+  uses: number;
+  uses_max: number | null;
+  every: string | null;
+  reason: string;
+  digest: string;
+  proposed_by: string;
+  approved_by: string[];
+  pending_id: string | null;
+  run_id: string | null;
+  created_at: string;
+  approved_at: string | null;
+  ended_at: string | null;
+  ended_by: string | null;
+  ended_why: string | null;
+  last_uses: RuleUsage[];
 }
 
 export interface Run {

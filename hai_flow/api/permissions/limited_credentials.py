@@ -53,6 +53,7 @@ _REFUSED: Final = (
     "GET /v1/absences", "POST /v1/absences", "DELETE /v1/absences/{absence_id}",
     "POST /v1/inbox/delegations", "DELETE /v1/inbox/delegations/{delegation_id}",
     "GET /v1/inbox/accounts", "POST /v1/inbox/accounts", "DELETE /v1/inbox/accounts/{account_id}",
+    "GET /v1/rules", "POST /v1/rules", "GET /v1/rules/{rule_id}", "POST /v1/rules/{rule_id}/revoke",
 )  # fmt: skip
 
 ROUTES: Final[Mapping[str, str]] = MappingProxyType(

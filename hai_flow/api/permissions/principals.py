@@ -21,6 +21,7 @@ from hai_flow.api.permissions import limited_credentials
 from hai_flow.api.permissions.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog.built_in import RULE_APPROVAL
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
 _Dependency = TypeVar("_Dependency", bound=Callable[..., Any])
@@ -118,8 +119,11 @@ class Principal:
         return self.may(Right.SEE_RUNS)
 
     def is_for(self, thread_id: str, workflow: str) -> bool:
-        """Whether the credential is for the thread, and for the workflow."""
+        """Whether the credential is for the thread, and for the workflow. One that is limited never approves a standing
+        rule, whose reach has no such limit."""
         threads, workflows = self.threads, self.workflows
+        if self.is_limited and workflow == RULE_APPROVAL:
+            return False
         return (threads is None or thread_id in threads) and (workflows is None or workflow in workflows)
 
     def seconds_left(self) -> float | None:

@@ -354,8 +354,8 @@ class BulkOutcomes(Shape):
 
 
 class Decided(Shape):
-    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `status` is the
-    question's now."""
+    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `rule`: the standing rule that
+    gave it with your vote. `status` is the question's now."""
 
     id: str
     run_id: str
@@ -368,6 +368,7 @@ class Decided(Shape):
     by: str
     on_behalf_of: str | None
     via: str
+    rule: str | None
     at: Time
     status: str
 
@@ -1283,6 +1284,55 @@ class Freezes(Shape):
     """Freezes, the last one first."""
 
     items: list[Freeze]
+
+
+class RuleRecord(Shape):
+    """A standing rule: calls of `tool` (in runs of `workflow`; null: of any) whose arguments meet `when` and
+    `arguments` are approved, or refused (`never`), until `until`, at most `uses_max` times in all, or in `every` so
+    long. `digest` is its version, which votes name. `run_id`: the run that asks people to approve it."""
+
+    id: str
+    kind: Literal["allow", "never"]
+    status: Literal["proposed", "active", "used_up", "expired", "refused", "revoked"]
+    tool: str
+    workflow: str | None
+    when: str | None
+    arguments: dict[str, dict[str, Any]]
+    until: Time
+    uses: int
+    uses_max: int | None
+    every: str | None
+    reason: str
+    digest: str
+    proposed_by: str
+    approved_by: list[str]
+    pending_id: str | None
+    run_id: str | None
+    created_at: Time
+    approved_at: Time | None
+    ended_at: Time | None
+    ended_by: str | None
+    ended_why: str | None
+
+
+class RuleRecords(Shape):
+    """Standing rules, the last one first."""
+
+    items: list[RuleRecord]
+
+
+class RuleUsage(Shape):
+    """One use of a rule."""
+
+    run_id: str
+    pending_id: str
+    at: Time
+
+
+class RuleWithUses(RuleRecord):
+    """A rule with its last uses, the last one first."""
+
+    last_uses: list[RuleUsage]
 
 
 class Token(Shape):

@@ -223,6 +223,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
         "by": decided.principal,
         "on_behalf_of": decided.on_behalf_of,
         "via": answer.get("via", "rest"),
+        "rule": (answer.get("rule") or {}).get("id"),
         "at": time_of(decided.at),
         "status": decided.status,
     }

@@ -67,6 +67,8 @@ REASONS: Final = Key(
 )  # fmt: skip
 CONFIRM: Final = Key("confirm", BOOLEAN, "a page asks once more before it sends an answer", default="false",
                      example="true")  # fmt: skip
+RULES: Final = Key("rules", BOOLEAN, "whether a standing rule may approve", default="true; false if the effect is "
+                   "irreversible", example="false")  # fmt: skip
 WITHDRAW_WHEN: Final = Key(
     "withdraw_when", either(CEL, shape_of("subscription")),
     "the question is taken back as soon as this is so: an event comes, or an expression over `state` is true; then "
@@ -100,6 +102,7 @@ APPROVAL: Final = Shape("approval", "`approval`", (
         "looked at when the effect begins: where it is false, or can't be told, people are asked anew, and nothing is "
         "done; an expression over `state`, or the result of a tool that reads",
         example="state.stock >= args.count", read=ANY),
+    RULES,
 ))  # fmt: skip
 
 
@@ -187,6 +190,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
         pause_clock=fields.get("pause_clock", "run"),
         veto=_compile_veto(context, fields, at, names),
         confirm=fields.get("confirm", False),
+        rules=fields.get("rules"),
         withdraw_when=_compile_withdrawal(context, fields, at, names),
     )
 

@@ -6,11 +6,14 @@ from typing import Final
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine import standing_rules
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import answers, decide, validate_answers
+from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
 
@@ -56,4 +59,18 @@ def take(
     return results
 
 
-RULES: Final = {c.Answer: _answer}
+def _apply_rule(draft: Draft, command: c.ApplyRule) -> Json:
+    """A standing rule votes. Raises Rejected 409 where it does not apply; then people are asked, as they are."""
+    pending = draft.state.pendings.get(command.id)
+    fault = standing_rules.find_obstacle(draft.plan, draft.state, pending, command, draft.freezes)
+    if fault is not None or pending is None:
+        raise Rejected(409, "rule_idle", f"rule {command.rule.id} does not apply: {fault}.")
+    voters = standing_rules.list_voters(pending, command, world_of(draft.plan, draft.state))
+    if not draft.state.turn_open:
+        draft.open_turn(c.Turn())
+    decide.vote_by_rule(draft, command, voters)
+    go_on(draft)
+    return {"id": command.id, "outcome": draft.state.pendings[command.id].status}
+
+
+RULES: Final = {c.Answer: _answer, c.ApplyRule: _apply_rule}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, compute_d
 from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import list_excluding_selectors, list_matching_selectors
 from hai_flow.engine.pendings.votes import Rules, derive_rules
+from hai_flow.engine.standing_rules import ESTABLISH, RULE_DECIDED, consult_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.engine.steps.agents import RESPONDED
 from hai_flow.engine.steps.effect_texts import texts_with
@@ -122,6 +123,41 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
     decision = votes.verdict(rules, pending)
     if decision is not None:
         decide_by(draft, step, pending, decision, pending.votes[-1])
+    elif reading.args is not None:
+        consult_rules(draft, step)
+
+
+def vote_by_rule(draft: Draft, command: c.ApplyRule, voters: list[c.Principal]) -> None:
+    """Cast the votes of a standing rule: those of `voters`, until they have decided; or its own no, of `never`."""
+    step = draft.step(draft.state.pendings[command.id].opened.path)
+    for voter in [c.Principal(f"rule:{command.rule.id}")] if command.rule.never else voters:
+        pending = draft.state.pendings[command.id]
+        rules, world = derive_rules(pending), world_of(draft.plan, draft.state)
+        draft.emit(
+            e.VoteCast,
+            id=command.id,
+            by=voter.id,
+            on_behalf_of=voter.on_behalf_of,
+            aliases=voter.aliases,
+            lent_aliases=voter.lent_aliases,
+            through=voter.through,
+            decision=votes.REJECT if command.rule.never else votes.APPROVE,
+            reason=command.reason,
+            via=RULE,
+            digest=pending.opened.digest,
+            matched=list_matching_selectors(rules.selectors(), voter, world),
+            barred=list_excluding_selectors(rules.exclusions(), voter, world),
+            rule=command.rule,
+        )
+        pending = draft.state.pendings[command.id]
+        decision = votes.verdict(rules, pending)
+        if decision is not None:
+            decide_by(draft, step, pending, decision, pending.votes[-1])
+            return
+
+
+RULE: Final = "rule"
+"""The way of votes that standing rules cast."""
 
 
 def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
@@ -152,6 +188,8 @@ def values_given(rules: Rules, pending: PendingState) -> Json:
 
 def close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:
     passed = pending.opened.kind == "gate" and result["decision"] == votes.APPROVE
+    if pending.opened.tool == ESTABLISH and pending.opened.kind == "gate":
+        draft.send(RULE_DECIDED, draft.state.run_id, {"id": pending.opened.id})
     ready = (pending.opened.path,) if passed else ()
     draft.emit(e.PendingDecided, id=pending.opened.id, outcome=outcome, value=result, ready=ready, **fields)
 

@@ -15,6 +15,7 @@ from hai_flow.engine.pendings.answers import compute_digest_with
 from hai_flow.engine.pendings.open import form_of, open_pending
 from hai_flow.engine.pendings.policies import fill_rules
 from hai_flow.engine.pendings.votes import Rules, derive_rules
+from hai_flow.engine.standing_rules import consult_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState
@@ -47,6 +48,8 @@ def open_gate(
     name, effect = describe_effect(step, roots["args"]), classify_effect(draft, step, roots["args"])
     if effect == "irreversible":
         rules = _with_confirmation(rules)
+    if gate.policy.rules is False or (gate.policy.rules is None and effect == "irreversible"):
+        rules = msgspec.structs.replace(rules, rules=False)
     step_state = draft.state.steps[step.path]
     title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
     open_pending(
@@ -66,6 +69,7 @@ def open_gate(
         options=gate.policy.options,
         effect=effect,
     )
+    consult_rules(draft, step)
 
 
 def _with_confirmation(rules: Rules) -> Rules:

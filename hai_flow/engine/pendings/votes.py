@@ -41,8 +41,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
     `asks_requester`: the requester of the run surely may vote. `fault` says why a decision is impossible. `reasons` are
     the options whose answer must say why, `veto` the selectors of those whose rejection alone decides. `confirm`: a
-    page asks once more before it sends an answer. `escalations` are the stages to come, each with all that stays from
-    the one before.
+    page asks once more before it sends an answer. `rules`: a standing rule may approve. `escalations` are the stages to
+    come, each with all that stays from the one before.
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -59,6 +59,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     reasons: tuple[str, ...] = ()
     veto: tuple[str, ...] = ()
     confirm: bool = False
+    rules: bool = True
     notify: tuple[str, ...] = ()
     remind: tuple[int | str, ...] = ()
     pause_clock: Literal["run", "stop"] = "run"
@@ -134,9 +135,16 @@ def ids_of_voter(principal: Principal) -> tuple[str, ...]:
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
     """Whether the vote counts: its voter may decide now; an approval is of the present question, and not of an edit of
     the voter's own where that is excluded."""
+    if is_never(vote):
+        return True
     if vote.decision == APPROVE and (vote.digest != digest or (vote.edited and EDITOR in rules.exclude)):
         return False
     return not set(rules.from_).isdisjoint(vote.matched) and set(rules.exclude).isdisjoint(vote.barred)
+
+
+def is_never(vote: VoteCast) -> bool:
+    """Whether a standing rule has cast it that says never: it decides, whomever the question asks."""
+    return vote.rule is not None and vote.rule.never
 
 
 def _list_votes_that_count(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
@@ -170,6 +178,8 @@ def _list_everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
 
 def verdict(rules: Rules, pending: PendingState) -> str | None:
     """approve, reject, or None: still open. (An option of the author's own decides by itself.)"""
+    if any(map(is_never, pending.votes)):
+        return REJECT
     approvers = _collect_approvers(rules, pending)
     if quorum.is_met(_quorum(rules), approvers, _list_everyone(rules, pending)):
         return APPROVE
@@ -251,6 +261,7 @@ def _show_vote(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
         "via": vote.via,
         "digest": vote.digest,
         "counts": counts(rules, vote, digest),
+        **({} if vote.rule is None else {"rule": vote.rule.id}),
     }
 
 

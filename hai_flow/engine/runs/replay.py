@@ -410,6 +410,10 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
     """The answers of one POST: votes, edits with their votes, and answers that need no vote, all by one person. The
     answers of another person in the same commit were a command of their own; and so, perhaps, were later ones of the
     first person."""
+    by_rule = _guess_vote_of_rule(events)
+    if by_rule is not None:
+        yield by_rule
+        return
     by_id: dict[str, c.PendingAnswer] = {}
     edits: dict[str, Any] = {}
     who: Any = None
@@ -456,6 +460,29 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
             turn=_turn(turn) if state.parent is None else c.Turn(),
             state=_build_state_of_post(events),
         )
+
+
+def _guess_vote_of_rule(events: Sequence[Any]) -> c.ApplyRule | None:
+    """The vote of the standing rule that voted first; None: a person did."""
+    first = next((each for each in events if isinstance(each, e.VoteCast)), None)
+    if first is None or first.rule is None:
+        return None
+    cast = [each for each in events if isinstance(each, e.VoteCast) and (each.id, each.rule) == (first.id, first.rule)]
+    voters = tuple(
+        c.Principal(
+            vote.by,
+            tuple(each.removeprefix("role:") for each in vote.matched if each.startswith("role:")),
+            tuple(each.removeprefix("group:") for each in vote.matched if each.startswith("group:")),
+            vote.on_behalf_of,
+            aliases=vote.aliases,
+            lent_aliases=vote.lent_aliases,
+            through=vote.through,
+        )
+        for vote in cast
+    )
+    return c.ApplyRule(
+        id=first.id, digest=first.digest or "", rule=first.rule, voters=voters, reason=first.reason or ""
+    )
 
 
 def _build_plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:

@@ -48,6 +48,8 @@ def rows_of(asked: AuditActor, command: c.Command, before: RunState, decision: D
     """The records of a decided command; `before` is the run before it."""
     if isinstance(command, c.Answer):
         return _answers(asked, command, before, decision)
+    if isinstance(command, c.ApplyRule):
+        return [_vote_of_rule(asked, command, before, decision)]
     if isinstance(command, c.Start | c.Fork):
         return [_began(asked, command, decision.state)]
     act = _CONTROLS.get(type(command))
@@ -109,6 +111,21 @@ def _answers(asked: AuditActor, command: c.Answer, before: RunState, decision: D
             asked.row("pending.answered", subject=f"pending:{answer.id}", digest=digest, **{**words, **details})
         )
     return rows
+
+
+def _vote_of_rule(asked: AuditActor, command: c.ApplyRule, before: RunState, decision: Decision) -> AuditRow:
+    cast = [event for event in decision.events if isinstance(event, e.VoteCast)]
+    decided = next((event.outcome for event in decision.events if isinstance(event, e.PendingDecided)), None)
+    return asked.row(
+        "pending.answered",
+        subject=f"pending:{command.id}",
+        digest=bytes.fromhex(before.pendings[command.id].opened.digest),
+        rule=command.rule.id,
+        rule_digest=command.rule.digest,
+        decision=cast[0].decision,
+        voters=[event.by for event in cast],
+        outcome=decided,
+    )
 
 
 _TOLD: Final[dict[type[e.Event], Callable[[Any], dict[str, Any]]]] = {

@@ -14,6 +14,7 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 
 AGENT_APPROVAL: Final = "agent_approval"
+RULE_APPROVAL: Final = "rule_approval"
 _PUBLISHER: Final = AuditActor(who=Principal("service:hai-flow"), way="built_in")
 
 

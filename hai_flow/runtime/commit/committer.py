@@ -48,10 +48,9 @@ from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Cache, Queues
 from hai_flow.runtime.commit.recovery import BatchRecovery
-from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
+from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.postgres import clock
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.tool_transactions import Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -131,13 +130,15 @@ class Committer(Service):
         seat: str | None = None,
         asked: AuditActor | None = None,
         active: bool = False,
+        carrier: CommitCarrier | None = None,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
         `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `birth` comes with
         a run's first command, which `starts` completes. `seat` is the slot with which the run begins, or goes on:
         `SEAT_LOST` if it is not the run's any more. `asked`: the person who asks, for the audit. `active`: the command
-        was made for a run that has not ended, `ENDED_SINCE` if it has.
+        was made for a run that has not ended, `ENDED_SINCE` if it has. `carrier`: the transaction that both are
+        committed in; an error of it is raised, and then neither was.
         """
         if self._closing or not self.running:
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
@@ -154,6 +155,7 @@ class Committer(Service):
             asked=asked,
             asker=ASKER.get(),
             active=active,
+            carrier=carrier,
         )
         run = self.cache.get(run_id)
         if run is not None:
@@ -170,7 +172,7 @@ class Committer(Service):
         answer.add_done_callback(self._answers.pop)
         return await answer
 
-    def report(self, run: CachedRun, command: c.Command, carrier: Transaction | None = None) -> None:
+    def report(self, run: CachedRun, command: c.Command, carrier: CommitCarrier | None = None) -> None:
         """The same door for commands that need no answer: results, timers. A refusal is logged and dropped.
 
         `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither.

@@ -109,7 +109,10 @@ class Decider:
         if plan is None or (not born and submission.tenant not in (None, run.tenant)):
             return
         tenant = submission.tenant if born and submission.tenant is not None else run.tenant
-        foresight = Foresight(plan, run.state, run.run_bytes, self._freezes.of(tenant), run.held_elsewhere)
+        freezes = self._freezes
+        foresight = Foresight(
+            plan, run.state, run.run_bytes, freezes.of(tenant), run.held_elsewhere, ruled=freezes.ruled(tenant)
+        )
         try:
             foresight.decision = await run_beside_loop(
                 decide,
@@ -122,6 +125,7 @@ class Decider:
                 foresight.freezes,
                 foresight.held_elsewhere,
                 self._sources,
+                foresight.ruled,
             )
         except Exception as error:  # it is raised where the command's turn comes
             foresight.error = error
@@ -237,7 +241,7 @@ class Decider:
             raise TooLongForLoop
         about = (
             plan, entry.state, command, self._now_ms(), self.limits, run.run_bytes, self._freezes.of(run.tenant),
-            run.held_elsewhere, self._sources,
+            run.held_elsewhere, self._sources, self._freezes.ruled(run.tenant),
         )  # fmt: skip
         return decide(*about) if tried else run_with_allowance(decide, *about)
 
@@ -252,6 +256,7 @@ class Decider:
             or foresight.run_bytes != entry.run.run_bytes
             or foresight.freezes != self._freezes.of(entry.run.tenant)
             or foresight.held_elsewhere != entry.run.held_elsewhere
+            or foresight.ruled != self._freezes.ruled(entry.run.tenant)
         ):
             return None
         if foresight.error is not None:

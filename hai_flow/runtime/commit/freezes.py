@@ -1,4 +1,4 @@
-"""Freezes as a process knows them (docs/decisions/0099).
+"""Freezes as a process knows them (docs/decisions/0099), and the tools for which tenants have standing rules.
 
 Every commit, and every pulse, says which version of the freezes the database has. A process that knows an older one
 begins nothing until it has read them; so a freeze reaches a process with the first commit behind it, and one that
@@ -8,7 +8,7 @@ commits nothing within a pulse.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
@@ -17,6 +17,7 @@ import structlog
 from hai_flow.engine.steps.freezes import Freeze, Mode, Scope, freeze_of
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops import freezes as store
+from hai_flow.store.people import rules
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 READ_AGAIN_SECONDS: Final = 0.5
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class Freezes(Service):
@@ -40,6 +42,7 @@ class Freezes(Service):
         self._newest = 0
         self._rows: list[FreezeRow] = []
         self._of: dict[UUID, tuple[Freeze, ...]] = {}
+        self._ruled: Mapping[UUID, frozenset[str]] = {}
         self._stale = asyncio.Event()
         self.changed: list[Callable[[], None]] = []
 
@@ -53,9 +56,23 @@ class Freezes(Service):
             self._of[tenant] = of_tenant = tuple(map(_freeze, rows))
         return of_tenant
 
+    def ruled(self, tenant: UUID) -> frozenset[str]:
+        """The tools for which the tenant has standing rules, as far as the process knows."""
+        return self._ruled.get(tenant, _NOTHING) if self._ruled else _NOTHING
+
+    @property
+    def any_ruled(self) -> bool:
+        """Whether any tenant has standing rules, as far as the process knows."""
+        return bool(self._ruled)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the database has others than the process knows."""
+        return self._newest != self._version
+
     def holds(self, run: CachedRun, path: str) -> bool:
         """Whether the attempt at `path` may not begin; also where the process does not know it yet."""
-        return self._newest != self._version or self.certainly_holds(run, path)
+        return self.is_stale or self.certainly_holds(run, path)
 
     def certainly_holds(self, run: CachedRun, path: str) -> bool:
         """Whether a freeze that the process knows holds the attempt at `path`."""
@@ -95,7 +112,8 @@ class Freezes(Service):
     async def read(self) -> None:
         """Take in those that are in force now."""
         async with self._database.engine.acquire() as connection:
-            version, rows = await store.in_force(connection)
+            version, rows = await store.in_force(connection)  # first: what is newer than it is read again
+            self._ruled = await rules.list_tools(connection)
         changes = version != self._version or rows != self._rows
         self._version, self._newest, self._rows = version, max(version, self._newest), rows
         if changes:

@@ -231,6 +231,12 @@ class CommitPipeline:
         if carried is None:
             if not await self._failures.split_remainder(Batch([entry]), error):
                 return
+        elif carried.answer is not None:  # whoever asked hears of it, and tries again
+            carried.fail(error)
+            if classify(error) is ErrorClass.UNKNOWN:
+                entry.give_back()
+                self._queues.doubt(run)
+                return
         elif classify(error) is ErrorClass.RETRY:
             await asyncio.sleep(0.01)
         else:

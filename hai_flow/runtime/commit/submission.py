@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -17,15 +17,30 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.tracing import TraceParent
-from hai_flow.store.commit.entries import Branch, CommandRow
-from hai_flow.store.postgres.tool_transactions import Transaction
+from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow
 from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
 
 Begin: TypeAlias = c.Start | c.Fork
 """The commands with which a run is born."""
 
 SEAT_LOST: Final = "seat_lost"  # refusals that no client sees: the command is decided again
 ENDED_SINCE: Final = "ended_since"
+
+
+class CommitCarrier(Protocol):
+    """A transaction that a command is committed with: of a tool, for the result of its attempt, or of the use of a
+    standing rule."""
+
+    async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
+        """Commit it with the entry that `send` sends; nothing is committed unless that wins."""
+        ...
+
+    def abandon(self) -> None:
+        """It will not be committed."""
+        ...
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -80,8 +95,9 @@ Streamed: TypeAlias = Chunk | Progress
 
 @dataclass(slots=True)
 class Foresight:
-    """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan` and
-    `freezes`, and as of who holds it; None: it would be refused or fail, with `error`."""
+    """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan`,
+    `freezes` and rules for the tools `ruled`, and as of who holds it; None: it would be refused or fail, with `error`.
+    """
 
     plan: Plan
     state: RunState
@@ -90,6 +106,7 @@ class Foresight:
     held_elsewhere: bool
     decision: Decision | None = None
     error: Exception | None = None
+    ruled: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -123,7 +140,7 @@ class Submission(msgspec.Struct, eq=False):
     tenant: UUID | None = None  # None: asked by this process itself
     asked: AuditActor | None = None  # the person that asks; None: no person does
     asker: TraceParent | None = None  # by which request, for its trace
-    carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
+    carrier: CommitCarrier | None = None  # a transaction with which the command is committed, or not at all
     foresight: Foresight | None = None  # was decided beside the loop
     foreseen: int = 0  # so many times
     looked_up: bool = False  # a load has looked its id up: without a `first_use` it was never used

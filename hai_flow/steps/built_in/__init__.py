@@ -11,3 +11,9 @@ from hai_flow.steps.tools import tool
 async def grant(action: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The call as people have approved it. Nothing is performed: that is done by whoever asked."""
     return {"action": action, "arguments": arguments}
+
+
+@tool("built_in.establish")
+async def establish(rule: dict[str, Any]) -> dict[str, Any]:
+    """The standing rule as people have approved it. It is in force by their votes; nothing is performed."""
+    return {"rule": rule}

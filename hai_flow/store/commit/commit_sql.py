@@ -35,6 +35,11 @@ COMMON: Final = frozenset({*CHILDREN, "asks", "unasks", "moved", "ended"})  # bi
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
 ENDED: Final = ("finished", "failed", "stopped")
 FREEZE_VERSION: Final = "coalesce((SELECT version FROM freeze_switch), 0)"  # none was ever made: there is no row
+RAISE_FREEZE_VERSION: Final = """
+INSERT INTO freeze_switch (version) VALUES (1)
+ON CONFLICT (single) DO UPDATE SET version = freeze_switch.version + 1
+"""
+"""Has every process read again what is in force: freezes, and the tools with standing rules."""
 PROMISE_SECONDS: Final = 60  # so long a slot is promised to a run that has not begun with it
 _ENDED: Final = str(ENDED)
 

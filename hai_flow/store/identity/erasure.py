@@ -58,6 +58,7 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
         for query in _OF_INBOXES:
             await connection.execute(query, tenant, principal)
         await connection.execute(_TOLD, tenant, principal, pseudonym)
+        await connection.execute(_OF_RULES, tenant, principal, pseudonym)
         salt = os.urandom(16)
         await connection.execute(_IN_ARCHIVES, tenant, salt, _digest(salt, principal))
         runs = await connection.fetchval(_RUNS, tenant, principal)
@@ -117,6 +118,14 @@ _OF_INBOXES: Final = (
     "DELETE FROM notifications WHERE tenant = $1 AND person = $2 AND ended_at IS NULL",
     "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
 )
+_OF_RULES: Final = """
+UPDATE rules SET ended_at = coalesce(ended_at, now()), ended_why = coalesce(ended_why, 'somebody of it was erased'),
+  ended_by = CASE WHEN ended_by = $2 THEN $3 ELSE coalesce(ended_by, 'system') END, voters = NULL,
+  proposed_by = CASE WHEN proposed_by = $2 THEN $3 ELSE proposed_by END,
+  proposer_ids = array_replace(proposer_ids, $2, $3), excluded_ids = array_replace(excluded_ids, $2, $3),
+  people = array_replace(people, $2, $3)
+WHERE tenant = $1 AND ($2 = ANY (proposer_ids) OR $2 = ANY (excluded_ids) OR $2 = ANY (people) OR ended_by = $2)
+"""
 _TOLD: Final = "UPDATE notifications SET person = $3, whom = '' WHERE tenant = $1 AND person = $2"
 # Only where there are archives that may still name them.
 _IN_ARCHIVES: Final = """

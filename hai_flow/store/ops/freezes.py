@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.primitives import instants
-from hai_flow.store.commit.commit_sql import FREEZE_VERSION
+from hai_flow.store.commit.commit_sql import FREEZE_VERSION, RAISE_FREEZE_VERSION
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -60,11 +60,6 @@ class FrozenRun(NamedTuple):
 _COLUMNS: Final = (
     "id, of_tenant AS tenant, owner, mode, scope, name, reason, created_by, created_at, thawed_by, thawed_at"
 )
-_GROWS: Final = """
-INSERT INTO freeze_switch (version) VALUES (1)
-ON CONFLICT (single) DO UPDATE SET version = freeze_switch.version + 1
-"""
-
 # By the few different texts of the column, not by run.
 _TEXTS: Final = """
 WITH RECURSIVE texts(held) AS (
@@ -144,7 +139,7 @@ async def freeze(
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
         id, tenant, owner, mode, scope, name, reason, by,
     )  # fmt: skip
-    await connection.execute(_GROWS)
+    await connection.execute(RAISE_FREEZE_VERSION)
     row = await find_freeze(connection, id)
     assert row is not None, "it was just written, or was there"
     return row
@@ -160,7 +155,7 @@ async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:
     )
     if row is None:
         return None
-    await connection.execute(_GROWS)
+    await connection.execute(RAISE_FREEZE_VERSION)
     return FreezeRow(*row)
 
 

@@ -234,6 +234,7 @@ _CLEARED: Final[Mapping[str, str]] = {
     "inbox": "true",
     "subscriptions": "true",
     "pushes": "true",
+    "rule_uses": "true",
     "chat_buttons": "true",
     "chat_cards": "true",
     "pendings": _KEPT.format(id="id"),

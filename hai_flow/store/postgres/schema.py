@@ -1081,6 +1081,54 @@ servers: Final = sa.Table(
     _key("servers", "id"),
 )
 
+# Decisions that people have given ahead, and the votes by them (`store/people/rules`).
+rules: Final = sa.Table(
+    "rules",
+    metadata,
+    _make_uuid_column("id"),
+    _make_uuid_column("tenant"),
+    _text("kind"),  # allow, never
+    _text("tool"),
+    _text("workflow", null=True),
+    _bytes("body"),  # JSON: what it says, as people approve it
+    _text("digest"),  # of the body
+    sa.Column("until", TIMESTAMP(timezone=True), nullable=False),
+    sa.Column("uses_max", sa.Integer),  # in one period; null: any number
+    sa.Column("period", sa.Interval),  # null: for ever
+    _make_bigint_column("uses", default="0"),
+    _int("period_uses", default="0"),
+    sa.Column("period_began", TIMESTAMP(timezone=True)),
+    _text("proposed_by"),
+    sa.Column("proposer_ids", ARRAY(sa.Text), nullable=False),
+    sa.Column("excluded_ids", ARRAY(sa.Text), nullable=False),  # those who profit from it, and do not approve it
+    _make_uuid_column("run_id", null=True),  # whose gate approves it
+    _text("pending_id", null=True),  # the decision that it was made of
+    _time("created_at", now=True),
+    _bytes("voters", null=True),  # JSON: who has approved it
+    sa.Column("people", ARRAY(sa.Text)),  # all ids of these and of the proposer
+    sa.Column("approved_at", TIMESTAMP(timezone=True)),
+    sa.Column("ended_at", TIMESTAMP(timezone=True)),  # it was refused, or revoked
+    _text("ended_by", null=True),
+    _text("ended_why", null=True),
+    _key("rules", "id"),
+)
+_IN_FORCE: Final = sa.text("approved_at IS NOT NULL AND ended_at IS NULL")
+sa.Index("rules_in_force", rules.c.tenant, rules.c.tool, postgresql_where=_IN_FORCE)
+sa.Index("rules_listed", rules.c.tenant, rules.c.created_at, rules.c.id)
+
+rule_uses: Final = sa.Table(
+    "rule_uses",
+    metadata,
+    _make_uuid_column("tenant"),
+    _make_uuid_column("rule"),
+    _make_uuid_column("run_id"),
+    _text("pending_id"),
+    _time("at", now=True),
+    _key("rule_uses", "rule", "run_id", "pending_id"),
+)
+sa.Index("rule_uses_at", rule_uses.c.tenant, rule_uses.c.rule, rule_uses.c.at)
+sa.Index("rule_uses_run", rule_uses.c.run_id)
+
 # What operators let nobody begin (`store/ops/freezes`).
 freezes: Final = sa.Table(
     "freezes",
@@ -1104,7 +1152,7 @@ freeze_switch: Final = sa.Table(
     "freeze_switch",
     metadata,
     sa.Column("single", sa.Boolean, nullable=False, server_default=sa.text("true")),
-    _make_bigint_column("version"),  # grows with each change of `freezes`
+    _make_bigint_column("version"),  # grows with each change of `freezes` and `rules`
     _key("freeze_switch", "single"),
     sa.CheckConstraint("single", name="freeze_switch_single"),
 )

@@ -1,0 +1,351 @@
+"""`/v1/rules`: decisions that people give ahead, as rules that others approve (docs/approvals.md#standing-rules)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from uuid import UUID, uuid5
+
+import msgspec
+from fastapi import Query
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import time_of
+from hai_flow.api.rest.people.decide_pendings import find_pending
+from hai_flow.api.routes import Routes
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.people.conditions import ConditionError, compile_conditions
+from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.selectors import expand_selectors, ids_of, is_agent
+from hai_flow.engine.pendings.votes import Rules, derive_rules
+from hai_flow.engine.standing_rules import ESTABLISH
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog import built_in
+from hai_flow.runtime.people.standing_rules import RuleBody
+from hai_flow.store.people import rules as store
+from hai_flow.store.people.rules import RuleRow
+
+router = Routes(prefix="/v1/rules", tags=["rules"], route_class=CheckedRoute)
+
+USES_SHOWN: Final = 100
+_TEXT: Final = Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)
+_SELECTOR: Final = r"^(user|role|group):\S{1,200}$"
+_Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
+
+
+class ProposalBody(Body):
+    """The decision `pending_id`, a gate, as a rule for calls like it. `arguments` gives bounds by name of argument;
+    `when` is a condition over `args`, in CEL; both have to hold."""
+
+    pending_id: str = Field(max_length=200)
+    kind: Literal["allow", "never"] = "allow"
+    every_workflow: bool = Field(default=False, description="also in runs of other workflows that declare this tool")
+    when: str | None = Field(default=None, min_length=1, max_length=2000)
+    arguments: dict[str, dict[str, Any]] = Field(default={}, max_length=20)
+    until: _Instant
+    uses: int | None = Field(default=None, ge=1, le=1_000_000, description="how often it may be used")
+    every: str | None = Field(default=None, max_length=40, description="`uses` is counted anew after so long: `1d`")
+    reason: Annotated[str, Field(min_length=1), _TEXT, Visible]
+    from_: list[Annotated[str, Field(pattern=_SELECTOR), Visible]] | None = Field(
+        default=None, alias="from", min_length=1, max_length=50, description="who approves it; else those of the gate"
+    )
+    quorum: int | None = Field(default=None, ge=1, le=50, description="how many of them; else as many as at the gate")
+    expires_in: str = Field(default="7d", max_length=40, description="how long they have")
+
+
+class RevocationBody(Body):
+    reason: Annotated[str, _TEXT, Visible] = ""
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_RUNS, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**list_refusal_responses(), 200: {"model": schemas.RuleRecords}},
+)
+async def list_rules(
+    access: CurrentAccess, over: Annotated[bool, Query(description="also those that hold no more")] = False
+) -> dict[str, Any]:
+    """The standing rules; who sees no runs of others is told of those that they have proposed or approved."""
+    rows: list[RuleRow] = []
+    for cell in access.everywhere:
+        rows += await store.list_rules(cell.reads, access.tenant, over=over)
+    return {"items": [view_of(row) for row in rows if _is_visible(access, row)]}
+
+
+@router.get(
+    "/{rule_id}",
+    dependencies=[requires(Right.SEE_RUNS, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**list_refusal_responses(404), 200: {"model": schemas.RuleWithUses}},
+)
+async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """A rule, and its last uses."""
+    cell, row = await _find(access, rule_id)
+    uses = await store.list_uses(cell.reads, access.tenant, row.id, USES_SHOWN)
+    return {
+        **view_of(row),
+        "last_uses": [
+            {"run_id": str(each.run_id), "pending_id": each.pending_id, "at": time_of(each.at)} for each in uses
+        ],
+    }
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=201,
+    response_model=None,
+    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 201: {"model": schemas.RuleRecord}},
+)
+async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Propose that calls like this one are always allowed, or never. A run of the workflow `rule_approval` asks
+    people; neither you nor the requester of that call is among them. The same Idempotency-Key again is the same
+    proposal."""
+    who = access.principal.who
+    if is_agent(who) or who.issuer is not None or access.principal.way in ("token", "link", "ticket", "chat"):
+        detail = "a person proposes rules, signed in by themselves: with a key, a session or an issuer's token."
+        raise Rejected(403, "rule_forbidden", detail)
+    run_id = run_of_pending(body.pending_id)
+    decided = access if run_id is None else await access.find_at_run(run_id)
+    state, pending = await find_pending(decided, body.pending_id)
+    _demand_decided_gate(decided, state, pending)
+    plan = await decided.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
+    behind = {state.requester, *state.all_instigators}
+    if own := behind.intersection(ids_of(who)):
+        detail = f"{min(own)} is behind this run, and would profit from the rule; somebody else must propose it."
+        raise Rejected(403, "rule_requester", detail)
+    digest = await decided.runtime.rules.digest_of_tool(access.tenant, plan, state, pending)
+    if digest is None:
+        detail = f"this server does not know the description of {pending.opened.tool} that the rule would be bound to."
+        raise Rejected(422, "rule_invalid", detail)
+    rules = derive_rules(pending)
+    voters = body.from_ or list(expand_selectors(rules.from_, world_of(plan, state)))
+    if body.from_ is None and not all(each.startswith(("user:", "role:", "group:")) for each in voters):
+        raise Rejected(422, "rule_invalid", "from: say who approves the rule: this gate asks its requester, or anyone.")
+
+    if await built_in.ensure(access.runtime.catalog, access.tenant, built_in.RULE_APPROVAL):
+        await access.repeat()
+        access.hint_lists()
+    _, asking = await access.catalog.resolve(access.tenant, built_in.RULE_APPROVAL)
+    starts = access.runtime.starts
+    start_id = starts.new_id() if key is None else starts.id_of("rule", str(access.tenant), who.id, key)
+    start = c.Start(run_id=start_id, thread_id=str(start_id), requester=who.id, input={})
+    row, document = _read(access, body, state, pending, digest, start_id)
+    start = msgspec.structs.replace(
+        start,
+        input={
+            "rule": document,
+            "from": voters,
+            "exclude": ["requester", *sorted(each for each in behind if each.startswith("user:"))],
+            "quorum": max(body.quorum or _count(rules), access.settings.rule_approvals),
+            "title": f"{'Always allow' if body.kind == 'allow' else 'Never allow'} {row.tool} like this?",
+            "message": _describe(document),
+            "expires_in": body.expires_in,
+        },
+    )
+    access = await access.beginning_anew(asking, start, None if key is None else start_id)
+    earlier = await store.find_rule(access.pool, access.tenant, row.id)
+    if earlier is not None:
+        if earlier.digest != row.digest:
+            raise Rejected(409, "command_id_reused", "this Idempotency-Key was used before with another body.")
+        return view_of(earlier)
+    async with access.act() as connection:
+        await store.create(connection, row)
+        details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
+        await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
+    try:
+        await access.runtime.starts.start(
+            access.tenant,
+            asking,
+            start,
+            command_id=f"rule:{row.id}",
+            body_sha=sha256(values.dumps(document)).digest(),
+            asked=access.asked,
+        )
+    except Rejected as rejected:
+        async with access.act() as connection:
+            await store.end(
+                connection, access.tenant, row.id, who.id, f"nobody could be asked: {rejected.detail}"[:500]
+            )
+        raise
+    access.hint_lists()
+    stored = await store.find_rule(access.pool, access.tenant, row.id)
+    assert stored is not None, "it was just written"
+    return view_of(stored)
+
+
+@router.post(
+    "/{rule_id}/revoke",
+    dependencies=[requires(Right.CONTROL_RUNS, Right.DECIDE)],
+    response_model=None,
+    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.RuleRecord}},
+)
+async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess) -> dict[str, Any]:
+    """End a rule, or a proposal: when this is answered no process lets it vote any more. Operators may, and who has
+    proposed or approved it."""
+    cell, row = await _find(access, rule_id)
+    own = set(access.ids).intersection(row.people or row.proposer_ids)
+    if not own and not access.principal.may(Right.CONTROL_RUNS):
+        detail = "who has proposed or approved this rule may revoke it, and operators."
+        raise Rejected(403, "rule_forbidden", detail)
+    who = access.principal.id
+    async with cell.act() as connection:
+        if not await store.end(connection, access.tenant, row.id, who, body.reason):
+            raise Rejected(409, "rule_over", f"the rule {row.id} has ended already.")
+        details = {"rule_digest": row.digest, "reason": body.reason or None}
+        await cell.record(connection, "rule.revoked", subject=f"rule:{row.id}", **details)
+    await cell.runtime.freezes.read()
+    access.hint_lists()
+    ended = await store.find_rule(cell.pool, access.tenant, row.id)
+    assert ended is not None, "rows of rules stay"
+    return view_of(ended)
+
+
+async def _find(access: Access, rule_id: str) -> tuple[Access, RuleRow]:
+    if is_run_id(rule_id):
+        for cell in access.everywhere:
+            row = await store.find_rule(cell.reads, access.tenant, UUID(rule_id))
+            if row is not None and _is_visible(access, row):
+                return cell, row
+    raise Rejected(404, "rule_unknown", f"there is no rule {rule_id[:60]!r}.")
+
+
+def _is_visible(access: Access, row: RuleRow) -> bool:
+    return access.principal.may(Right.SEE_RUNS) or not set(access.ids).isdisjoint(row.people or row.proposer_ids)
+
+
+def _demand_decided_gate(access: Access, state: RunState, pending: PendingState) -> None:
+    opened = pending.opened
+    if not access.sees_evidence(state, pending):
+        raise Rejected(404, "pending_unknown", f"there is no pending {opened.id[:100]!r}.")
+    if opened.kind != "gate" or opened.tool == ESTABLISH or opened.schema is not None:
+        detail = "a rule is made of the decision at a gate in front of a call, which asks for no values."
+        raise Rejected(422, "rule_invalid", detail)
+    if not pending.votes:
+        raise Rejected(422, "rule_invalid", "nobody has decided this yet: decide it, then make a rule of that.")
+
+
+def _count(rules: Rules) -> int:
+    """How many people the gate takes; of seats, and of all, as many as are named."""
+    match rules.quorum:
+        case int(count):
+            return count
+        case dict(seats):
+            return sum(seats.values())
+        case _:
+            return max(1, len(rules.everyone))
+
+
+def _read(
+    access: Access, body: ProposalBody, state: RunState, pending: PendingState, tool_digest: str, run_id: UUID
+) -> tuple[RuleRow, dict[str, Any]]:
+    """The rule as it is proposed, and what people approve. Raises Rejected 422."""
+    now = access.runtime.committer.now()
+    latest = now + timedelta(days=access.settings.rule_days_max)
+    if not now < body.until <= latest:
+        detail = f"until: expected a time within {access.settings.rule_days_max} days, found {body.until.isoformat()}."
+        raise Rejected(422, "rule_invalid", detail)
+    if body.kind == "never" and (body.uses is not None or body.every is not None):
+        raise Rejected(422, "rule_invalid", "uses: expected none: what is never allowed is not counted out.")
+    if body.every is not None and body.uses is None:
+        raise Rejected(422, "rule_invalid", "every: expected `uses` beside it.")
+    has_arguments = values.loads(pending.opened.args or "{}") != {}
+    if body.kind == "allow" and has_arguments and body.when is None and not body.arguments:
+        raise Rejected(422, "rule_invalid", "arguments: expected a condition: what is allowed has bounds.")
+    try:
+        compile_conditions(body.when, body.arguments)
+        period = None if body.every is None else timedelta(milliseconds=milliseconds(body.every))
+        milliseconds(body.expires_in)
+    except (ConditionError, NotADuration, OverflowError) as error:
+        raise Rejected(422, "rule_invalid", f"{error}.") from None
+    if period is not None and not timedelta(minutes=1) <= period <= timedelta(days=366):
+        raise Rejected(422, "rule_invalid", "every: expected a duration from 1m to 366d.")
+    assert pending.opened.tool is not None, "a gate names its call"
+    who, id = access.principal.who, uuid5(run_id, "rule")
+    content = RuleBody(
+        id=str(id),
+        kind=body.kind,
+        tool=pending.opened.tool,
+        tool_digest=tool_digest,
+        workflow=None if body.every_workflow else state.workflow,
+        when=body.when,
+        arguments={name: dict(bound) for name, bound in body.arguments.items()},
+        until=body.until.isoformat(),
+        uses=body.uses,
+        every=body.every,
+        reason=body.reason,
+    )
+    try:
+        digest = content.digest
+    except ValueError as error:
+        raise Rejected(422, "rule_invalid", f"arguments: they have no canonical form (RFC 8785): {error}.") from None
+    row = RuleRow(
+        id, access.tenant, body.kind, content.tool, content.workflow, msgspec.json.encode(content), digest, body.until,
+        body.uses, period, 0, who.id, ids_of(who), (state.requester, *state.all_instigators), run_id,
+        pending.opened.id, now, None, None, None, None, None, None, False, False,
+    )  # fmt: skip
+    return row, msgspec.to_builtins(content)
+
+
+def _describe(document: dict[str, Any]) -> str:
+    """The rule for those who approve it, in Markdown. The gate shows it whole, as the arguments of its call."""
+    where = f"in runs of `{document['workflow']}`" if document["workflow"] else "in runs of every workflow"
+    often = "" if document["uses"] is None else f", at most {document['uses']} times"
+    often += f" in {document['every']}" if document["every"] else ""
+    verb, how = ("approves", "with your vote") if document["kind"] == "allow" else ("refuses", "in the name of all")
+    return (
+        f"A rule {verb} calls of `{document['tool']}` {where} that meet its conditions, {how}, without asking, until "
+        f"{document['until']}{often}. It may be revoked at any time."
+    )
+
+
+def view_of(row: RuleRow) -> dict[str, Any]:
+    """A rule as clients read it."""
+    body = msgspec.json.decode(row.body, type=RuleBody)
+    voters = () if row.voters is None else msgspec.json.decode(row.voters, type=tuple[c.Principal, ...])
+    if row.ended_at is not None:
+        status = "refused" if row.approved_at is None else "revoked"
+    elif row.is_over:
+        status = "expired"
+    elif row.approved_at is None:
+        status = "proposed"
+    else:
+        status = "used_up" if row.is_used_up else "active"
+    return {
+        "id": str(row.id),
+        "kind": row.kind,
+        "status": status,
+        "tool": row.tool,
+        "workflow": row.workflow,
+        "when": body.when,
+        "arguments": body.arguments,
+        "until": time_of(row.until),
+        "uses": row.uses,
+        "uses_max": row.uses_max,
+        "every": body.every,
+        "reason": body.reason,
+        "digest": row.digest,
+        "proposed_by": row.proposed_by,
+        "approved_by": [voter.on_behalf_of or voter.id for voter in voters],
+        "pending_id": row.pending_id,
+        "run_id": None if row.run_id is None else str(row.run_id),
+        "created_at": time_of(row.created_at),
+        "approved_at": None if row.approved_at is None else time_of(row.approved_at),
+        "ended_at": None if row.ended_at is None else time_of(row.ended_at),
+        "ended_by": row.ended_by,
+        "ended_why": row.ended_why,
+    }

@@ -1,0 +1,179 @@
+"""`hai-flow rules`: decisions that people give ahead, over REST: list, show, propose and revoke them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.errors import EPILOG, UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption, parse_json
+from hai_flow.cli.terminal import compact, moment, out, print_json, say
+from hai_flow.values import Json
+
+app = app_of(name="rules", epilog=EPILOG)
+
+
+@app.callback(invoke_without_command=True)
+def rules(context: typer.Context) -> None:
+    """Standing rules, which approve or refuse calls without asking; without a command, the list of them."""
+    if context.invoked_subcommand is None:
+        list_rules()
+
+
+@app.command("list", cls=CliCommand, epilog=EPILOG)
+def list_rules(
+    over: Annotated[bool, typer.Option("--all", help="Also those that hold no more.")] = False,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The standing rules, and how often each was used."""
+
+    async def work(api: Server) -> Json:
+        return await api.get(f"/v1/rules?over={str(over).lower()}")
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+        return
+    if not answer["items"]:
+        say("There are no standing rules.")
+        return
+    heads = ("rule", "status", "", "tool", "conditions", "uses", "until")
+    rows = [
+        (
+            each["id"],
+            each["status"],
+            each["kind"],
+            each["tool"],
+            _conditions(each),
+            _uses(each),
+            moment(each["until"]),
+        )
+        for each in answer["items"]
+    ]
+    out().table(rows, heads=heads)
+
+
+@app.command(cls=CliCommand, epilog=EPILOG)
+def show(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A rule: what it says, who approved it, and its last uses."""
+
+    async def work(api: Server) -> Json:
+        return await api.get(f"/v1/rules/{rule}")
+
+    _tell(ask(server, as_json, work, act_as=act_as), as_json)
+
+
+@app.command(cls=CliCommand, epilog=EPILOG)
+def propose(
+    pending: Annotated[str, typer.Argument(metavar="QUESTION", help="The question whose decision becomes a rule.")],
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it holds: 30d, 2w.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for those who approve it.")],
+    when: Annotated[
+        str | None, typer.Option("--when", metavar="CEL", help="A condition over the arguments: args.amount <= 100.")
+    ] = None,
+    arguments: Annotated[
+        str | None,
+        typer.Option("--arguments", metavar="JSON", help='Bounds by argument: {"amount": {"max": 100}}.'),
+    ] = None,
+    never: Annotated[bool, typer.Option("--never", help="Refuse such calls, in place of approving them.")] = False,
+    every_workflow: Annotated[
+        bool, typer.Option("--every-workflow", help="Also in runs of other workflows with this tool.")
+    ] = False,
+    uses: Annotated[int | None, typer.Option("--uses", help="How often it may be used.")] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="DURATION", help="The uses are counted anew after so long.")
+    ] = None,
+    approvers: Annotated[
+        list[str] | None, typer.Option("--from", metavar="SELECTOR", help="Who approves it: role:finance.")
+    ] = None,
+    quorum: Annotated[int | None, typer.Option("--quorum", help="How many of them.")] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose that calls like a decided one are always approved, or never. Others are asked to approve that."""
+    from hai_flow.definition.names.durations import NotADuration, milliseconds
+
+    try:
+        until = datetime.now(UTC) + timedelta(milliseconds=milliseconds(lasts))
+    except NotADuration as error:
+        raise UsageError(f"--for: {error}.") from None
+    body: dict[str, Json] = {
+        "pending_id": pending,
+        "kind": "never" if never else "allow",
+        "every_workflow": every_workflow,
+        "when": when,
+        "until": until.isoformat(),
+        "uses": uses,
+        "every": every,
+        "reason": reason,
+        "from": list(approvers) if approvers else None,
+        "quorum": quorum,
+    }
+    if arguments is not None:
+        body["arguments"] = parse_json(arguments, "--arguments")
+
+    async def work(api: Server) -> Json:
+        return await api.post("/v1/rules", {name: value for name, value in body.items() if value is not None})
+
+    _tell(ask(server, as_json, work, act_as=act_as), as_json)
+
+
+@app.command(cls=CliCommand, epilog=EPILOG)
+def revoke(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a rule at once: people are asked again."""
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/rules/{rule}/revoke", {"reason": reason})
+
+    _tell(ask(server, as_json, work, act_as=act_as), as_json)
+
+
+def _conditions(rule: Json) -> str:
+    parts = [rule["when"]] if rule["when"] else []
+    return "; ".join([*parts, *(f"{name} {compact(bound)}" for name, bound in rule["arguments"].items())])
+
+
+def _uses(rule: Json) -> str:
+    often = "" if rule["uses_max"] is None else f" of {rule['uses_max']}"
+    return f"{rule['uses']}{often}{' each ' + rule['every'] if rule['every'] else ''}"
+
+
+def _tell(rule: Json, as_json: bool) -> None:
+    if as_json:
+        print_json(rule)
+        return
+    where = f" in {rule['workflow']}" if rule["workflow"] else ""
+    say(f"{rule['id']} is {rule['status']}: {rule['kind']} {rule['tool']}{where}", "green")
+    lines = {
+        "conditions": _conditions(rule),
+        "until": moment(rule["until"]),
+        "uses": _uses(rule),
+        "reason": rule["reason"],
+        "proposed by": rule["proposed_by"],
+        "approved by": ", ".join(rule["approved_by"]),
+        "run": rule["run_id"] if rule["status"] == "proposed" else "",
+        "ended": " ".join(filter(None, (moment(rule["ended_at"]), rule["ended_by"], rule["ended_why"]))),
+    }
+    for name, text in lines.items():
+        if text and (name != "ended" or rule["ended_at"]):
+            say(f"  {name}: {text}")
+    for use in rule.get("last_uses", ()):
+        say(f"  {moment(use['at'])} run {use['run_id']} {use['pending_id']}")

@@ -1,0 +1,325 @@
+"""Standing rules over REST: proposed, approved by others, used as often as they say, revoked at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import httpx2
+import pytest
+
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+ROLES: Final = {
+    "user:ann": ["decider", "boss"],
+    "user:bob": ["decider", "boss"],
+    "user:cat": ["decider", "boss"],
+    "user:oli": ["operator"],
+    "user:pat": ["publisher", "author"],
+    "user:both": ["decider", "boss", "operator"],
+    "user:aud": ["auditor"],
+    "agent:bot": ["decider", "boss"],
+}
+PAY: Final = """
+hai: flow/v1
+name: {name}
+version: {version}
+input: {{type: object, required: [amount], properties: {{amount: {{type: number}}, then: {{type: number}}}}}}
+tools:
+  built_in: {{python: hai_flow.steps.built_in, effect: {effect}}}
+steps:
+  - id: paid
+    call: built_in.grant
+    with: {{action: pay, arguments: {{amount: "${{{{ input.amount }}}}"}}}}
+    approval: {{from: "role:boss", deadline: 1d{more}}}
+  - id: again
+    if: has(input.then)
+    call: built_in.grant
+    with: {{action: pay, arguments: {{amount: "${{{{ input.?then.orValue(0) }}}}"}}}}
+    approval: {{from: "role:boss", deadline: 1d{more}}}
+"""
+SMALL: Final = "args.arguments.amount <= 100.0"
+
+
+class Desk(NamedTuple):
+    """A server with identity on, and its callers."""
+
+    server: ServerProcess
+    people: People
+    dsn: str
+
+    def call(self, who: str, method: str, path: str, tenant: str = "default", **more: Any) -> httpx2.Response:
+        headers = self.people.person(who, roles=ROLES[who], tenant=tenant) | more.pop("headers", {})
+        return httpx2.request(method, f"{self.server.url}{path}", headers=headers, timeout=60, **more)
+
+    def publish(self, name: str = "pay", version: int = 1, more: str = "", effect: str = "write") -> None:
+        text = PAY.format(name=name, version=version, more=more, effect=effect)
+        answer = self.call("user:pat", "POST", "/v1/workflows", content=text, headers=YAML)
+        assert answer.status_code in (200, 201), answer.text
+
+    def start(self, amount: float = 50, who: str = "user:oli", workflow: str = "pay", **more: float) -> str:
+        body = {"workflow": workflow, "input": {"amount": amount, **more}}
+        answer = self.call(who, "POST", "/v1/runs", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def gate(self, run: str, path: str = "paid") -> dict[str, Any]:
+        """The gate of the run at the step, once it is decided, or no message about rules is under way any more."""
+
+        async def read() -> dict[str, Any] | None:
+            rows = await self.fetch("SELECT id FROM pendings WHERE run_id = $1 AND path = $2", run, path)
+            if not rows:
+                return None
+            pending = self.pending(rows[0]["id"])
+            waiting = await self.fetch("SELECT 1 FROM outbox WHERE run_id = $1 AND kind <> 'notify'", run)
+            return None if pending["status"] == "open" and waiting else pending
+
+        pending = asyncio.run(until(read))
+        assert pending is not None
+        return pending
+
+    async def fetch(self, query: str, *values: Any) -> list[Any]:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            return list(await connection.fetch(query, *values))
+        finally:
+            await connection.close()
+
+    def pending(self, id: str, who: str = "user:oli") -> dict[str, Any]:
+        answer = self.call(who, "GET", f"/v1/pendings/{id}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def decide(self, id: str, who: str, decision: str = "approve", **more: Any) -> httpx2.Response:
+        return self.call(who, "POST", f"/v1/pendings/{id}/decide", json={"decision": decision, **more})
+
+    def propose(self, who: str = "user:ann", pending: str | None = None, **more: Any) -> httpx2.Response:
+        """Propose a rule; without a question, of a decision that is made for it."""
+        if pending is None:
+            pending = self.gate(self.start(5000))["id"]
+            assert self.decide(pending, "user:cat").status_code == 200
+        body = {"pending_id": pending, "when": SMALL, "until": later(days=1), "reason": "small amounts", **more}
+        return self.call(who, "POST", "/v1/rules", json={k: v for k, v in body.items() if v is not None})
+
+    def rule(self, id: str) -> dict[str, Any]:
+        return self.call("user:oli", "GET", f"/v1/rules/{id}").json()
+
+    def approved(self, voters: tuple[str, ...] = ("user:bob",), **more: Any) -> dict[str, Any]:
+        """A rule that is in force."""
+        answer = self.propose(**more)
+        assert answer.status_code == 201, answer.text
+        return self.approve(answer.json(), voters)
+
+    def approve(self, rule: dict[str, Any], voters: tuple[str, ...] = ("user:bob",)) -> dict[str, Any]:
+        pending = self.gate(rule["run_id"], "approved")
+        for voter in voters:
+            answer = self.decide(pending["id"], voter)
+            assert answer.status_code == 200, answer.text
+        asyncio.run(until(lambda: self.rule(rule["id"])["status"] != "proposed"))
+        return self.rule(rule["id"])
+
+    def revoke(self, rule: dict[str, Any], who: str = "user:oli") -> httpx2.Response:
+        return self.call(who, "POST", f"/v1/rules/{rule['id']}/revoke", json={"reason": "a drill"})
+
+
+def later(**more: float) -> str:
+    return (datetime.now(UTC) + timedelta(**more)).isoformat()
+
+
+@pytest.fixture(autouse=True)
+def _no_rule_is_left(desk: Desk) -> Iterator[None]:
+    yield
+    for rule in desk.call("user:oli", "GET", "/v1/rules").json()["items"]:
+        desk.revoke(rule)
+
+
+@pytest.fixture(scope="module")
+def desk(postgres_server: Server) -> Iterator[Desk]:
+    with postgres_server.database() as dsn, serving(dsn, environment=KEYS) as server:
+        desk = Desk(server, People(dsn), dsn)
+        desk.publish()
+        yield desk
+        assert not server.faults
+
+
+def test_a_rule_that_others_approved_votes_with_their_votes_and_each_use_is_counted_and_shown(desk: Desk) -> None:
+    rule = desk.approved(uses=5)
+    assert (rule["status"], rule["approved_by"], rule["proposed_by"]) == ("active", ["user:bob"], "user:ann")
+    run = desk.start(50)
+    gate = desk.gate(run)
+    (vote,) = gate["value"]["votes"]
+    assert (gate["status"], vote["by"], vote["via"], vote["rule"]) == ("approve", "user:bob", "rule", rule["id"])
+    asks = desk.gate(desk.start(101))
+    assert (asks["status"], asks["needed"]["votes"]) == ("open", [])
+    after = desk.rule(rule["id"])
+    assert (after["uses"], [use["pending_id"] for use in after["last_uses"]]) == (1, [gate["id"]])
+    decided = desk.call("user:bob", "GET", "/v1/inbox/decided").json()["items"]
+    assert any(gate["id"] == each["id"] and each["rule"] == rule["id"] for each in decided)
+    audit = desk.call("user:aud", "GET", f"/v1/audit?subject=pending:{gate['id']}").json()["items"]
+    assert [each["details"]["rule"] for each in audit] == [rule["id"]]
+
+
+def test_a_rule_is_approved_by_neither_its_proposer_nor_the_requester_of_the_decision(desk: Desk) -> None:
+    pending = desk.gate(desk.start(5000, who="user:both"))["id"]
+    desk.decide(pending, "user:cat")
+    rule = desk.propose(pending=pending).json()
+    gate = desk.gate(rule["run_id"], "approved")
+    assert desk.decide(gate["id"], "user:ann").status_code == 403
+    assert desk.decide(gate["id"], "user:both").status_code == 403
+    assert desk.decide(gate["id"], "user:bob").status_code == 200
+
+
+def test_the_requester_of_the_decision_proposes_no_rule_and_one_that_they_proposed_is_not_for_their_runs(
+    desk: Desk,
+) -> None:
+    pending = desk.gate(desk.start(5000, who="user:both"))["id"]
+    desk.decide(pending, "user:cat")
+    refusal = desk.propose(who="user:both", pending=pending)
+    assert (refusal.status_code, refusal.json()["code"]) == (403, "rule_requester")
+    rule = desk.approved(who="user:both")
+    assert rule["status"] == "active"
+    assert desk.gate(desk.start(50, who="user:both"))["status"] == "open"
+    assert desk.gate(desk.start(50))["status"] == "approve"
+
+
+def test_agents_operators_and_limited_credentials_propose_none(desk: Desk) -> None:
+    pending = desk.gate(desk.start(5000))["id"]
+    desk.decide(pending, "user:cat")
+    assert desk.propose(who="agent:bot", pending=pending).json()["code"] == "rule_forbidden"
+    assert desk.propose(who="user:oli", pending=pending).json()["code"] == "right_missing"
+
+
+def test_a_rule_is_revoked_while_a_run_waits_and_the_next_gate_asks(desk: Desk) -> None:
+    rule = desk.approved()
+    run = desk.start(500, then=50)
+    first = desk.gate(run)
+    assert first["status"] == "open"
+    assert desk.revoke(rule).json()["status"] == "revoked"
+    assert desk.revoke(rule).json()["code"] == "rule_over"
+    assert desk.decide(first["id"], "user:cat").status_code == 200
+    assert desk.gate(run, "again")["status"] == "open"
+    assert desk.rule(rule["id"])["uses"] == 0
+
+
+def test_of_runs_at_once_exactly_one_has_the_last_use(desk: Desk) -> None:
+    rule = desk.approved(uses=1)
+    with ThreadPoolExecutor(8) as threads:
+        runs = list(threads.map(lambda _: desk.start(50), range(8)))
+    statuses = [desk.gate(run)["status"] for run in runs]
+    assert sorted(statuses) == ["approve", *["open"] * 7]
+    after = desk.rule(rule["id"])
+    assert (after["status"], after["uses"], len(after["last_uses"])) == ("used_up", 1, 1)
+
+
+def test_uses_are_counted_anew_in_each_period(desk: Desk) -> None:
+    rule = desk.approved(uses=1, every="1h")
+    assert [desk.gate(desk.start(50))["status"] for _ in range(2)] == ["approve", "open"]
+    asyncio.run(
+        desk.fetch("UPDATE rules SET period_began = period_began - interval '1 hour' WHERE id = $1", rule["id"])
+    )
+    assert [desk.gate(desk.start(50))["status"] for _ in range(2)] == ["approve", "open"]
+    assert desk.rule(rule["id"])["uses"] == 2
+
+
+def test_a_rule_is_over_at_its_very_instant(desk: Desk) -> None:
+    rule = desk.approved()
+    asyncio.run(desk.fetch("UPDATE rules SET until = clock_timestamp() WHERE id = $1", rule["id"]))
+    assert desk.gate(desk.start(50))["status"] == "open"
+    assert desk.rule(rule["id"])["status"] == "expired"
+
+
+def test_what_a_killed_process_has_left_is_done_by_another_and_only_once(desk: Desk) -> None:
+    run = desk.start(50)
+    gate = desk.gate(run)
+    assert gate["status"] == "open"
+    rule = desk.approved()
+    left = """
+    INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body)
+    SELECT id, seq, g, tenant, 'consult_rules', id::text, convert_to($2, 'UTF8') FROM runs, generate_series(1, 3) g
+    WHERE id = $1::text::uuid
+    """
+    asyncio.run(desk.fetch(left, run, f'{{"id": "{gate["id"]}"}}'))
+    decided = asyncio.run(until(lambda: desk.pending(gate["id"])["status"] == "approve"))
+    assert decided
+    desk.gate(run)
+    assert desk.rule(rule["id"])["uses"] == 1
+
+
+def test_a_tool_that_is_declared_otherwise_is_asked_about_anew(desk: Desk) -> None:
+    desk.publish("changing")
+    pending = desk.gate(desk.start(5000, workflow="changing"))["id"]
+    desk.decide(pending, "user:cat")
+    desk.approved(pending=pending)
+    assert desk.gate(desk.start(50, workflow="changing"))["status"] == "approve"
+    desk.publish("changing", 2, effect="external")
+    assert desk.gate(desk.start(50, workflow="changing"))["status"] == "open"
+
+
+def test_a_never_refuses_and_an_allow_beside_it_does_nothing(desk: Desk) -> None:
+    allow = desk.approved()
+    never = desk.approved(kind="never", when="args.arguments.amount == 13.0")
+    refused = desk.gate(desk.start(13))
+    (vote,) = refused["value"]["votes"]
+    assert (refused["status"], vote["by"], vote["rule"]) == ("reject", f"rule:{never['id']}", never["id"])
+    assert desk.gate(desk.start(14))["status"] == "approve"
+    assert (desk.rule(allow["id"])["uses"], desk.rule(never["id"])["uses"]) == (1, 1)
+
+
+def test_a_quorum_of_two_takes_a_rule_that_two_approved(desk: Desk) -> None:
+    desk.publish("pair", more=", quorum: 2")
+    pending = desk.gate(desk.start(5000, workflow="pair"))["id"]
+    desk.decide(pending, "user:cat")
+    desk.approved(("user:bob", "user:cat"), pending=pending)
+    assert desk.gate(desk.start(50, workflow="pair"))["status"] == "approve"
+
+
+def test_a_rule_that_is_refused_is_none(desk: Desk) -> None:
+    rule = desk.propose().json()
+    gate = desk.gate(rule["run_id"], "approved")
+    desk.decide(gate["id"], "user:bob", "reject")
+    asyncio.run(until(lambda: desk.rule(rule["id"])["status"] == "refused"))
+    assert desk.gate(desk.start(50))["status"] == "open"
+
+
+def test_the_rules_of_another_tenant_are_not_there(desk: Desk) -> None:
+    rule = desk.approved()
+    people = desk.people.person("user:oli", roles=["operator"], tenant="acme")
+    url = f"{desk.server.url}/v1/rules"
+    assert httpx2.get(url, headers=people).json()["items"] == []
+    assert httpx2.get(f"{url}/{rule['id']}", headers=people).status_code == 404
+    assert httpx2.post(f"{url}/{rule['id']}/revoke", json={}, headers=people).status_code == 404
+    assert desk.rule(rule["id"])["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"when": "input.amount > 1"},
+        {"when": "'x'"},
+        {"when": "true) || (true"},
+        {"when": "args.x.map(a, args.x.map(b, a)"},
+        {"when": None},
+        {"arguments": {"amount": {"max": "5"}}},
+        {"arguments": {"amount": {"in": []}}},
+        {"arguments": {"amount": {"equals": {"a": 1}}}},
+        {"until": "2020-01-01T00:00:00Z"},
+        {"until": "2999-01-01T00:00:00Z"},
+        {"every": "1d"},
+        {"uses": 1, "every": "1s"},
+        {"kind": "never", "uses": 3},
+        {"reason": ""},
+        {"from": ["anyone"]},
+    ],
+)
+def test_a_proposal_that_is_none_is_refused(desk: Desk, wrong: dict[str, Any]) -> None:
+    pending = desk.gate(desk.start(5000))["id"]
+    desk.decide(pending, "user:cat")
+    answer = desk.propose(pending=pending, **wrong)
+    assert answer.status_code == 422, answer.text
