@@ -8,7 +8,7 @@ from typing import Final
 SENTENCES: Final[Mapping[str, str]] = {
     "dev": "Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when "
     "you save them.",
-    "run": "Start a workflow and follow it here; answer its questions here.",
+    "run": "Start a workflow, follow it and answer it here.",
     "validate": "Check workflows offline: every mistake at once, with file, line and column.",
     "test": "Run the tests of workflows: the real engine in memory, effects mocked, time passing only as "
     "the test says.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx2
@@ -74,6 +75,15 @@ def test_delegations_are_listed_and_ended_by_either_of_the_two_and_by_an_admin(d
             assert "has ended" in act(ending, "delegations", "end", made["id"])
             assert "No delegations" in act(root, "delegations", "list", "--all")
             assert "no delegation" in act(root, "delegations", "end", made["id"], code=1)
+        day = datetime.now(UTC).date().isoformat()
+        days = ("absences", "add", day, day, "--delegate", "user:ben", "--note", "at the sea")
+        assert "user:ben decides for them" in act(ann, *days)
+        assert "end that absence first" in act(root, *days, "--of", "user:ann", code=1)
+        (absence,) = json.loads(act(ben, "absences", "list", "--json"))["items"]
+        assert "at the sea" in act(root, "absences", "list", "--all")
+        assert "Nobody is away" in act(cat, "absences", "list")
+        assert "no absence" in act(cat, "absences", "end", absence["id"], code=1)
+        assert "has ended" in act(ben, "absences", "end", absence["id"])
 
 
 def test_show_says_whom_nobody_could_tell(database_url: str, tmp_path: Path) -> None:

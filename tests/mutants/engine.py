@@ -226,8 +226,8 @@ stages = Room("hai_flow/engine/pendings/deadlines.py", *_PEOPLE)
 stages.bug(
     "reminders are those of the first stage for ever",
     (
-        "due = max(draft.now, pending.since + delays[pending.reminded])",
-        "due = max(draft.now, pending.opened.at + delays[pending.reminded])",
+        "rules.find_due(pending.since, rules.remind",
+        "rules.find_due(pending.opened.at, rules.remind",
     ),
 )
 stages.bug(

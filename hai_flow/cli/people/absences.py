@@ -32,8 +32,7 @@ def list_absences(
 ) -> None:
     """The absences that are not over: yours, and those whose delegate you are, or with --all those of all
     people."""
-    path = "/v1/absences?everybody=true" if everybody else "/v1/absences"
-    items = ask(server, as_json, lambda api: api.items(path, None), act_as=act_as)
+    items = ask(server, as_json, lambda api: api.items("/v1/absences", None, everybody=everybody), act_as=act_as)
     if as_json:
         print_json({"items": items})
         return

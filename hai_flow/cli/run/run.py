@@ -53,7 +53,7 @@ def run(
     act_as: ActAsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
 ) -> None:
-    """Start a workflow and follow it here; answer its questions here. By its name, a server performs it.
+    """Start a workflow, follow it and answer it here. By its name, a server performs it.
 
     Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
