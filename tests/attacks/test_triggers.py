@@ -63,6 +63,9 @@ DOCUMENTS: Final = (
     ),
     _document("t_sends", "steps:\n  - {{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, "
               "deadline: 1d}}}}\n" + _SIGNS.removeprefix("\nsteps:\n")),
+    _document("t_over", 'steps: [{{id: sub, run: t_wish, with: {{tag: "${{{{ input.tag }}}}"}}}}]\n',
+              "event: {{type: t.over, " + _TAG + "}}"),
+    _document("t_over_end", _SIGNS, "run: {{workflow: t_over, " + _OF_END + "}}"),
 )  # fmt: skip
 YES: Final = {"decision": "approve"}
 OPERATOR: Final = "user:oscar,role:operator"
@@ -188,6 +191,29 @@ def _event_that_a_run_takes(api: httpx2.Client, me: str, tag: str) -> object:
     return _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
 
 
+def _end_above_a_child(api: httpx2.Client, me: str, tag: str) -> object:
+    return _post(api, "/v1/events", me, type="t.over", data={"tag": tag})
+
+
+def _fork_of_a_fork_of_a_rerun(api: httpx2.Client, me: str, tag: str) -> object:
+    run = _start(api, "t_signs", me, tag)
+    for number, where in enumerate(({"step": "ok"}, {"step": "before"}, {"step": "ok", "input": {"tag": tag}})):
+        run = _gone_back(api, f"user:olga{number},role:operator", _waiting(api, run), **where)
+    return run
+
+
+def _fork_of_an_end(api: httpx2.Client, me: str, tag: str) -> object:
+    _start(api, "t_wish", me, tag)
+    return _gone_back(api, OPERATOR, _waiting(api, {"id": wait_for(lambda: _asking(api, tag))["run_id"]}), step="ok")
+
+
+def _fork_of_what_took_my_event(api: httpx2.Client, me: str, tag: str) -> object:
+    run = _waiting(api, _start(api, "t_sends", "user:zoe", tag))
+    _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
+    wait_for(lambda: _asking(api, tag))
+    return _gone_back(api, OPERATOR, run, step="ok")
+
+
 CAUSES: Final[dict[str, Cause]] = {
     "an event starts it": _event,
     "a signal to all starts it": _signal_to_all,
@@ -207,6 +233,10 @@ CAUSES: Final[dict[str, Cause]] = {
     "the end of what another one made of mine does": _end_of_a_fork,
     "it has taken my signal": _signal_to_the_run,
     "it has taken my event": _event_that_a_run_takes,
+    "the end above the child of what my event started does": _end_above_a_child,
+    "others forked the forks of a rerun of mine": _fork_of_a_fork_of_a_rerun,
+    "another one forked what my run's end started": _fork_of_an_end,
+    "another one forked what took my event": _fork_of_what_took_my_event,
 }
 
 
