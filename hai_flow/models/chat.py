@@ -169,6 +169,7 @@ class ChatReader:
         self._slots: dict[str, int] = {}  # each id of a call -> its index
         self._last_slot = 0
         self._is_counted = False
+        self._choice: int | None = None  # the number of the answer: that of the first piece
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         """Whether an event is a chunk of an answer."""
@@ -182,7 +183,9 @@ class ChatReader:
         if not self._is_counted and isinstance(timings := event.get("timings"), dict):
             yield from self.answer.usage(usage_of(timings))
         for choice in _objects(event.get("choices")):
-            if _index_of(choice) not in (None, 0):
+            index = _index_of(choice) or 0
+            self._choice = index if self._choice is None else self._choice
+            if index != self._choice:  # another answer, which nobody has asked for
                 continue
             if choice.get("error"):
                 raise fault_of_body(choice)

@@ -67,6 +67,13 @@ VLLM: Final = [
         "vllm: a named tool choice ends with stop", stream(call(id="c", name="add", args=HI), end("stop"), DONE), ADDED
     ),
     Transcript(
+        "vllm: behind a gateway that counts its one choice from 1",
+        stream(
+            *({**each, "choices": [{**each["choices"][0], "index": 1}]} for each in (*text("Hel", "lo."), end())), DONE
+        ),
+        Said("Hello."),
+    ),
+    Transcript(
         "vllm: stopped by a stop sequence",
         stream(*text("So far"), end("stop", stop_reason="###"), DONE),
         Said("So far"),

@@ -88,6 +88,11 @@ arguments.bug(
 
 chat = Room("hai_flow/models/chat.py", "tests/foreign/test_foreign.py")
 chat.bug(
+    "an answer whose choice is counted from 1 is none",
+    ("self._choice = index if self._choice is None else self._choice", "self._choice = 0"),
+    by="tests/foreign/test_foreign.py",
+)
+chat.bug(
     "content that is no text is no answer",
     ("        is_value = any(isinstance(each, bool | int | float) for each in value)", "        is_value = False"),
     (
