@@ -49,7 +49,7 @@ deciding_elsewhere.bug(
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",
-    ("return self._newest != self._version or self", "return self"),
+    ("return self.is_stale or self.certainly_holds", "return self.certainly_holds"),
     by=f"{_RUNTIME}::test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit",
 )
 freezes.bug(
