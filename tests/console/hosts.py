@@ -32,14 +32,15 @@ class HostSite(ThreadingHTTPServer):
             "require-trusted-types-for 'script'; trusted-types 'none'"
         )
 
-    def write(self, body: str, script: str = "", style: str = "") -> str:
-        """The path of a new page. `script` is a module that runs before the elements are known."""
+    def write(self, body: str, script: str = "", style: str = "", integrity: str = "") -> str:
+        """The path of a new page. `script` runs before the elements are known; `integrity` is their hash."""
         name = f"/page-{len(self.pages)}"
         self.pages[f"{name}.js"] = script
         self.pages[f"{name}.css"] = style
         self.pages[name] = (
             f'{HEAD}<link rel="stylesheet" href="{name}.css"><script src="{name}.js"></script>'
-            f'<script type="module" src="{self.flow}/console/elements.js" crossorigin></script></head>'
+            f'<script type="module" src="{self.flow}/console/elements.js" crossorigin '
+            f'integrity="{integrity}"></script></head>'
             f"<body><main><h1>Orders</h1>{body}</main></body></html>"
         )
         return name

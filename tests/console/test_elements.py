@@ -90,8 +90,8 @@ def desk(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[D
         site.flow = server.url
         people = People(dsn)
         headers = {**YAML, **people.person("user:pat", roles=["publisher"])}
-        for source in (*(FLOWS / f"{each}.flow.yaml" for each in ("payout", "visit")), FLOW.encode()):
-            source = source if isinstance(source, bytes) else source.read_bytes()
+        files = [(FLOWS / f"{each}.flow.yaml").read_text() for each in ("payout", "visit")]
+        for source in (*files, FLOW, SHORT):
             published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=headers, timeout=PATIENCE)
             assert published.status_code == 201, published.text
         desk = Desk(site, server, people)
@@ -595,4 +595,36 @@ def test_a_page_whose_origin_the_deployment_does_not_name_loads_nothing(driver: 
         )
         page.until("document.readyState === 'complete'")
         assert page.evaluate("customElements.get('hai-approval') === undefined")
+        page.close()
+
+
+SHORT = """
+hai: flow/v1
+name: short
+version: 1
+steps: [{approve: {from: anyone, title: Soon over?, deadline: 4s}}]
+"""
+
+
+def test_a_question_that_expires_while_it_is_shown_says_so_to_the_reader_and_to_the_page(
+    desk: Desk, show: Show
+) -> None:
+    pending = desk.ask("short")
+    page = show(approval(pending), {"a": desk.token("user:ann")})
+    page.role("heading", "Soon over?").there()
+    page.until("heard.some((each) => each[1] === 'hai-expired')")
+    assert heard(page, "hai-expired") == [{"id": "a", "pending": pending["id"], "status": "expired", "here": False}]
+    page.role("button", "Approve").gone()
+    page.words("expired").there()
+
+
+def test_the_hash_that_the_server_names_lets_the_script_in_and_another_one_does_not(
+    driver: rig.Driver, desk: Desk
+) -> None:
+    named = desk.http.get("/console/elements.json").json()["integrity"]
+    for integrity, known in ((named, True), (f"sha384-{'A' * 64}", False)):
+        path = desk.site.write("<hai-inbox></hai-inbox>", integrity=integrity)
+        page = Page(driver, desk.site.origin, None, {}).goto(path)
+        page.until("document.readyState === 'complete'")
+        assert page.evaluate("customElements.get('hai-inbox') !== undefined") is known
         page.close()

@@ -142,6 +142,7 @@ function One({ id }: { id: string }) {
     <>
       <Lost />
       <Decision id={id} focus={false} />
+      <Undos but={id} />
     </>
   );
 }
