@@ -206,7 +206,10 @@ def answered(
     path += "?from=1&to=1" if path.endswith("/diff") else ""
     content: bytes | None = None
     kind = "application/json"
-    if route.path in ("/v1/workflows", "/v1/workflows/validate") and route.method == "POST":
+    if (
+        route.path in ("/v1/workflows", "/v1/workflows/validate", "/v1/workflows/{name}/backtest")
+        and route.method == "POST"
+    ):
         kind, content = "application/yaml", SOURCE.replace("NAME", "published").encode()
     elif route.path == "/v1/files":
         kind, content = "text/plain", b"some text"

@@ -240,6 +240,7 @@ ENDING: Final = (
     Step("POST", "/v1/runs/{run}/jump", {"for": "1d"}, None),
     Step("POST", "/v1/runs/{run}/retry", {}),
     Step("POST", "/v1/runs/{run}/skip", {"step": "gate"}, None),
+    Step("POST", f"/v1/workflows/{NAME}/backtest", SOURCE.replace("NAME", NAME)),
     Step("POST", f"/v1/workflows/{NAME}/migrate", {"from": "1", "to": "1", "runs": ["{run}"], "dry_run": True}, None),
     Step(
         "POST",

@@ -167,3 +167,39 @@ steps:
             "to_eur, write_story",
         ),
     ]
+
+
+def test_recorded_runs_are_decided_again_under_a_text_that_is_not_stored(http: Checked) -> None:
+    name = unique("flow").replace("-", "_")
+    publish(http, name, 1)
+    answered, waiting = start(http, name), start(http, name)
+    (pending,) = wait_for_pendings(http, answered["id"])
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"values": {"ok": True}})
+    wait_for_end(http, answered["id"])
+    wait_for_pendings(http, waiting["id"])
+
+    def backtest(title: str, **query: Any) -> dict[str, Any]:
+        source = FLOW.format(name=name, version=2, title=title).encode().replace(b"version 2", b"version 1")
+        answer = http.post(f"/v1/workflows/{name}/backtest", content=source, params=query, headers=YAML)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    same = backtest("Sure?")
+    assert (same["runs"], same["verdicts"]["same"], same["waiting"], same["stuck"]) == (2, 2, 1, {})
+    assert (same["complete"], same["examples"]) == (True, [])
+    other = backtest("Really?", since="1h", examples=1)
+    assert (other["verdicts"]["same"], other["stuck"], len(other["examples"])) == (0, {"pending.content": 1}, 1)
+    assert {each["version"] for each in http.get(f"/v1/workflows/{name}").json()["versions"]} == {1}
+
+
+def test_a_backtest_of_nothing_or_of_no_workflow_is_refused(http: Checked) -> None:
+    source = FLOW.format(name="a", version=1, title="Sure?").encode()
+    assert code(http.post("/v1/workflows/nobody_knows/backtest", content=source, headers=YAML)) == (
+        404,
+        "workflow_unknown",
+    )
+    name = unique("flow").replace("-", "_")
+    publish(http, name, 1)
+    path = f"/v1/workflows/{name}/backtest"
+    assert http.post(path, content=b"steps: []", headers=YAML).status_code == 422
+    assert http.post(path, content=source, params={"since": "soon"}, headers=YAML).status_code == 422

@@ -118,6 +118,51 @@ export interface AuditRecord {
   erased_at: string | null;
 }
 
+export interface BacktestExample {
+  run_id: string;
+  kind: string;
+  step: string;
+  recorded: string;
+  now: string;
+  more: BacktestQuestion[];
+  fewer: BacktestQuestion[];
+  reason: string;
+}
+
+export interface BacktestQuestion {
+  step: string;
+  from: string[];
+  quorum: string;
+  runs?: number;
+}
+
+export interface BacktestReport {
+  workflow: string;
+  since: string;
+  complete: boolean;
+  runs: number;
+  verdicts: Record<string, number>;
+  unreadable: Record<string, number>;
+  more: BacktestQuestion[];
+  fewer: BacktestQuestion[];
+  waiting: number;
+  stuck: Record<string, number>;
+  examples: BacktestExample[];
+  stuck_examples: BacktestStuck[];
+  unreadable_examples: BacktestUnread[];
+}
+
+export interface BacktestStuck {
+  run_id: string;
+  obstacles: Obstacle[];
+}
+
+export interface BacktestUnread {
+  run_id: string;
+  reason: string;
+  detail: string;
+}
+
 export interface BulkItem {
   decision?: string | null;
   reason?: string | null;

@@ -991,6 +991,61 @@ class Migration(Shape):
     more: bool
 
 
+class BacktestQuestion(Shape):
+    """People that would be asked besides, or no more. `runs`: in how many runs."""
+
+    step: str
+    from_: list[str] = Field(alias="from")
+    quorum: str
+    runs: int = 1
+
+
+class BacktestExample(Shape):
+    """A run that would have gone otherwise: at `step` it did `recorded`, and would do `now`."""
+
+    run_id: str
+    kind: str
+    step: str
+    recorded: str
+    now: str
+    more: list[BacktestQuestion]
+    fewer: list[BacktestQuestion]
+    reason: str
+
+
+class BacktestStuck(Shape):
+    """A waiting run that could not migrate to the text."""
+
+    run_id: str
+    obstacles: list[Obstacle]
+
+
+class BacktestUnread(Shape):
+    run_id: str
+    reason: str
+    detail: str
+
+
+class BacktestReport(Shape):
+    """`verdicts` counts the runs that would be the same, take another path, ask more or fewer people, fail, or can't be
+    told. `unreadable` counts those that could not be decided again, by reason; `waiting` runs could migrate, but for
+    those that `stuck` counts. Not `complete`: there are runs that were not looked at."""
+
+    workflow: str
+    since: str
+    complete: bool
+    runs: int
+    verdicts: dict[str, int]
+    unreadable: dict[str, int]
+    more: list[BacktestQuestion]
+    fewer: list[BacktestQuestion]
+    waiting: int
+    stuck: dict[str, int]
+    examples: list[BacktestExample]
+    stuck_examples: list[BacktestStuck]
+    unreadable_examples: list[BacktestUnread]
+
+
 class Validation(Shape):
     valid: bool
     findings: list[Finding]

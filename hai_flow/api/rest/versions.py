@@ -4,6 +4,8 @@ another version."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -19,14 +21,19 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess, WorkflowBody
 from hai_flow.api.requests.views import render_version
+from hai_flow.api.rest.workflows import YAML_BODY, check_beside_loop
 from hai_flow.api.routes import Routes
+from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.diff import diff
+from hai_flow.definition.names.durations import milliseconds
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.runs import migrate
 from hai_flow.errors import Rejected
+from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest_some, render_backtest
+from hai_flow.runtime.settings import bounds_of
 from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.runs import run_lists
 from hai_flow.store.runs.run_lists import RunSummary
@@ -34,6 +41,7 @@ from hai_flow.store.runs.run_lists import RunSummary
 router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
 
 RUNS_MAX: Final = 1000  # that one request looks at
+BACKTEST_SECONDS_MAX: Final = 30.0  # in each cell
 _PAGE: Final = 100
 _VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _ACTIVE: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
@@ -67,6 +75,48 @@ async def diff_versions(
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
     return {"from": _version(old), "to": _version(new), **diff(before, after).as_dict()}
+
+
+@router.post(
+    "/{name}/backtest",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    openapi_extra=YAML_BODY,
+    responses={**list_refusal_responses(404, *WITH_BODY), 200: {"model": schemas.BacktestReport}},
+)
+async def backtest_workflow(
+    name: str,
+    source: WorkflowBody,
+    access: CurrentAccess,
+    since: Annotated[
+        str, Query(pattern=r"^[1-9][0-9]{0,3}[mhdw]$", description="of the runs that began within it: `12h`, `30d`")
+    ] = "30d",
+    examples: Annotated[int, Query(ge=0, le=100, description="the most runs to name of each kind")] = 20,
+) -> dict[str, Any]:
+    """Decide the recorded runs of the workflow again under the YAML document in the body, which is not stored: which
+    would go otherwise, and why. Inputs, answers and results are those that were recorded; nothing is performed and no
+    row is written.
+
+    At most 1,000 runs, the oldest first, and half a minute: `complete` is false where there are more; then ask for a
+    shorter time, or use `hai-flow backtest`. Of errors their codes are told, and not their words.
+    """
+    plan = await check_beside_loop(access, compile_workflow, source, "<workflow>")
+    await access.catalog.resolve(access.tenant, name)
+    age = timedelta(milliseconds=milliseconds(since))
+    result, complete = Backtest(), True
+    for cell in access.everywhere:
+        request = Backtesting(cell.tenant, name, plan, age, bounds_of(cell.runtime.settings), examples)
+        room = RUNS_MAX - result.runs
+        part, all_of_it = await backtest_some(
+            cell.reads, request, partial(check_beside_loop, access), runs_max=room, seconds_max=BACKTEST_SECONDS_MAX
+        )
+        result.join(part)
+        complete = complete and all_of_it
+    report = render_backtest(result)
+    for example in report["examples"]:
+        if example["kind"] == "fails":
+            example["reason"] = example["reason"].partition(":")[0]
+    return {"workflow": name, "since": since, "complete": complete, **report}
 
 
 @router.post(

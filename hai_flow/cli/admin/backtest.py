@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 
 from hai_flow.cli import completion
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.definition.plan import Plan
-    from hai_flow.engine.runs.rehearsal import Asking
     from hai_flow.runtime.ops.backtest import Backtest, Backtesting
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
@@ -84,7 +82,9 @@ def backtest(
         raise UsageError(f"tenant {tenant!r} has no workflow {name!r}: --against takes the name of a published one.")
     total = _join(results)
     if as_json:
-        print_json({"workflow": name, "since": since, **_render(total), **cells_view(visits, _render)})
+        from hai_flow.runtime.ops.backtest import render_backtest
+
+        print_json({"workflow": name, "since": since, **render_backtest(total), **cells_view(visits, render_backtest)})
     else:
         tell_faults(visits)
         _tell(total, name, since, limit)
@@ -134,35 +134,6 @@ def _join(results: list[Backtest]) -> Backtest:
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
-
-
-def _render(result: Backtest) -> dict[str, Any]:
-    from hai_flow.engine.runs.backtest import KINDS
-
-    return {
-        "runs": result.runs,
-        "verdicts": {kind: result.verdicts[kind] for kind in KINDS},
-        "unreadable": dict(sorted(result.unreadable.items())),
-        "more": [_render_question(each, count) for each, count in sorted(result.more.items())],
-        "fewer": [_render_question(each, count) for each, count in sorted(result.fewer.items())],
-        "waiting": result.waiting,
-        "stuck": dict(sorted(result.stuck.items())),
-        "examples": [
-            {"run_id": str(run_id), **msgspec.structs.asdict(verdict)}
-            | {side: [_render_question(each) for each in getattr(verdict, side)] for side in ("more", "fewer")}
-            for run_id, verdict in result.examples
-        ],
-        "stuck_examples": [
-            {"run_id": str(run_id), "obstacles": [each.as_dict() for each in obstacles]}
-            for run_id, obstacles in result.stuck_examples
-        ],
-        "unreadable_examples": [{**each._asdict(), "run_id": str(each.run_id)} for each in result.unread_examples],
-    }
-
-
-def _render_question(question: Asking, count: int | None = None) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_), "quorum": question.quorum}
-    return rendered if count is None else {**rendered, "runs": count}
 
 
 def _tell(result: Backtest, name: str, since: str, limit: int) -> None:

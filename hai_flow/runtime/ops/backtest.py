@@ -6,16 +6,19 @@ run whose plan or whose log can't be read whole is counted by the reason.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
-from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
+from hai_flow.engine.runs.backtest import KINDS, Verdict, is_faithful, list_obstacles, pair_plans, rehearse
 from hai_flow.engine.runs.migrate import Obstacle
 from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
@@ -26,7 +29,7 @@ from hai_flow.store.postgres.clock import read_clock
 from hai_flow.store.runs import run_bundle
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.database import Connection, Pool
     from hai_flow.store.runs.run_bundle import Row
 
 Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine"]
@@ -127,6 +130,60 @@ async def backtest(connection: Connection, request: Backtesting) -> AsyncIterato
         yield result
 
 
+Beside: TypeAlias = Callable[..., Awaitable[Any]]
+"""Calls a function with its arguments beside the event loop."""
+
+
+async def backtest_some(
+    reads: Pool, request: Backtesting, beside: Beside, *, runs_max: int, seconds_max: float
+) -> tuple[Backtest, bool]:
+    """The result for the first runs, as many as may be, and whether these were all. Each run is read as it is at that
+    moment, and decided beside the loop, so that others are served meanwhile."""
+    plans, pairings, result = Plans(reads), dict[bytes, Pairing](), Backtest()
+    until = time.monotonic() + seconds_max
+    async for page in run_bundle.workflow_run_pages(reads, request.tenant, request.name, request.age):
+        now = instants.milliseconds(await read_clock(reads))
+        for row in page:
+            if result.runs >= runs_max or time.monotonic() > until:
+                return result, False
+            recording = await _read_run(reads, request, row, plans, pairings, beside)
+            await beside(_judge, result, request, row["id"], recording, pairings.get(row["workflow"]), now)
+    return result, True
+
+
+async def call_here(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls the function on the event loop."""
+    return function(*args)
+
+
+def render_backtest(result: Backtest) -> dict[str, Any]:
+    """The result as JSON."""
+    return {
+        "runs": result.runs,
+        "verdicts": {kind: result.verdicts[kind] for kind in KINDS},
+        "unreadable": dict(sorted(result.unreadable.items())),
+        "more": [_render_question(each, count) for each, count in sorted(result.more.items())],
+        "fewer": [_render_question(each, count) for each, count in sorted(result.fewer.items())],
+        "waiting": result.waiting,
+        "stuck": dict(sorted(result.stuck.items())),
+        "examples": [
+            {"run_id": str(run_id), **msgspec.structs.asdict(verdict)}
+            | {side: [_render_question(each) for each in getattr(verdict, side)] for side in ("more", "fewer")}
+            for run_id, verdict in result.examples
+        ],
+        "stuck_examples": [
+            {"run_id": str(run_id), "obstacles": [each.as_dict() for each in obstacles]}
+            for run_id, obstacles in result.stuck_examples
+        ],
+        "unreadable_examples": [{**each._asdict(), "run_id": str(each.run_id)} for each in result.unread_examples],
+    }
+
+
+def _render_question(question: Asking, count: int | None = None) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"step": question.path, "from": list(question.from_), "quorum": question.quorum}
+    return rendered if count is None else {**rendered, "runs": count}
+
+
 def _judge(
     result: Backtest,
     request: Backtesting,
@@ -178,7 +235,12 @@ def _add_unread(result: Backtest, request: Backtesting, unread: Unread) -> None:
 
 
 async def _read_run(
-    connection: Connection, request: Backtesting, row: Row, plans: Plans, pairings: dict[bytes, Pairing]
+    connection: Connection | Pool,
+    request: Backtesting,
+    row: Row,
+    plans: Plans,
+    pairings: dict[bytes, Pairing],
+    beside: Beside = call_here,
 ) -> Recording | Unread | None:
     """The run's inputs, or why they can't be read; None: it is not there any more."""
     run_id, digest = row["id"], row["workflow"]
@@ -198,7 +260,7 @@ async def _read_run(
             reason = _find_departure(events)
             if reason is not None:
                 return Unread(run_id, reason, REASONS[reason])
-            fault = _add(recording, events, commit, version)
+            fault = await beside(_add, recording, events, commit, version)
             if fault:
                 return Unread(run_id, "log", f"behind event {recording.state.seq}: {fault}")
             version = commit["version"]

@@ -26,7 +26,7 @@ from hai_flow.store.runs import run_bundle
 from hai_flow.store.runs.run_bundle import Evidence
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.database import Connection, Pool
 
 PLANS_MAX: Final = 64
 VIOLATIONS_KEPT: Final = 10_000
@@ -84,7 +84,7 @@ class VerifiedRuns:
 class Plans:
     """The plans that runs are pinned to, compiled as they are wanted."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection | Pool) -> None:
         self._connection = connection
         self._known: OrderedDict[tuple[UUID, bytes], Plan | str] = OrderedDict()
 

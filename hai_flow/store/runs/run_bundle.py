@@ -92,7 +92,7 @@ async def run_pages(connection: Connection, tenant: UUID | None = None) -> Async
 
 
 async def workflow_run_pages(
-    connection: Connection, tenant: UUID, name: str, age: timedelta
+    connection: Connection | Pool, tenant: UUID, name: str, age: timedelta
 ) -> AsyncIterator[list[Row]]:
     """The rows of all runs of the tenant's workflow that began within this time, the oldest first, in pages whose logs
     fit into little memory: `id`, `workflow` (its digest), `abi`, `copied`."""
