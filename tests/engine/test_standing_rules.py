@@ -234,3 +234,13 @@ def test_a_fork_has_no_vote_of_a_rule_and_the_rule_of_its_requester_has_none_the
         assert (pending.status, pending.votes) == ("open", ())
         chosen = choose(fork.plan, fork.state, pending, DIGEST, [rule()]).rule
         assert (None if chosen is None else chosen.id) == outcome
+
+
+def test_what_was_rejected_is_asked_anew_and_approved_by_no_rule() -> None:
+    gate = Gate()
+    gate.play.answer("pay", by=BOB, decision="reject")
+    assert gate.play.status == "failed"
+    gate.play.do(c.Retry(by="user:bob", who=BOB))
+    assert gate.pending.status == "open"
+    assert gate.consult(rule()) == ""
+    assert gate.consult(never()) == "n reject"

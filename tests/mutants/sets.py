@@ -20,6 +20,7 @@ from tests.mutants import (
     masking,
     models,
     neighbours,
+    rules,
     runtime,
     still,
     store,
@@ -33,6 +34,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 BY_HAND: Final = (
     *engine.ROOMS,
     *backtest.ROOMS,
+    *rules.ROOMS,
     *still.ROOMS,
     *freezes.ROOMS,
     *chats.ROOMS,

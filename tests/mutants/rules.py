@@ -1,0 +1,35 @@
+"""Mutants of standing rules: which one votes, with whose votes, and how often."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ENGINE: Final = "tests/engine/test_standing_rules.py"
+_API: Final = "tests/api/test_rules.py"
+
+standing = Room("hai_flow/engine/standing_rules.py", _ENGINE)
+standing.bug("an allow goes before a never", ('(each.kind != "never", each', '(each.kind == "never", each'))
+standing.bug("a gate can't opt out", ("if not rules.rules:", "if False:"))
+standing.bug("a rule approves what people have edited", ("if pending.edits:", "if False:"))
+standing.bug("a rule approves what is asked anew", ("step.asked > 1:", "step.asked > 9:"))
+standing.bug("a rule approves a form", ("if pending.opened.schema is not None:", "if False:"))
+standing.bug("a rule is for its proposer's runs", ("    if behind:", "    if False:"))
+standing.bug("a rule approves what is frozen", ("    if freeze is not None:", "    if False:"))
+standing.bug("a rule of another description applies", ("if rule.tool_digest != tool_digest:", "if False:"))
+standing.bug("a rule that is used up applies", ("    if rule.used_up:", "    if False:"))
+standing.bug("an approver has two votes", ("            spent.update(ids_of(voter))\n", ""))
+
+approving = Room("hai_flow/runtime/people/standing_rules.py", _API)
+approving.bug(
+    "rules that were revoked since are not looked at",
+    ("await store.lock_in_force(connection, self.tenant, self.tool) != self.read", "False"),
+)
+rows = Room("hai_flow/store/people/rules.py", _API)
+rows.bug(
+    "a rule is used more often than it may be",
+    ("AND id = $2 AND {_IN_FORCE} AND {_LEFT} RETURNING 1", "AND id = $2 AND {_IN_FORCE} RETURNING 1"),
+)
+
+ROOMS: Final = (standing, approving, rows)
