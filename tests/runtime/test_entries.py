@@ -113,7 +113,7 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
     known = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
     small = Submission(c.Signal(id="s", name="none", data="a"), 0.0)
-    judge = decider(SimpleNamespace(of=lambda tenant: ()))
+    judge = decider(SimpleNamespace(of=lambda tenant: (), ruled=lambda tenant: frozenset()))
     entry = CommitEntry(known, run.state)
     assert judge._decide_on_loop(run.plan, entry, small)
     with pytest.raises(TooLongForLoop):
@@ -133,7 +133,7 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
 async def test_a_command_of_a_run_that_moves_whenever_it_is_foreseen_is_decided_on_the_loop_in_the_end() -> None:
     run = Play(ALL_KINDS)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0, foreseen=FORESEEN_MAX)
-    judge = decider(SimpleNamespace(of=lambda tenant: ()))
+    judge = decider(SimpleNamespace(of=lambda tenant: (), ruled=lambda tenant: frozenset()))
     row = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     assert judge._decide_on_loop(run.plan, CommitEntry(row, run.state), large)
 
