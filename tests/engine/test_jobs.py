@@ -13,6 +13,7 @@ from hai_flow.engine.state.jobs import (
     Continue,
     Due,
     Perform,
+    has_ready,
     is_busy,
     is_due,
     is_working,
@@ -20,6 +21,7 @@ from hai_flow.engine.state.jobs import (
     next_ready,
     open_attempts,
     open_jobs,
+    order_of,
     wake_at,
 )
 from hai_flow.engine.state.retry_policy import SUSPECT_AFTER_LOST
@@ -72,6 +74,33 @@ def test_the_step_that_is_known_to_come_next_is_the_one_that_a_search_finds(
     beside_a_suspect = any(suspects.get(path) for path in performing)
     may_begin = [path for path in ready if not performing or lost.get(path, 0) < SUSPECT_AFTER_LOST]
     assert found == (None if beside_a_suspect or not may_begin else may_begin[0])
+
+
+def test_what_a_freeze_holds_or_another_process_is_to_begin_is_not_the_next_step() -> None:
+    ready = state(ready=("a", "b", "c"))
+    assert [next_ready(ready, left) for left in ((), {"a"}, {"a", "b"}, {"b", "z"})] == ["a", "b", "c", "a"]
+    assert next_ready(ready, {"a", "b", "c"}) is None
+    held = msgspec.structs.replace(ready, held=Map({"a": "fz1"}))
+    assert [next_ready(held, left) for left in ((), {"b"}, {"a"})] == ["b", "c", "b"]
+    assert next_ready(held, {"b", "c"}) is None
+
+
+def test_a_run_has_something_ready_where_a_freeze_does_not_hold_all_of_it() -> None:
+    assert not has_ready(state())
+    assert has_ready(state(ready=("a", "b")))
+    assert has_ready(state(ready=("a", "b"), held=Map({"a": "fz1"})))
+    assert not has_ready(state(ready=("a",), held=Map({"a": "fz1"})))
+
+
+def test_attempts_are_sorted_by_when_they_began_and_by_their_places_in_every_loop_around_them() -> None:
+    places = {"l[x]": 11, "l[y]": 2, "l[x]/m[p]": 1, "l[x]/m[q]": 0}
+    begun = {"early": 4, "l[x]/m[p]/s": 5, "l[x]/m[q]/s": 5, "l[y]/s": 5, "late": 6}
+    iterations = {path: StepState("working", 0, index=index) for path, index in places.items()}
+    inside = {path: StepState("working", at, index=9) for path, at in begun.items()}
+    several = state(steps=Map({**iterations, **inside}))
+    assert {path: order_of(several, path) for path in begun} == {
+        "early": (4, []), "l[x]/m[p]/s": (5, [11, 1]), "l[x]/m[q]/s": (5, [11, 0]), "l[y]/s": (5, [2]), "late": (6, []),
+    }  # fmt: skip
 
 
 def test_child_runs_are_performed_by_nobody() -> None:

@@ -33,6 +33,7 @@ from hai_flow.engine.state.jobs import (
     is_working,
     next_ready,
     open_jobs,
+    order_of,
     wake_at,
 )
 from hai_flow.engine.state.retry_policy import LOG_FULL, UNDO_RETRY
@@ -550,6 +551,8 @@ def check_state(plan: Plan, state: RunState) -> None:
         due = [timer.due for timer in state.timers if timer.path == path and timer.kind != "remind"]
         assert len(due) == (0 if opened.deadline is None else 1), f"the deadline of {path}"
     _check_timers(state)
+    for path in state.attempts:
+        order_of(state, path)  # raises KeyError where an iteration around it has no state
     for path in state.timeouts:
         assert path == "" or steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
     assert len(set(state.ready)) == len(state.ready), "ready twice"

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.paths import key_of, level, loop_of
+from hai_flow.definition.paths import level
 from hai_flow.engine.state.retry_policy import SUSPECT_AFTER_LOST
 from hai_flow.engine.state.state import RunState, Timer
 
@@ -53,14 +53,7 @@ def order_of(state: RunState, path: str) -> tuple[int, list[int]]:
     """Sorts open attempts into the order in which their steps were begun: calls of one answer as the model made them,
     items of a list as they stand in it. The maps of a state have an order of chance."""
     iterations = [path[: at + 1] for at, sign in enumerate(path) if sign == "]"]
-    return state.steps[path].started_at, [_parse_number(state, each) for each in iterations]
-
-
-def _parse_number(state: RunState, iteration: str) -> int:
-    iteration_state, loop = state.steps.get(iteration), state.steps[loop_of(iteration)].loop
-    if iteration_state is not None:
-        return iteration_state.index
-    return 0 if loop is None or not loop.keys else loop.keys.index(key_of(iteration))
+    return state.steps[path].started_at, [state.steps[each].index for each in iterations]
 
 
 def is_working(state: RunState) -> bool:
