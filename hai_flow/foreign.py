@@ -35,6 +35,7 @@ _NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
 _CHARACTERS: Final = "characters that can't be stored became U+FFFD"
 _LEFT_OUT: Final = f"what is nested deeper than {DEPTH_MAX} levels is left out: its text can't be written either"
 DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
+_CHARSETS: Final = re.compile(r"(ascii|big5|cp|euc|gb|hp|hz|iso|johab|koi8|kz|mac|ptcp|shift|tis|utf)[\w-]*")
 
 
 class Foreign(NamedTuple):
@@ -47,14 +48,24 @@ class Foreign(NamedTuple):
 Pairs: TypeAlias = Callable[[list[tuple[str, Json]]], dict[str, Json]]
 
 
+def find_codec(charset: str | None) -> str:
+    """The codec of a charset that a sender names; UTF-8 where that is none. Python has codecs of texts that are no
+    charsets: `punycode` and `idna` take minutes for some megabytes, and `unicode_escape` makes other signs of them."""
+    try:
+        name = codecs.lookup(charset or "utf-8").name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if _CHARSETS.fullmatch(name) else "utf-8"
+
+
 def decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
     """A body as text, without a byte order mark, and notes on what could not be read. `charset`: what its sender names;
     None: UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         charset = "utf-16"
     try:
-        text, notes = content.decode(charset or "utf-8"), []
-    except (UnicodeError, LookupError):
+        text, notes = content.decode(find_codec(charset)), []
+    except UnicodeError:
         text = content.decode(errors="replace")
         notes = [f"`text` has U+FFFD where the body is no {charset or 'UTF-8'}"]
     return text.removeprefix("\ufeff"), notes

@@ -45,7 +45,8 @@ FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 _CHARSET: Final = re.compile(r'charset="?([^\s";]+)', re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s";]{1,200}))', re.IGNORECASE)
-_NAME: Final = re.compile(rb'[;\s]name=(?:"([^"\r\n]*)"|([^\s";]+))', re.IGNORECASE)
+_DISPOSITION: Final = re.compile(rb"^content-disposition:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_PARAMETER: Final = re.compile(rb';\s*([^\s=;"]+)=(?:"([^"]*)"|([^\s";]+))')
 _TEXTS: Final = re.compile(r"text/.+|.+[/+](?:xml|yaml)")
 
 
@@ -172,10 +173,12 @@ def _read_parts(body: bytes, media: str) -> Iterator[tuple[str, str]]:
         raise ValueError("it has too many parts" if len(parts) > FIELDS_MAX + 1 else "its last part breaks off")
     for part in parts[1:-1]:
         head, _, content = part.partition(b"\r\n\r\n")
-        name = _NAME.search(head)
-        if name is None:
+        disposition = _DISPOSITION.search(head)
+        named = () if disposition is None else _PARAMETER.findall(disposition[1])
+        names = [quoted or bare for key, quoted, bare in named if key.lower() == b"name"]
+        if not names:
             raise ValueError("a part has no name")
-        yield (name[1] or name[2] or b"").decode(errors="replace"), content.decode(errors="replace")
+        yield names[0].decode(errors="replace"), content.decode(errors="replace")
 
 
 def _parse_stripe_parts(given: str) -> tuple[str, list[str]]:

@@ -173,6 +173,10 @@ PARTS = (
     b"Content-Type: text/plain\r\n\r\n\r\nA\x00\r\n"
     b'--x\r\ncontent-disposition: form-data; name="id"\r\n\r\n\r\n--x--\r\n'
 )
+MISLEADING = (
+    b"--x\r\nX-Note: a; name=evil\r\n"
+    b'Content-Disposition: form-data; filename="; name=worse"; name="id"\r\n\r\n17\r\n--x--\r\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +185,12 @@ PARTS = (
         ({"content-type": webhook.FORM}, b"a=1&a=2&b=", {"a": ["1", "2"], "b": ""}),
         ({"content-type": "Multipart/Form-Data; boundary=x"}, PARTS, {"id": ["17", ""], "file": "\r\nA\ufffd"}),
         ({"content-type": 'multipart/form-data; boundary="x"'}, b"--x--", {}),
+        ({"content-type": "multipart/form-data; boundary=x"}, MISLEADING, {"id": "17"}),
         ({"content-type": "application/json; charset=ISO-8859-1"}, b'{"a": "\xe4"}', {"a": "ä"}),
         ({"content-type": 'application/json; charset="shift_jis"'}, '"日本"'.encode("shift_jis"), "日本"),
         ({"content-type": "application/json; charset=nobody-knows"}, b'"\xc3\xa4"', "ä"),
+        ({"content-type": "text/plain; charset=unicode_escape"}, b"\\x41", "\\x41"),
+        ({"content-type": "text/plain; charset=punycode"}, b"bcher-kva", "bcher-kva"),
         ({}, '\ufeff{"a": 1}'.encode("utf-16-le"), {"a": 1}),
         ({"content-encoding": "gzip"}, gzip.compress(b'{"a": 1}', mtime=0), {"a": 1}),
         ({"content-encoding": "deflate"}, zlib.compress(b"[1]"), [1]),

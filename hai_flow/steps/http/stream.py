@@ -11,6 +11,7 @@ from typing import Final
 
 from hai_flow import foreign, values
 from hai_flow.errors import StepError
+from hai_flow.foreign import find_codec
 from hai_flow.models.calls.text_pieces import whole_text
 from hai_flow.steps.runner import Stream
 from hai_flow.values import Json, storable
@@ -103,21 +104,13 @@ class Events:
                 self._event.id = value
 
 
-def _codec_of(charset: str) -> str:
-    try:
-        "".encode(charset)
-    except (LookupError, ValueError):  # none of text
-        return "utf-8"
-    return codecs.lookup(charset).name
-
-
 class Telling:
     """Streams the text of a body while it arrives. `piece` gives the text of an event; None: its data."""
 
     def __init__(
         self, media: str, charset: str, stream: Stream, piece: Callable[[dict[str, Json]], Awaitable[Json]] | None
     ) -> None:
-        codec = _codec_of(charset)
+        codec = find_codec(charset)
         errors = "surrogateescape" if codec == "utf-8" else "replace"  # the next event may have the rest of a character
         self._decoder = codecs.getincrementaldecoder(codec)(errors=errors)
         self._events = Events() if media == EVENTS else None
