@@ -226,24 +226,3 @@ errands.bug(
     ("            if fault is not None:", "            if fault and not fault:"),
     by="tests/attacks/test_a2a_peer.py",
 )
-
-ROOMS: Final = (
-    errands,
-    tasks,
-    operations,
-    configs,
-    stored,
-    calls,
-    results,
-    server,
-    audiences,
-    bridge,
-    peers,
-    resumed,
-    effects,
-    gates,
-    sealed,
-    sessions,
-    people,
-    publishing,
-)

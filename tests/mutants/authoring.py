@@ -272,9 +272,3 @@ json_schema.bug(
     ("shape.keys if key.instead", "shape.keys if not key"),
     by=_EDITORS,
 )
-ROOMS: Final = (
-    sequences, triggering, coverage, draft, personal, votes, scope, futile, withdrawing, pendings, due, summaries,
-    schemas, certainty, unraised, plain_secrets, unused, fitting, annotations, known, grammar,
-    lint, declarations, requests, triggers, quorum_check, policies, readiness, steps, wait_for_event, control,
-    json_schema, nullability,
-)  # fmt: skip

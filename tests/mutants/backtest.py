@@ -62,5 +62,3 @@ reading.bug(
     ("        return bool(self.stuck) or any(", "        return any("),
     by="tests/cli/test_backtest.py::test_a_run_that_could_not_migrate_alone_is_a_finding",
 )
-
-ROOMS: Final = (rehearsal, judging, reading)

@@ -400,12 +400,3 @@ receipts.bug(
     ("hide_secrets(self._progress)", "self._progress"),
     by="tests/steps/test_mcp.py::test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden",
 )
-
-ROOMS: Final = (
-    foreign, answers, setting, races, posted_json, http, connections, mcp_http, unpacking, taps,
-    structured, document, signs,
-    hiding, secrets,
-    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
-    messages, results, jobs, queues, outcomes, includes, threads, streaming,
-    growing, mcp_messages, doubts, deciding_again, calls_over_mcp, receipts,
-)  # fmt: skip

@@ -137,5 +137,3 @@ quotas.bug(
     ),
     by=f"{_LARGE}::test_limits_hold_for_all_cells_together",
 )
-
-ROOMS: Final = (ids, living, places, placing, spreading, mirror, gathering, quotas)

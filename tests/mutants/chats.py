@@ -99,5 +99,3 @@ drawing.bug(
     ("        if drawn.digest != row.content:\n", "        if False:\n"),
     by=f"{_CHAT}::test_who_decides_elsewhere_is_named_on_the_card",
 )
-
-ROOMS: Final = (reading, slack, teams, wecom, desk, dialogs, cards, drawing)

@@ -866,19 +866,6 @@ recorded.bug(
     ("    limits = _with_recorded_calendar(plan, events, limits)\n", ""),
 )
 
-ROOMS: Final = (
-    calendars, working, recorded,
-    staging, redeciding,
-    schema_work,
-    schema_defaults,
-    schemas,
-    cel,
-    admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
-    shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
-    agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped, passing, guarding,
-    excluding, forked_twice,
-)  # fmt: skip
-
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
 
 TARGETS: Final = (

@@ -81,5 +81,3 @@ worker.bug(
     ),
     by=f"{_RUNTIME}::test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze",
 )
-
-ROOMS: Final = (held, advance, freezes, thaws, outcomes, worker)

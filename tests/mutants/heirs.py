@@ -178,8 +178,3 @@ promises.bug(
     "a thread that is promised to an ended run is taken by its relative",
     (" AND (f.promised_until IS NULL OR f.promised_until <= now())", ""),
 )
-
-ROOMS: Final = (
-    ending, stopping, folding, forking, children, moving, starting, starts, branches, seats, statement, promised,
-    moments, files, kept_files, relatives, promises,
-)  # fmt: skip

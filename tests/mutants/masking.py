@@ -71,5 +71,3 @@ refusals.bug(
     "a refusal is quoted in the log",
     ("detail = MASK if self.run.plan is None or touches(self.run.plan) else answer.detail", "detail = answer.detail"),
 )
-
-ROOMS: Final = (marks, wire, logs, refusals)

@@ -67,7 +67,6 @@ calls.bug(
     ('is_one_slot = draft.slot == earlier.slot and "" in (draft.given, earlier.given)', "is_one_slot = False"),
     by="tests/foreign/test_perturbed.py",
 )
-arguments = Room("hai_flow/models/calls/arguments.py")
 arguments.bug(
     "braces in front of the arguments are part of them",
     ("            while placeholder := _PLACEHOLDER.match(text):", "            while placeholder := None:"),
@@ -315,7 +314,3 @@ turns.bug(
     ("foreign.read(call.args, pairs=foreign.demand_one_value_each)", "foreign.read(call.args)"),
     by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
 )
-ROOMS: Final = (
-    calls, arguments, chat, answers, responses, messages, ends, text_pieces, event_stream, faults, reports, asking,
-    connections, conversation, tokens, agent, agents, transcript, turns,
-)  # fmt: skip

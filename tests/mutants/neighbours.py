@@ -305,11 +305,3 @@ shared_lists.bug("a stream that goes away takes the read along", ("await asyncio
 shared_lists.bug("two sessions of one person read twice", ("session=None, session_version=0, ", "session_version=0, "))
 live = Room("hai_flow/api/rest/runs/live_lists.py", _SHARED)
 live.bug("a claim that ends by itself is seen with the next poll", ("if at > time.time()", "if at > 1e12"))
-
-ROOMS: Final = (
-    opinions,
-    shared_lists, live,
-    catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
-    redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,
-    telling, posting,
-)  # fmt: skip

@@ -31,5 +31,3 @@ rows.bug(
     "a rule is used more often than it may be",
     ("AND id = $2 AND {_IN_FORCE} AND {_LEFT} RETURNING 1", "AND id = $2 AND {_IN_FORCE} RETURNING 1"),
 )
-
-ROOMS: Final = (standing, approving, rows)

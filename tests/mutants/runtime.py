@@ -1100,29 +1100,4 @@ together.bug(
     ("return await asyncio.shield(upcoming)", "return await upcoming"),
 )
 
-ROOMS: Final = (
-    pulse,
-    together,
-    due_work,
-    watched,
-    callbacks,
-    states,
-    fanout,
-    delivery,
-    slots,
-    committer,
-    decider,
-    cached,
-    lanes,
-    failures,
-    queues,
-    listeners,
-    starts,
-    worker,
-    heart,
-    performing,
-    clock,
-    thread_messages,
-)
-
 TARGETS: Final[tuple[Target, ...]] = ()

@@ -26,30 +26,16 @@ from tests.mutants import (
     store,
     trust,
 )
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Room
 from tests.mutants.operators import Target, mutants_of
 
 SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
-BY_HAND: Final = (
-    *engine.ROOMS,
-    *backtest.ROOMS,
-    *rules.ROOMS,
-    *still.ROOMS,
-    *freezes.ROOMS,
-    *chats.ROOMS,
-    *store.ROOMS,
-    *runtime.ROOMS,
-    *masking.ROOMS,
-    *models.ROOMS,
-    *cells.ROOMS,
-    *authoring.ROOMS,
-    *border.ROOMS,
-    *neighbours.ROOMS,
-    *trust.ROOMS,
-    *heirs.ROOMS,
-    *agents.ROOMS,
-)
+MODULES: Final = (
+    engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
+    neighbours, trust, heirs, agents,
+)  # fmt: skip
+BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)
 
 
@@ -72,4 +58,4 @@ def survivors() -> list[Survivor]:
     return [Survivor(**each) for each in tomllib.loads(SURVIVORS.read_text()).get("survivor", ())]
 
 
-__all__ = ["BY_HAND", "BY_RULE", "SURVIVORS", "Survivor", "Target", "all_mutants", "survivors"]
+__all__ = ["BY_HAND", "BY_RULE", "MODULES", "SURVIVORS", "Survivor", "Target", "all_mutants", "survivors"]

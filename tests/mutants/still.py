@@ -88,4 +88,3 @@ definition.bug(
         "    if condition is None and not condition.roots & _CHANGING",
     ),
 )
-ROOMS: Final = (still, outcomes, effects, pendings, gates, receipt, worker, definition)

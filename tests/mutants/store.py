@@ -1170,18 +1170,6 @@ packing.bug(
     by=f"{_RETENTION}::test_merged_commits_come_apart_byte_for_byte",
 )
 
-ROOMS: Final = (
-    retiring, packing,
-    transactions, connections,
-    audit, audit_chain, erasing, log_chain,
-    callbacks,
-    inbox,
-    notifications,
-    statement, commits, arrays, pieces, hints, claims, logs,
-    viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
-    thread_lists, feedback, workflows, files, triggers,
-)  # fmt: skip
-
 TARGETS: Final = (
     Target(
         "hai_flow/store/commit/projection.py",

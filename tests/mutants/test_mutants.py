@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import sets
-from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
+from tests.mutants.mutant import ROOT, DoesNotApply, Mutant, Room
 
 MUTANTS_MIN = 200
 SURVIVORS_SHARE_MAX = 0.05
@@ -52,6 +52,15 @@ def test_every_mutant_has_a_name_of_its_own_and_tests_that_exist() -> None:
             file, _, name = test.partition("::")
             assert (ROOT / file).is_file(), f"{mutant.name} names {test}"
             assert not name or name.partition("[")[0] in functions_of(file), f"{mutant.name} names {test}"
+
+
+def test_every_room_is_tried_none_left_out_and_none_under_the_name_of_another() -> None:
+    folder = Path(sets.__file__).parent
+    for module in {path.stem for path in folder.glob("*.py")} - {"chaos", "mutant", "test_mutants"}:
+        tree = ast.parse((folder / f"{module}.py").read_text())
+        made = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func) == "Room"]
+        rooms = [each for each in sets.MODULES if each.__name__ == f"tests.mutants.{module}"]
+        assert len(made) == sum(isinstance(each, Room) for room in rooms for each in vars(room).values()), module
 
 
 def test_there_are_enough_mutants_and_few_survivors() -> None:
