@@ -3,7 +3,8 @@
 
 import type { Problem } from "./api/problems.ts";
 import type { Pending } from "./api/types.gen.ts";
-import type { Language } from "./text/index.ts";
+
+export type Language = "en" | "zh";
 
 export interface Host {
   /** Whether the console is around it, to which links lead. */

@@ -111,7 +111,7 @@ test("keys and tenants are asked for as the server knows them, and a key is aske
 });
 
 test("claims, delegations, tokens and tickets are asked for as the server knows them", async (context) => {
-  const answers = Array.from({ length: 6 }, () => says({ items: [], ...record("a") }));
+  const answers = Array.from({ length: 6 }, () => says({ items: [], next_cursor: null, ...record("a") }));
   const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(204).end(), ...answers.slice(0, 2), (response) => void response.writeHead(204).end());
   const flow = flowAt(url);
   await flow.inbox.claim("a", "2h");

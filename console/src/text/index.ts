@@ -3,11 +3,11 @@
 import { useSyncExternalStore } from "react";
 import type { Problem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
-import { host } from "../host.ts";
+import { type Language, host } from "../host.ts";
 import { type Texts, en } from "./en.ts";
 import { zh } from "./zh.ts";
 
-export type Language = "en" | "zh";
+export type { Language };
 
 const CATALOGUES: Record<Language, Texts> = { en, zh };
 const KEPT = "hai.language";
