@@ -157,6 +157,28 @@ def test_an_admin_who_is_the_requester_lets_nobody_decide_by_an_absence_that_the
     assert place.decide(place.ask(), boss) == (200, "approve")
 
 
+def test_an_excluded_role_excludes_also_who_is_away_between_and_who_entered_the_absence(place: Place) -> None:
+    source = FLOW.replace("name: deal", "name: walled").replace("[role:boss]", "[role:boss], exclude: [role:trader]")
+    publisher = place.people.person("user:pat3", roles=["publisher"])
+    assert place.api.post("/v1/workflows", content=source, headers={**YAML, **publisher}).status_code == 201
+    place.friend_id, place.friend = person_of(place, [*DECIDER, "operator"])
+    (first, who), (second, _), (third, their) = (person_of(place) for _ in range(3))
+    (trader, away), (_, admin) = person_of(place, [*DECIDER, "trader"]), person_of(place, ["admin", "trader"])
+    enter(place, who, delegate=trader)
+    enter(place, away)
+    assert enter(place, admin, person=second)["status"] == 201
+    enter(place, their)
+    run = place.api.post("/v1/runs", json={"workflow": "walled"}, headers=place.req).json()
+    pendings = place.api.get("/v1/pendings", params={"limit": 200}, headers=place.operator).json()["items"]
+    (item,) = [each for each in pendings if each["run_id"] == run["id"]]
+    for person in (first, second):
+        body = {"decision": "approve", "on_behalf_of": person}
+        answer = place.api.post(f"/v1/pendings/{item['id']}/decide", json=body, headers=place.friend).json()
+        assert answer["code"] == "pending_forbidden"
+        assert f"somebody by whose absence the vote came to {place.friend_id} is excluded" in answer["detail"]
+    assert place.decide(item, third) == (200, "approve")
+
+
 def test_an_admin_enters_an_absence_which_lends_what_the_persons_keys_have(place: Place) -> None:
     boss, _ = person_of(place)
     clerk, _ = person_of(place, DECIDER)

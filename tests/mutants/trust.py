@@ -149,7 +149,8 @@ away.bug(
 )
 away.bug("an absence overlaps another", ("if all_ids(each.person)[0] == person:", "if False:"))
 through = Room("hai_flow/engine/pendings/selectors.py", _ABSENCES)
-through.bug("the people by whom a vote came may be excluded", ("*map(Principal, principal.through))", ")"))
+through.bug("the people by whom a vote came may be excluded", ("    if principal.through:\n", "    if False:\n"))
+through.bug("their roles may be excluded", ("name if kind in parts else each", "each"))
 entering = Room("hai_flow/api/rest/people/absences.py", _ABSENCES)
 entering.bug("an absence begins in the past", ("if not today <= body.first_day <=", "if not body.first_day <="))
 entering.bug(
@@ -159,6 +160,7 @@ entering.bug(
 reseating = Room("hai_flow/runtime/people/reseating.py", "tests/runtime/test_reseating.py")
 reseating.bug("an absence that nobody saw is told of", ('if stage == "begun" or not is_over:', "if True:"))
 stranded = Room("hai_flow/runtime/people/stranded.py", "tests/runtime/test_stranded.py")
+stranded.bug("one person in two seats is two people", ("able.add(voice.id)", "able.add(person.id)"))
 stranded.bug("an absent person can decide", ("        if person.id not in self._away:\n", "        if True:\n"))
 stranded.bug(
     "an excluded person can decide",

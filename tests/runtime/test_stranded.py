@@ -14,7 +14,7 @@ from hai_flow.runtime.people.stranded import DECIDER, Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences
 from hai_flow.store.people.absences import AbsenceRow
-from tests.runtime.test_notifier import World, world
+from tests.runtime.test_notifier import FLOW, World, world
 from tests.support.identities import People
 
 __all__ = ["world"]
@@ -88,6 +88,18 @@ async def test_an_absence_strands_a_question_unless_its_delegate_can_decide(worl
     people.key("user:cy", roles=[DECIDER])
     await look(world)
     assert await why(world, run_id) is None
+
+
+async def test_somebody_who_has_two_seats_is_not_enough_for_a_question_that_needs_two(world: World) -> None:
+    people = People(world.runtime.dsn)
+    for person in ("user:ann", "user:bob"):
+        people.key(person, roles=BOSS)
+    run_id = await world.ask("[]", FLOW.replace("from: role:boss,", "from: role:boss, quorum: 2,"))
+    await look(world)
+    assert await why(world, run_id) is None
+    await leave(world, "user:ann", "user:bob")
+    await look(world)
+    assert await why(world, run_id) == "it needs 2 more people, and 1 can decide"
 
 
 async def test_where_issuers_say_who_people_are_a_role_is_never_taken_for_empty(world: World) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings import votes
@@ -58,7 +60,9 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
     if REQUESTER in kept_out:
         return _find_requester_obstacle(principal, world)
     if kept_out:
-        return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
+        own = list_excluding_selectors(rules.exclude, msgspec.structs.replace(principal, through=()), world)
+        who = principal.id if own else f"somebody by whose absence the vote came to {principal.id}"
+        return Obstacle("excluded", f"{who} is excluded from it ({', '.join(kept_out)})")
     if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
         reason = f"{principal.id} is an agent, and agents decide only where `from` names them"
         return Obstacle(OF_AN_AGENT, reason)

@@ -8,7 +8,7 @@ with the principal. So its members cannot be listed, only recognised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hai_flow.engine.commands import Principal
@@ -112,8 +112,20 @@ def list_matching_selectors(selectors: Iterable[str], principal: Principal, worl
 def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, the person it votes for, or one of those by
     whom the vote came to it."""
-    people = (principal, voting_person(principal), *map(Principal, principal.through))
+    people = (principal, voting_person(principal))
+    if principal.through:
+        people = (*people, _read_people_between(principal.through))
     return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
+
+
+def _read_people_between(through: Sequence[str]) -> Principal:
+    """All of them as one: an exclusion of any excludes the vote."""
+    parts: dict[str, list[str]] = {"role": [], "group": []}
+    ids = []
+    for each in through:
+        kind, _, name = each.partition(":")
+        parts.get(kind, ids).append(name if kind in parts else each)
+    return Principal(ids[0], tuple(parts["role"]), tuple(parts["group"]), aliases=tuple(ids[1:]))
 
 
 def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:

@@ -6,7 +6,7 @@ ends with somebody who is away and has named nobody leaves the seat empty, and `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from hai_flow.store.people.delegations import Delegation
 if TYPE_CHECKING:
     from hai_flow.engine import commands as c
     from hai_flow.runtime.people.delegates import AllIds
+    from hai_flow.store.identity.proofs import Holding
 
 CHAIN_MAX: Final = 5
 
@@ -30,12 +31,21 @@ class Seat(NamedTuple):
     chain: tuple[AbsenceRow, ...]
     why: str = ""
 
-    def list_people_between(self, all_ids: AllIds) -> tuple[str, ...]:
+    def list_ids_between(self, all_ids: AllIds) -> tuple[str, ...]:
         """By whom the seat came to its holder, by all of their ids: the people that are away between, and those who
         entered the absences for somebody else."""
         away = [each.person for each in self.chain[1:]]
         others = [each.entered_by for each in self.chain if each.entered_by not in all_ids(each.person)]
         return tuple(dict.fromkeys(id for person in (*away, *others) for id in all_ids(person)))
+
+    def list_selectors_between(self, all_ids: AllIds, holdings: Mapping[str, Holding]) -> tuple[str, ...]:
+        """The same people, and the roles and groups of any of them: those that they had when they entered that they are
+        away, and those of their keys in `holdings`. So an exclusion of a role excludes them, too."""
+        ids = self.list_ids_between(all_ids)
+        held = [holdings[id] for id in ids if id in holdings]
+        roles = {role for each in (*self.chain[1:], *held) for role in each.roles or ()}
+        groups = {group for each in (*self.chain[1:], *held) for group in each.groups}
+        return (*ids, *(f"role:{each}" for each in sorted(roles)), *(f"group:{each}" for each in sorted(groups)))
 
 
 def map_absences(rows: Iterable[AbsenceRow], all_ids: AllIds) -> dict[str, AbsenceRow]:
@@ -105,13 +115,16 @@ async def list_voices(
     rows: Sequence[AbsenceRow],
     all_ids: AllIds,
     in_force: Callable[[Sequence[Delegation]], Awaitable[list[Delegation]]],
+    load_holdings: Callable[[Collection[str]], Awaitable[Mapping[str, Holding]]],
 ) -> list[c.Principal]:
     """The principal in the seat of each person that is away and whose seat is theirs by the absences that hold now.
-    An absence whose person may decide no more gives no seat, and takes none on."""
+    An absence whose person may decide no more gives no seat, and takes none on. `load_holdings`: what people have by
+    their keys."""
     away = map_absences(rows, all_ids)
     mine = {who.id, *who.aliases}
     seats = {person: seat for person in away if (seat := find_seat(person, away, all_ids)).holder in mine}
     chained = {row.id: row for seat in seats.values() for row in seat.chain}
+    holdings = await load_holdings({id for seat in seats.values() for id in seat.list_ids_between(all_ids)})
     lent = {each.id: each for each in await in_force([as_delegation(row) for row in chained.values()])}
     return [
         msgspec.structs.replace(
@@ -120,7 +133,7 @@ async def list_voices(
             lent_roles=tuple(lent[seat.chain[0].id].roles),
             lent_groups=tuple(lent[seat.chain[0].id].groups),
             lent_aliases=tuple(all_ids(person)[1:]),
-            through=seat.list_people_between(all_ids),
+            through=seat.list_selectors_between(all_ids, holdings),
         )
         for person, seat in seats.items()
         if person not in mine and all(row.id in lent for row in seat.chain)

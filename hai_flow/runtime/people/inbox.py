@@ -31,6 +31,7 @@ from hai_flow.runtime.people import delegates
 from hai_flow.runtime.people.absences import find_seat, list_voices, map_absences
 from hai_flow.runtime.people.delegates import AllIds, MayDecide
 from hai_flow.store.commit.projection import list_selectors_asked, words_of
+from hai_flow.store.identity import proofs
 from hai_flow.store.messaging import hints
 from hai_flow.store.people import absences, delegations, inbox
 from hai_flow.store.people.delegations import Delegation
@@ -197,7 +198,10 @@ class Inbox:
 
     async def _list_seats(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
         rows = await absences.list_now(self.reads, tenant, (who.id, *who.aliases))
-        return await list_voices(who, rows, self._all_ids, partial(self.in_force, tenant)) if rows else []
+        if not rows:
+            return []
+        load_holdings = partial(proofs.load_holdings_of_people, self._credentials, tenant)
+        return await list_voices(who, rows, self._all_ids, partial(self.in_force, tenant), load_holdings)
 
     def _delegate(self, who: c.Principal, delegation: Delegation) -> c.Principal:
         other, *further = self._all_ids(delegation.from_id)

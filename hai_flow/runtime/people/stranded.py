@@ -26,6 +26,7 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.people.absences import find_seat, map_absences
+from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people import absences, inbox, notifications, stranded
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
@@ -53,7 +54,7 @@ class Staff:
     def __init__(self, people: Sequence[c.Principal], away: Sequence[AbsenceRow], *, by_keys: bool) -> None:
         self.by_keys = by_keys
         self.people = people
-        self._ids = {each.id for each in people}
+        self._holdings = {each.id: Holding(frozenset(each.roles), frozenset(each.groups)) for each in people}
         self._away = map_absences(away, _one_id)
 
     def list_doubtful(self, selectors: Sequence[str]) -> list[str]:
@@ -84,7 +85,7 @@ class Staff:
                 continue
             fault = obstacle(pending, voice, world)
             if fault is None:
-                able.add(voice.on_behalf_of or voice.id)
+                able.add(voice.id)  # whoever has several seats has one vote
             elif fault.code != "not_asked":
                 faults[fault.reason] = None
         if len(able) >= needed:
@@ -99,7 +100,7 @@ class Staff:
         if person.id not in self._away:
             return person
         seat = find_seat(person.id, self._away, _one_id)
-        if seat.holder is None or (self.by_keys and seat.holder not in self._ids):
+        if seat.holder is None or (self.by_keys and seat.holder not in self._holdings):
             faults[seat.why or f"{person.id} is away, and {seat.holder} has no key to decide with"] = None
             return None
         return c.Principal(
@@ -107,7 +108,7 @@ class Staff:
             on_behalf_of=person.id,
             lent_roles=person.roles,
             lent_groups=person.groups,
-            through=seat.list_people_between(_one_id),
+            through=seat.list_selectors_between(_one_id, self._holdings),
         )
 
 
