@@ -31,6 +31,9 @@ class Locator:
     def label(self, text: str) -> Locator:
         return Locator(self._page, [*self._chain, ["getByLabel", text]])
 
+    def words(self, text: str) -> Locator:
+        return Locator(self._page, [*self._chain, ["getByText", text], ["nth", 0]])
+
     def first(self) -> Locator:
         return Locator(self._page, [*self._chain, ["nth", 0]])
 

@@ -83,6 +83,7 @@ export function leave(): void {
 
 export const host: Host = {
   console: false,
+  Standing: null,
   fetch: (path, init) => element.fetch(path, init),
   begin(path) {
     if (path === "/v1/session") return undefined;

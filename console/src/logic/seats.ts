@@ -1,6 +1,6 @@
 // Who has voted on a question, and which seats are open: the server's `needed` as places at a table.
 
-import type { Json } from "../api/types.gen.ts";
+import type { Json, Pending } from "../api/types.gen.ts";
 
 export interface Vote {
   by: string;
@@ -10,6 +10,8 @@ export interface Vote {
   reason: string | null;
   at: string;
   counts: boolean;
+  /** The standing rule that cast it. */
+  rule?: string;
 }
 
 export interface Needed {
@@ -57,6 +59,12 @@ function stateOf(vote: Vote): Seat["state"] {
   if (!vote.counts) return "lapsed";
   if (vote.decision === "approve") return "for";
   return vote.decision === "reject" ? "against" : "other";
+}
+
+/** The standing rule whose vote stands in the outcome of the question; null: people decided it. */
+export function ruleOf(pending: Pick<Pending, "status" | "needed">): string | null {
+  const votes = pending.status === "open" ? [] : (neededOf(pending.needed)?.votes ?? []);
+  return votes.findLast((each) => each.counts && each.decision === pending.status)?.rule ?? null;
 }
 
 /** How many votes of others count no more once the arguments change. */

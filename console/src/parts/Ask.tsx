@@ -14,6 +14,8 @@ export interface AskProps {
   busy?: boolean;
   /** Whether yes can't be said yet; no always can. */
   notYet?: boolean;
+  /** Whether there is something to fill in, which takes the focus. */
+  form?: boolean;
   /** Why it was refused, or that no answer comes. */
   problem?: Problem | null;
   onYes(): void;
@@ -21,7 +23,7 @@ export interface AskProps {
   children?: ReactNode;
 }
 
-export function Ask({ title, yes, dangerous = false, busy = false, notYet = false, problem = null, onYes, onNo, children }: AskProps) {
+export function Ask({ title, yes, dangerous = false, busy = false, notYet = false, form = false, problem = null, onYes, onNo, children }: AskProps) {
   const t = useText();
   // What was sent can't be called back; but nobody is held where no answer comes.
   const held = busy && !isSilent(problem);
@@ -58,7 +60,7 @@ export function Ask({ title, yes, dangerous = false, busy = false, notYet = fals
         {children}
         {problem && <ProblemNote problem={problem} />}
         <div className="actions">
-          <button className={`${dangerous ? "bad" : "main"} ${busy ? "busy" : ""}`} disabled={busy || notYet} autoFocus onClick={onYes}>
+          <button className={`${dangerous ? "bad" : "main"} ${busy ? "busy" : ""}`} disabled={busy || notYet} autoFocus={!form} onClick={onYes}>
             {yes}
           </button>
           <button disabled={held} onClick={onNo}>

@@ -25,6 +25,7 @@ export function Seats({ needed, over = false }: { needed: Needed; over?: boolean
                 <b>{plainName(seat.who)}</b>
                 {seat.vote.on_behalf_of && <> ({plainName(seat.vote.on_behalf_of)})</>}:{" "}
                 {t.decision.options[seat.vote.decision] ?? seat.vote.decision}
+                {seat.vote.rule && <> ({t.decision.throughRule(seat.vote.rule.slice(0, 8))})</>}
                 {seat.state === "lapsed" && <> ({t.decision.lapsed})</>}
                 <div className="small">
                   <time dateTime={seat.vote.at}>{moment(seat.vote.at)}</time>

@@ -240,7 +240,7 @@ export const pagesEn = {
     more: "Older",
   },
   settings: {
-    sections: { me: "You", absences: "Absences", absencesOfAll: "Absences of everybody", away: "While you are away", keys: "API keys", tokens: "Tokens", tenants: "Tenants", sent: "Notifications", delegations: "Delegations of everybody" },
+    sections: { me: "You", rules: "Standing rules", absences: "Absences", absencesOfAll: "Absences of everybody", away: "While you are away", keys: "API keys", tokens: "Tokens", tenants: "Tenants", sent: "Notifications", delegations: "Delegations of everybody" },
     away: {
       hint: "Somebody else decides what asks you. What they decide names you both. Delegated here, it ends with this session at the latest; for longer, use hai-flow delegate with a key of yours.",
       withSession: "or until the session ends in which it was made",

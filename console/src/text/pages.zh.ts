@@ -226,7 +226,7 @@ export const pagesZh: PageTexts = {
     more: "更早的",
   },
   settings: {
-    sections: { me: "您", absences: "外出", absencesOfAll: "所有人的外出", away: "外出期间", keys: "API 密钥", tokens: "令牌", tenants: "租户", sent: "通知", delegations: "所有人的委托" },
+    sections: { me: "您", rules: "常设规则", absences: "外出", absencesOfAll: "所有人的外出", away: "外出期间", keys: "API 密钥", tokens: "令牌", tenants: "租户", sent: "通知", delegations: "所有人的委托" },
     away: {
       hint: "由他人处理向您提出的问题。他们的决定会同时记录你们两人。在此处建立的委托最迟随本次登录结束；需要更久时，请使用您的密钥运行 hai-flow delegate。",
       withSession: "或至建立它的登录结束",

@@ -9,7 +9,7 @@ import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "..
 import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { titleOf, workflowOf } from "../../logic/titles.ts";
-import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
+import { lapsing, neededOf, plainName, ruleOf } from "../../logic/seats.ts";
 import type { Problem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import type { FormProps } from "../../parts/Form.tsx";
@@ -186,11 +186,17 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
   const good = pending.status === "approve" || pending.status === "answered";
   const mine = useWho();
   const byMe = pending.decided_by !== null && pending.decided_by === mine;
+  const rule = ruleOf(pending);
   return (
     <>
       <section className={`note ${good ? "good" : pending.status === "reject" ? "bad" : ""}`}>
         <h2>{t.decision.decidedTitle[pending.status] ?? t.decision.options[pending.status] ?? pending.status}</h2>
-        {meanwhile && pending.decided_by && <p>{byMe ? t.decision.decidedByYou : t.decision.decidedMeanwhile}</p>}
+        {rule !== null && (
+          <p>
+            <Go href="/console/settings#rules">{t.decision.byRule(rule, good)}</Go>
+          </p>
+        )}
+        {meanwhile && rule === null && pending.decided_by && <p>{byMe ? t.decision.decidedByYou : t.decision.decidedMeanwhile}</p>}
         {pending.decided_by && pending.decided_at && (
           <p>{t.decision.decidedBy(plainName(pending.decided_by), moment(pending.decided_at))}</p>
         )}
@@ -203,6 +209,11 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
           <h2>{t.decision.answer}</h2>
           <Value value={value} />
         </section>
+      )}
+      {host.Standing !== null && pending.kind === "gate" && (
+        <Suspense>
+          <host.Standing pending={pending} />
+        </Suspense>
       )}
       <Proof id={pending.id} />
       {host.console && (

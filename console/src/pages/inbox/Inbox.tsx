@@ -175,7 +175,12 @@ export function Inbox({ id }: { id: string | null }) {
                       </span>
                       <span className="row-under quiet small">
                         <span>
-                          {t.inbox.youSaid(t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status), workflowOf(each))}
+                          {t.inbox.youSaid(
+                            each.rule === null
+                              ? (t.decision.decidedTitle[each.decision ?? each.status] ?? humanised(each.decision ?? each.status))
+                              : t.decision.byRule(each.rule, each.decision === "approve"),
+                            workflowOf(each),
+                          )}
                           {each.status === "open" && ` · ${t.decision.voted}`}
                         </span>
                       </span>

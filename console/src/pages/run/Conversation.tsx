@@ -5,7 +5,7 @@ import type { Json, Message, Pending, Snapshot } from "../../api/types.gen.ts";
 import { same } from "../../logic/json.ts";
 import type { Handover, ToolCall } from "../../logic/record.ts";
 import { titleOf } from "../../logic/titles.ts";
-import { plainName } from "../../logic/seats.ts";
+import { plainName, ruleOf } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock, exactly } from "../../text/dates.ts";
@@ -143,6 +143,7 @@ function StepLink({ path, onStep }: { path: string; onStep(path: string): void }
 function Question({ pending, at, past, onStep }: { pending: Pending; at: number; past: boolean; onStep(path: string): void }) {
   const t = useRunText();
   const open = pending.status === "open";
+  const rule = ruleOf(pending);
   return (
     <li className="question">
       <div className="quiet small">
@@ -158,7 +159,7 @@ function Question({ pending, at, past, onStep }: { pending: Pending; at: number;
           )
         ) : (
           <span className="tag">
-            {t.decision.decidedTitle[pending.status] ?? pending.status}
+            {rule === null ? (t.decision.decidedTitle[pending.status] ?? pending.status) : t.decision.byRule(rule, pending.status === "approve")}
             {pending.decided_by && `: ${plainName(pending.decided_by)}`}
           </span>
         )}

@@ -14,6 +14,7 @@ import { Absences } from "./Absences.tsx";
 import { Away } from "./Away.tsx";
 import { Delegations } from "./Delegations.tsx";
 import { Keys, Tokens } from "./Keys.tsx";
+import { Rules } from "./Rules.tsx";
 import { Sent } from "./Sent.tsx";
 import { Tenants } from "./Tenants.tsx";
 import { isOpenHouse } from "./house.ts";
@@ -32,6 +33,7 @@ export function Settings({ changed }: { changed(): void }) {
   const manages = useMay("manage_keys");
   const issues = useMay("issue_tokens");
   const watches = useMay("see_runs");
+  const seesInbox = useMay("see_inbox");
   const { busy, problem, send } = useSending();
   const signOut = async (): Promise<void> => {
     const refused = await send(() => call("DELETE", "/v1/session"));
@@ -122,6 +124,11 @@ export function Settings({ changed }: { changed(): void }) {
           <Away />
         </Section>
       )}
+      {(watches || seesInbox) && (
+        <Section title={sections.rules} id="rules">
+          <Rules />
+        </Section>
+      )}
       {manages && (
         <Section title={sections.keys}>
           <Keys />
@@ -175,11 +182,11 @@ export function Settings({ changed }: { changed(): void }) {
   );
 }
 
-/** A part of the page that is looked at when it is opened. */
-function Section({ title, children }: { title: string; children: ReactNode }) {
-  const [open, setOpen] = useState(false);
+/** A part of the page that is looked at when it is opened, by hand or by its name in the address. */
+function Section({ title, id, children }: { title: string; id?: string; children: ReactNode }) {
+  const [open, setOpen] = useState(id !== undefined && location.hash === `#${id}`);
   return (
-    <details className="card" onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details className="card" id={id} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <h2>{title}</h2>
       </summary>
