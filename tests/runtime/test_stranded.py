@@ -102,6 +102,24 @@ async def test_somebody_who_has_two_seats_is_not_enough_for_a_question_that_need
     assert await why(world, run_id) == "it needs 2 more people, and 1 can decide"
 
 
+async def test_keys_that_are_over_or_of_another_tenant_decide_nothing(world: World) -> None:
+    people = People(world.runtime.dsn)
+    run_id = await world.ask("[]")
+    people.key("user:ann", roles=BOSS, expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    people.key("user:bob", roles=BOSS, tenant="elsewhere")
+    await look(world)
+    assert await why(world, run_id) == "nobody with a key matches role:boss"
+
+
+async def test_where_issuers_say_who_people_are_a_question_to_people_who_are_away_is_found(world: World) -> None:
+    run_id = await world.ask("[]", FLOW.replace("from: role:boss,", "from: [user:ann],"))
+    other = await world.ask("[]", FLOW.replace("from: role:boss,", "from: [user:ann, group:team],"))
+    await leave(world, "user:ann", None)
+    await look(world, by_keys=False)
+    assert "user:ann is away" in str(await why(world, run_id))
+    assert await why(world, other) is None
+
+
 async def test_where_issuers_say_who_people_are_a_role_is_never_taken_for_empty(world: World) -> None:
     run_id = await world.ask("[]")
     await look(world, by_keys=False)
