@@ -48,6 +48,19 @@ _BOUNDARY: Final = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s";]{1,200}))', 
 _DISPOSITION: Final = re.compile(rb"^content-disposition:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _PARAMETER: Final = re.compile(rb';\s*([^\s=;"]+)=(?:"([^"]*)"|([^\s";]+))')
 _TEXTS: Final = re.compile(r"text/.+|.+[/+](?:xml|yaml)")
+OPENAPI_BODY: Final[dict[str, object]] = {
+    "requestBody": {
+        "description": "In any charset that its type names, and also packed (`Content-Encoding`: gzip, deflate). "
+        "Whatever its type, JSON is read as JSON.",
+        "content": {
+            "application/json": {"schema": {}},
+            FORM: {"schema": {"type": "object"}},
+            MULTIPART: {"schema": {"type": "object"}},
+            **{kind: {"schema": {"type": "string"}} for kind in ("text/*", "application/xml", "application/yaml")},
+        },
+    }
+}
+"""What `content_of` reads, as OpenAPI describes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ import gzip
 import hashlib
 import hmac
 import zlib
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.errors import Rejected
+from hai_flow.primitives.unpacking import can_unpack
 from hai_flow.wire import webhook
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.webhook import Call, Scheme
@@ -139,6 +140,22 @@ def test_a_secret_that_is_nothing_but_its_prefix_is_none() -> None:
 def test_a_workflow_sees_no_header_that_is_a_secret() -> None:
     given = {"authorization": "Bearer x", "cookie": "a=b", "x-token": "s", "x-github-event": "push"}
     assert webhook.filter_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
+
+
+def test_every_type_that_is_documented_is_read_and_only_json_has_to_be_json() -> None:
+    (body,) = webhook.OPENAPI_BODY.values()
+    kinds = cast(Any, body)["content"]
+    forms = {webhook.FORM: (b"a=1", {"a": "1"}), webhook.MULTIPART: (PARTS, {"id": ["17", ""], "file": "\r\nA\ufffd"})}
+    for kind in {*kinds} - {"application/json"}:
+        content, value = forms.get(kind, (b"<paid/>", "<paid/>"))
+        headers = {"content-type": f"{kind.replace('*', 'csv')}; boundary=x"}
+        assert webhook.content_of(Call(headers, content), Limits()).value == value
+        assert kinds[kind]["schema"]["type"] == ("object" if kind in forms else "string")
+    with pytest.raises(Rejected):
+        webhook.content_of(Call({"content-type": "application/json"}, b"<paid/>"), Limits())
+    for name in ("gzip", "deflate"):
+        assert name in cast(Any, body)["description"]
+        assert can_unpack(name)
 
 
 DEEP: Any = '{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}'  # what is nested deeper than 64 levels is its JSON text

@@ -5,7 +5,7 @@ Nothing of a body is parsed before the address is known to be one that was given
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from fastapi import Request
@@ -25,17 +25,13 @@ log = structlog.get_logger(__name__)
 
 router = Routes(prefix="/callbacks", tags=["signals"])
 
-_BODY: Final[dict[str, Any]] = {
-    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
-}
-
 
 @router.post(
     "/{token}",
     dependencies=[open_to_everybody()],
     status_code=202,
     response_model=None,
-    openapi_extra=_BODY,
+    openapi_extra=webhook.OPENAPI_BODY,
     responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
 )
 async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:

@@ -6,7 +6,7 @@ proof that was expected.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from fastapi import Request
@@ -29,17 +29,13 @@ log = structlog.get_logger(__name__)
 
 router = Routes(prefix="/v1/hooks", tags=["events"])
 
-_BODY: Final[dict[str, Any]] = {
-    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
-}
-
 
 @router.post(
     "/{path:path}",
     dependencies=[open_to_everybody()],
     status_code=202,
     response_model=None,
-    openapi_extra=_BODY,
+    openapi_extra=webhook.OPENAPI_BODY,
     responses={**list_refusal_responses(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
