@@ -355,8 +355,9 @@ class ChildTold(Command, frozen=True):
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
     `told` are the steps that ended with it, with its own paths, and the state that it has shown at last. `used`: the
-    tokens and the money that it took, by model; `tool_calls`: how many it has made; both since it was born. `run_id`:
-    the child, None where a release before has sent this."""
+    tokens and the money that it took, by model; `tool_calls`: how many it has made; both since it was born. `senders`:
+    the people who sent events that it, or a run below it, has taken. `run_id`: the child, None where a release before
+    has sent this."""
 
     path: str
     attempt: int
@@ -367,6 +368,7 @@ class ChildEnded(Command, frozen=True):
     told: tuple[ChildStepped | ChildShared, ...] = ()
     used: tuple[ModelUse, ...] = ()
     tool_calls: int = 0
+    senders: tuple[str, ...] = ()
     run_id: str | None = None
 
 

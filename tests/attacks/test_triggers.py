@@ -31,6 +31,9 @@ _TAG: Final = 'input: {{tag: "${{{{ event.data.tag }}}}"}}'
 _OF_END: Final = 'input: {{tag: "${{{{ event.data.input.tag }}}}"}}'
 
 
+_HANDED: Final = 'with: {{tag: "${{{{ input.tag }}}}"}}'
+
+
 def _document(name: str, rest: str, triggers: str = "") -> str:
     return (_HEAD + (f"triggers:\n  - {triggers}\n" if triggers else "") + rest).format(name=name)
 
@@ -65,6 +68,19 @@ DOCUMENTS: Final = (
               "deadline: 1d}}}}\n" + _SIGNS.removeprefix("\nsteps:\n")),
     _document("t_over", 'steps: [{{id: sub, run: t_wish, with: {{tag: "${{{{ input.tag }}}}"}}}}]\n',
               "event: {{type: t.over, " + _TAG + "}}"),
+    _document("t_takes", "steps: [{{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, "
+              "deadline: 1d}}}}]\n"),
+    _document("t_takes_and_fails", "steps:\n  - {{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, "
+              "deadline: 1d}}}}\n  - {{id: no, fail: {{code: no, message: No.}}}}\n"),
+    _document("t_between", "steps: [{{id: sub, run: t_takes, " + _HANDED + "}}]\n"),
+    _document("t_above", "steps:\n  - {{id: sub, run: t_takes, " + _HANDED + "}}\n" + _SIGNS.removeprefix("\nsteps:\n")),
+    _document("t_far_above", "steps:\n  - {{id: sub, run: t_between, " + _HANDED + "}}\n"
+              + _SIGNS.removeprefix("\nsteps:\n")),
+    _document("t_catches", "steps:\n  - id: t\n    try: [{{id: sub, run: t_takes_and_fails, " + _HANDED + "}}]\n"
+              "    catch: [{{steps: [{{say: Well.}}]}}]\n" + _SIGNS.removeprefix("\nsteps:\n")),
+    _document("t_branches", "steps:\n  - id: both\n    parallel:\n      a: [{{id: got, wait_for: {{event: t.go, "
+              "match: event.data.tag == input.tag, deadline: 1d}}}}]\n      b: [{{id: nap, wait: {{for: 1s}}}}]\n"
+              + _SIGNS.removeprefix("\nsteps:\n")),
     _document("t_over_end", _SIGNS, "run: {{workflow: t_over, " + _OF_END + "}}"),
 )  # fmt: skip
 YES: Final = {"decision": "approve"}
@@ -191,6 +207,31 @@ def _event_that_a_run_takes(api: httpx2.Client, me: str, tag: str) -> object:
     return _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
 
 
+def _taken_by_its_child(api: httpx2.Client, me: str, tag: str, workflow: str = "t_above") -> object:
+    """The event is to nobody in particular: the child takes it."""
+    _waiting(api, _start(api, workflow, "user:zoe", tag))
+    return _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
+
+
+def _taken_by_its_grandchild(api: httpx2.Client, me: str, tag: str) -> object:
+    return _taken_by_its_child(api, me, tag, "t_far_above")
+
+
+def _taken_by_its_child_that_failed(api: httpx2.Client, me: str, tag: str) -> object:
+    return _taken_by_its_child(api, me, tag, "t_catches")
+
+
+def _taken_in_a_branch(api: httpx2.Client, me: str, tag: str) -> object:
+    return _taken_by_its_child(api, me, tag, "t_branches")
+
+
+def _fork_of_what_a_child_took(api: httpx2.Client, me: str, tag: str) -> object:
+    run = _waiting(api, _start(api, "t_above", "user:zoe", tag))
+    _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
+    wait_for(lambda: _asking(api, tag))
+    return _gone_back(api, OPERATOR, run, step="ok")
+
+
 def _end_above_a_child(api: httpx2.Client, me: str, tag: str) -> object:
     return _post(api, "/v1/events", me, type="t.over", data={"tag": tag})
 
@@ -236,6 +277,11 @@ CAUSES: Final[dict[str, Cause]] = {
     "the end above the child of what my event started does": _end_above_a_child,
     "others forked the forks of a rerun of mine": _fork_of_a_fork_of_a_rerun,
     "another one forked what my run's end started": _fork_of_an_end,
+    "its child has taken my event": _taken_by_its_child,
+    "its child's child has taken my event": _taken_by_its_grandchild,
+    "its child has taken my event and failed": _taken_by_its_child_that_failed,
+    "another branch has taken my event": _taken_in_a_branch,
+    "another one forked what stands above who took my event": _fork_of_what_a_child_took,
     "another one forked what took my event": _fork_of_what_took_my_event,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -17,6 +17,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Message
 from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.pendings import deciders
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.ids import derive_child_run_id
@@ -82,7 +83,8 @@ class Family:
         """Deliver the first of what is on its way; its kind, with the status if it was refused."""
         message = self.mail.popleft()
         command = children.build_command(message.kind, message.target, message.body)
-        assert command is not None
+        if command is None:  # it is for no run
+            return message.kind
         if message.target not in self.plays:
             self._new(self.child_plan, message.target)
         try:
@@ -109,6 +111,73 @@ class Family:
         for each in self.plays.values():
             each.now += ms
         self.do(play, c.TimerFired())
+
+
+TAKING = """
+    steps:
+      - {id: got, wait_for: {event: t.go}}
+      - {id: look, call: t.look, with: {}}
+"""
+SIGNING = "{id: ok, approve: {title: 'Pay?', from: [role:lead]}}"
+"""An approval behind a child, or beside one: its requester is excluded, as usual."""
+
+
+def _take(family: Family, by: str) -> None:
+    """The child takes an event that the person has sent."""
+    family.deliver()
+    family.do(family.child, c.Signal(id=f"s-{by}", name="t.go", sent_at=family.child.now, by=by))
+
+
+def _who_may_sign(play: Play) -> dict[str, str | None]:
+    """Who may decide the run's open approval: by person, the obstacle's code."""
+    (id,) = [id for path, id in play.state.open_pendings.items() if path.endswith("ok")]
+    pending, world = play.state.pendings[id], deciders.world_of(play.plan, play.state)
+    obstacles = {by: deciders.obstacle(pending, c.Principal(by, ("lead",)), world) for by in ("user:bob", "user:zoe")}
+    return {by: obstacle and obstacle.code for by, obstacle in obstacles.items()}
+
+
+_BESIDE: Final = "id: both, parallel: {a: [{id: sub, run: checks}], b: [" + SIGNING + "]}"
+_CAUGHT: Final = "id: t, try: [{id: sub, run: checks}], catch: [{steps: [" + SIGNING + "]}]"
+_LOOP: Final = "id: each, for_each: {items: '${{ [1] }}', as: n, steps: [{id: sub, run: checks}]}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "end"),
+    [
+        ("{id: sub, run: checks}, " + SIGNING, "finished"),
+        ("{" + _LOOP + "}, " + SIGNING, "finished"),
+        ("{" + _BESIDE + "}", "finished"),
+        ("{" + _CAUGHT + "}", "failed"),
+        ("{" + _CAUGHT + "}", "stopped"),
+    ],
+    ids=["behind it", "behind a loop of them", "in a branch beside it", "behind its failure", "behind its stop"],
+)
+def test_who_sent_an_event_that_a_child_took_does_not_decide_in_the_run_above(steps: str, end: str) -> None:
+    family = Family(f"steps: [{steps}]", TAKING, {})
+    _take(family, "user:bob")
+    if end == "finished":
+        family.succeed("look")
+    else:
+        if end == "stopped":
+            family.do(family.child, c.Stop(by="user:op"))
+        family.fail("look")
+    family.deliver()
+    assert family.parent.state.senders == ("user:bob",)
+    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+
+
+def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
+    family = Family("steps: [{id: sub, run: checks}, " + SIGNING + "]", TAKING, {})
+    _take(family, "user:bob")
+    family.fail("look")
+    family.deliver()
+    family.do(family.parent, c.Retry(by="user:op"))
+    family.deliver()
+    family.succeed("look")
+    family.deliver()
+    ends = [each for each in family.parent.events if isinstance(each, e.CollaborationEnded)]
+    assert [each.senders for each in ends] == [("user:bob",), ()]
+    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
@@ -300,7 +369,7 @@ def test_a_child_whose_branch_has_lost_is_stopped() -> None:
         """
         steps:
           - parallel:
-              child: [{id: sub, run: checks, with: {amount: 1}}]
+              child: [{id: sub, run: checks}]
               clock: [{id: soon, wait: {for: 1h}}]
             join: any
         """,

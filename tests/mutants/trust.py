@@ -54,6 +54,16 @@ selectors.bug(
     ),
 )
 
+_LINEAGE: Final = "tests/engine/test_children.py"
+of_children = Room("hai_flow/engine/runs/children.py", _LINEAGE)
+of_children.bug("a child keeps its senders to itself", ('ended["senders"] = list(state.senders)', "pass"))
+of_children.bug(
+    "the senders of a child are told again and again",
+    ("tuple(id for id in command.senders if id not in draft.state.senders)", "command.senders"),
+)
+folds_of_children = Room("hai_flow/engine/evolve/children.py", _LINEAGE)
+folds_of_children.bug("a run forgets who sent what its child took", ("    if event.senders:\n", "    if False:\n"))
+
 people = Room("hai_flow/api/auth/directory/people.py", _ALIASES)
 people.bug(
     "the ids of one tenant join people of another", ("if await self._tenants.id_of(name) == tenant:", "if name:")

@@ -819,7 +819,8 @@ class CollaborationStarted(Event, frozen=True):
 
 
 class CollaborationEnded(Event, frozen=True):
-    """`tool_calls`: so many the child has made, with those below it."""
+    """`tool_calls`: so many the child has made, with those below it. `senders`: the people who sent events that it, or
+    a run below it, has taken, and who were not among the senders of this run yet."""
 
     path: str
     from_: str = msgspec.field(name="from")
@@ -827,6 +828,7 @@ class CollaborationEnded(Event, frozen=True):
     task: Json = None
     run_id: str | None = None
     tool_calls: int = 0
+    senders: tuple[str, ...] = ()
 
 
 class ChildMoved(Event, frozen=True):

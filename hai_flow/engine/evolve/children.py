@@ -12,6 +12,7 @@ from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, remove_entry, without
 from hai_flow.engine.evolve.thread import build_message
+from hai_flow.engine.state.instigators import with_senders
 from hai_flow.engine.state.state import Expense, LastChild, Map, PendingState, RelayedState, RunState, ToolCallState
 
 
@@ -45,6 +46,8 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
     if event.run_id is None:
         return following(state, event)
     settled: dict[str, Any] = {}
+    if event.senders:
+        settled["senders"] = with_senders(state.senders, event.senders)
     if event.run_id in state.granted:
         settled["granted"] = state.granted.delete(event.run_id)
     if event.run_id in state.expenses:

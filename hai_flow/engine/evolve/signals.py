@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, remove_entry, waiting, with_step
-from hai_flow.engine.state.instigators import with_sender
+from hai_flow.engine.state.instigators import with_senders
 from hai_flow.engine.state.state import RunState, TakenSignal, is_heard
 
 
@@ -31,7 +31,7 @@ def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         event,
         steps=with_step(state, event.path, received=received),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
-        senders=with_sender(state.senders, event.by),
+        senders=with_senders(state.senders, () if event.by is None else (event.by,)),
         **record_signal(state, event),
     )
 

@@ -87,7 +87,7 @@ def world_of(plan: Plan, state: RunState) -> World:
 def _describe_cause(state: RunState) -> str:
     """The part of the people behind the run, as a clause."""
     if state.senders:
-        return "sent an event that this run took, or caused the run"
+        return "sent an event that this run, or one below it, took, or caused the run"
     if state.forked:
         return "asked for the run that this one was forked from"
     return _CAUSES.get(state.trigger, CAUSED)

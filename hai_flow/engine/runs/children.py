@@ -276,7 +276,8 @@ def child_ended(draft: Draft, command: c.ChildEnded) -> None:
         draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
     between = _build_task_fields(draft, step, verb)
     calls = command.tool_calls - (0 if counted is None else counted.calls)
-    draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls))
+    senders = tuple(id for id in command.senders if id not in draft.state.senders)
+    draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls), senders=senders)
     if given_up:
         return
     if command.status == "finished":
@@ -548,6 +549,8 @@ def outcome_of(state: RunState) -> dict[str, Json]:
         ended["used"] = msgspec.to_builtins(budget.sum_use(state))
     if state.begun_calls:
         ended["tool_calls"] = state.begun_calls
+    if state.senders:
+        ended["senders"] = list(state.senders)
     return ended
 
 

@@ -541,6 +541,7 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         "tool_calls": counted.calls + end.tool_calls,
         "used": tuple(budget.build_usage_report(each, counted) for each in used),
         "told": tuple(_guess_news_of_child(path, before)),
+        "senders": end.senders,
         "run_id": end.run_id,
     }
     for event in behind:

@@ -3,7 +3,8 @@
 A run that an event, a schedule or the end of another run has started belongs to the system, and a fork to the person
 that forked. So whoever caused it stands beside the requester, and is one wherever requesters may not decide: the sender
 of the event, the person that let the schedule run, the requester of the run that ended, with everybody behind that one;
-the requesters of the runs that a fork goes back to; and the senders of the signals that the run has taken.
+the requesters of the runs that a fork goes back to; and the senders of the signals that the run, or one below it, has
+taken.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ def list_people_behind(requester: str, *others: Iterable[str]) -> tuple[str, ...
     return tuple(people)[:INSTIGATORS_MAX]
 
 
-def with_sender(senders: tuple[str, ...], sender: str | None) -> tuple[str, ...]:
-    """The senders of a run's signals, with one more."""
-    if sender is None or sender in senders:
-        return senders
-    return (*senders, sender)[-SENDERS_MAX:]
+def with_senders(senders: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """The senders of a run's signals, with `more` of them; the same tuple, where it has all of those."""
+    new = tuple(id for id in more if id not in senders)
+    return (*senders, *new)[-SENDERS_MAX:] if new else senders

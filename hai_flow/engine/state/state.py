@@ -348,7 +348,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     thread_id: str = ""
     requester: str = ""
     instigators: tuple[str, ...] = ()  # the people behind the run when it began
-    senders: tuple[str, ...] = ()  # those that have sent it the signals which it has taken
+    senders: tuple[str, ...] = ()  # those that sent the signals that it or a run below has taken
     parent: e.Parent | None = None
     origin: e.Origin | None = None
     pins: dict[str, e.Pin] = {}
