@@ -31,6 +31,8 @@ _TAG: Final = 'input: {{tag: "${{{{ event.data.tag }}}}"}}'
 _OF_END: Final = 'input: {{tag: "${{{{ event.data.input.tag }}}}"}}'
 
 
+_GOT: Final = "{{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, deadline: 1d}}}}"
+_THEN_SIGNS: Final = _SIGNS.removeprefix("\nsteps:\n")
 _HANDED: Final = 'with: {{tag: "${{{{ input.tag }}}}"}}'
 
 
@@ -68,19 +70,15 @@ DOCUMENTS: Final = (
               "deadline: 1d}}}}\n" + _SIGNS.removeprefix("\nsteps:\n")),
     _document("t_over", 'steps: [{{id: sub, run: t_wish, with: {{tag: "${{{{ input.tag }}}}"}}}}]\n',
               "event: {{type: t.over, " + _TAG + "}}"),
-    _document("t_takes", "steps: [{{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, "
-              "deadline: 1d}}}}]\n"),
-    _document("t_takes_and_fails", "steps:\n  - {{id: got, wait_for: {{event: t.go, match: event.data.tag == input.tag, "
-              "deadline: 1d}}}}\n  - {{id: no, fail: {{code: no, message: No.}}}}\n"),
+    _document("t_takes", f"steps: [{_GOT}]\n"),
+    _document("t_takes_and_fails", f"steps: [{_GOT}, {{{{id: no, fail: {{{{code: no, message: No.}}}}}}}}]\n"),
     _document("t_between", "steps: [{{id: sub, run: t_takes, " + _HANDED + "}}]\n"),
-    _document("t_above", "steps:\n  - {{id: sub, run: t_takes, " + _HANDED + "}}\n" + _SIGNS.removeprefix("\nsteps:\n")),
-    _document("t_far_above", "steps:\n  - {{id: sub, run: t_between, " + _HANDED + "}}\n"
-              + _SIGNS.removeprefix("\nsteps:\n")),
+    _document("t_above", "steps:\n  - {{id: sub, run: t_takes, " + _HANDED + "}}\n" + _THEN_SIGNS),
+    _document("t_far_above", "steps:\n  - {{id: sub, run: t_between, " + _HANDED + "}}\n" + _THEN_SIGNS),
     _document("t_catches", "steps:\n  - id: t\n    try: [{{id: sub, run: t_takes_and_fails, " + _HANDED + "}}]\n"
-              "    catch: [{{steps: [{{say: Well.}}]}}]\n" + _SIGNS.removeprefix("\nsteps:\n")),
-    _document("t_branches", "steps:\n  - id: both\n    parallel:\n      a: [{{id: got, wait_for: {{event: t.go, "
-              "match: event.data.tag == input.tag, deadline: 1d}}}}]\n      b: [{{id: nap, wait: {{for: 1s}}}}]\n"
-              + _SIGNS.removeprefix("\nsteps:\n")),
+              "    catch: [{{steps: [{{say: Well.}}]}}]\n" + _THEN_SIGNS),
+    _document("t_branches", "steps:\n  - {{id: both, parallel: {{a: [" + _GOT + "], b: [{{wait: {{for: 1s}}}}]}}}}\n"
+              + _THEN_SIGNS),
     _document("t_over_end", _SIGNS, "run: {{workflow: t_over, " + _OF_END + "}}"),
 )  # fmt: skip
 YES: Final = {"decision": "approve"}

@@ -133,7 +133,7 @@ def _who_may_sign(play: Play) -> dict[str, str | None]:
     (id,) = [id for path, id in play.state.open_pendings.items() if path.endswith("ok")]
     pending, world = play.state.pendings[id], deciders.world_of(play.plan, play.state)
     obstacles = {by: deciders.obstacle(pending, c.Principal(by, ("lead",)), world) for by in ("user:bob", "user:zoe")}
-    return {by: obstacle and obstacle.code for by, obstacle in obstacles.items()}
+    return {by: None if obstacle is None else obstacle.code for by, obstacle in obstacles.items()}
 
 
 _BESIDE: Final = "id: both, parallel: {a: [{id: sub, run: checks}], b: [" + SIGNING + "]}"
