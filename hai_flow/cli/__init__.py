@@ -83,6 +83,7 @@ _PANELS: Final = (
             ("absences", "people.absences:app"),
             ("rules", "people.rules:app"),
             ("chat", "people.chat:app"),
+            ("oversight", "people.oversight:oversight"),
         ),
     ),
     (

@@ -109,6 +109,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "audit verify": ("audit verify", "audit verify --anchors anchors.jsonl"),
     "audit anchor": ("audit anchor", "audit anchor --to anchors.jsonl"),
     "audit export": ("audit export", "audit export --tenant default"),
+    "oversight": ("oversight --since 30d", "oversight --by tool --under 5"),
     "forget": ("forget user:ann", "forget user:ann --yes"),
     "verify": ("verify", f"verify {RUN}"),
     "chaos": ("chaos --seed 7", "chaos --minutes 10 --servers 2 --workers 3"),

@@ -98,7 +98,7 @@ class World:
             "key_id": "none", "delegation_id": self.run_id, "account_id": self.run_id, "name": self.workflow,
             "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
             "operation": f"tasks/{self.run_id}", "freeze_id": self.run_id, "absence_id": self.run_id,
-            "rule_id": self.run_id,
+            "rule_id": self.run_id, "person": "user:ann",
         }  # fmt: skip
 
     def names(self) -> list[str]:

@@ -20,6 +20,7 @@ from tests.mutants import (
     masking,
     models,
     neighbours,
+    oversight,
     rules,
     runtime,
     still,
@@ -33,7 +34,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 MODULES: Final = (
     engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
-    neighbours, trust, heirs, agents,
+    neighbours, trust, heirs, agents, oversight,
 )  # fmt: skip
 BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)

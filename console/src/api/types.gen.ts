@@ -897,6 +897,32 @@ export interface OutcomeWebhook {
   secret: string;
 }
 
+export interface Oversight {
+  missing: string[];
+  since: string;
+  by: "workflow" | "tool";
+  under: number;
+  complete: boolean;
+  items: OversightGroup[];
+}
+
+export interface OversightGroup {
+  name: string | null;
+  questions: number;
+  open: number;
+  approved: number;
+  refused: number;
+  other: number;
+  expired: number;
+  withdrawn: number;
+  edited: number;
+  by_rule: number;
+  votes: number;
+  quick: number;
+  median_seconds: number | null;
+  p90_seconds: number | null;
+}
+
 export interface Overview {
   cells: CellOverview[];
   counted_max: number;
@@ -959,6 +985,23 @@ export interface PendingPage {
   missing: string[];
   items: OpenedPending[];
   next_cursor: string | null;
+}
+
+export interface PersonOversight {
+  missing: string[];
+  since: string;
+  under: number;
+  complete: boolean;
+  questions: number;
+  approved: number;
+  refused: number;
+  other: number;
+  edited: number;
+  by_rule: number;
+  votes: number;
+  quick: number;
+  median_seconds: number | null;
+  p90_seconds: number | null;
 }
 
 export interface Problem {

@@ -54,6 +54,7 @@ _REFUSED: Final = (
     "POST /v1/inbox/delegations", "DELETE /v1/inbox/delegations/{delegation_id}",
     "GET /v1/inbox/accounts", "POST /v1/inbox/accounts", "DELETE /v1/inbox/accounts/{account_id}",
     "GET /v1/rules", "POST /v1/rules", "GET /v1/rules/{rule_id}", "POST /v1/rules/{rule_id}/revoke",
+    "GET /v1/oversight/me",
 )  # fmt: skip
 
 ROUTES: Final[Mapping[str, str]] = MappingProxyType(

@@ -1376,6 +1376,60 @@ class RuleRecords(Shape):
     items: list[RuleRecord]
 
 
+class PersonOversight(Listed):
+    """How somebody has voted at approvals and gates within the time `since`: `questions` have a vote of theirs, of
+    which a standing rule has cast `by_rule` in their name; nothing else counts these. `quick`: of the `votes` that they
+    have cast themselves, those less than `under` seconds after the question was asked or after their vote before.
+    Seconds are from the asking of the question to the vote. Not `complete`: there are more than were looked at."""
+
+    since: str
+    under: int
+    complete: bool
+    questions: int
+    approved: int
+    refused: int
+    other: int
+    edited: int
+    by_rule: int
+    votes: int
+    quick: int
+    median_seconds: float | None
+    p90_seconds: float | None
+
+
+class OversightGroup(Shape):
+    """The approvals and gates of a workflow, or about a tool (null: about none); `(other)`: of all groups that were too
+    many to name. `edited`: people changed the arguments. `by_rule`: a standing rule decided. `quick`: of people's
+    `votes`, those less than `under` seconds after the question was asked or after the voter's vote before. Seconds are
+    from the asking of a question to its decision by people."""
+
+    name: str | None
+    questions: int
+    open: int
+    approved: int
+    refused: int
+    other: int
+    expired: int
+    withdrawn: int
+    edited: int
+    by_rule: int
+    votes: int
+    quick: int
+    median_seconds: float | None
+    p90_seconds: float | None
+
+
+class Oversight(Listed):
+    """How the questions that were asked within the time `since` were decided. Not `complete`: there are more than were
+    looked at."""
+
+    since: str
+    by: Literal["workflow", "tool"]
+    under: int
+    complete: bool
+    items: list[OversightGroup]
+
+
 class RuleUsage(Shape):
     """One use of a rule."""
 

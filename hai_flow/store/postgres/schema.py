@@ -218,6 +218,14 @@ sa.Index(
     pendings.c.id,
     postgresql_where=sa.text("status = 'open'"),
 )
+# The figures of how decisions are made (`store/people/oversight`).
+sa.Index(
+    "pendings_decisions",
+    pendings.c.tenant,
+    pendings.c.opened_at,
+    pendings.c.id,
+    postgresql_where=sa.text("kind IN ('approve', 'gate')"),
+)
 
 votes: Final = sa.Table(
     "votes",

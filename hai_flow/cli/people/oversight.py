@@ -1,0 +1,94 @@
+"""`hai-flow oversight`: figures of how people decide, over REST."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
+from hai_flow.cli.terminal import note, out, print_json, say
+from hai_flow.values import Json
+
+_SHARES = ("approved", "refused", "other", "edited", "expired", "withdrawn", "by_rule")
+
+
+def oversight(
+    since: Annotated[
+        str, typer.Option("--since", metavar="DURATION", help="Questions that were asked within it: 12h, 30d.")
+    ] = "30d",
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="workflow|tool", help="What they are grouped by. Default: workflow.")
+    ] = None,
+    under: Annotated[
+        int, typer.Option("--under", metavar="SECONDS", min=1, max=3600, help="A vote in less time counts as quick.")
+    ] = 10,
+    mine: Annotated[bool, typer.Option("--mine", help="How you decide yourself.")] = False,
+    person: Annotated[
+        str | None, typer.Option("--person", metavar="WHO", help="How this person decides: user:ann. For auditors.")
+    ] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How people decide approvals: how long they take, and what is approved, refused, edited or expired.
+
+    Figures of workflows and tools are for auditors, those of --mine for every decider.
+    """
+    if sum((mine, person is not None, by is not None)) > 1:
+        raise UsageError("--mine, --person and --by each ask for other figures: give one of them.")
+
+    async def work(api: Server) -> Json:
+        if mine or person is not None:
+            path = "/v1/oversight/me" if person is None else f"/v1/oversight/people/{quote(person)}"
+            return await api.get(path, since=since, under=under)
+        return await api.get("/v1/oversight", since=since, by=by or "workflow", under=under)
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+        return
+    if not answer["complete"]:
+        note("These are the newest questions; there are more than were looked at.")
+    if "items" not in answer:
+        answer["items"] = [{"name": person or "you", "open": 0, "expired": 0, "withdrawn": 0, **answer}]
+    if not any(each["questions"] for each in answer["items"]):
+        say(f"Nothing was asked within {since}.")
+        return
+    heads = (
+        "",
+        "questions",
+        "open",
+        "median",
+        "p90",
+        f"under {under} s",
+        *(each.replace("_", " ") for each in _SHARES),
+    )
+    out().table([_row(each) for each in answer["items"]], heads=heads)
+
+
+def _row(item: Json) -> tuple[str, ...]:
+    ended = item["questions"] - item["open"]
+    return (
+        item["name"] or "(no tool)",
+        str(item["questions"]),
+        str(item["open"]),
+        _time(item["median_seconds"]),
+        _time(item["p90_seconds"]),
+        _share(item["quick"], item["votes"]),
+        *(_share(item[each], ended) for each in _SHARES),
+    )
+
+
+def _share(part: int, total: int) -> str:
+    return "" if not total or not part else f"{100 * part / total:.0f} %"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))

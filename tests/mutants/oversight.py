@@ -1,0 +1,25 @@
+"""Mutants of the figures of how people decide: whose they are, what is counted, and what counts as quick."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Room
+
+counting = Room("hai_flow/store/people/oversight.py", "tests/store/test_oversight.py")
+counting.bug("a rule's votes are people's", ("count(*) FILTER (WHERE NOT by_rule) AS votes", "count(*) AS votes"))
+counting.bug("a rule's decision takes people's time", ("is_decided AND NOT by_rule AND at", "is_decided AND at"))
+counting.bug("a row of votes is not quick", ("before.principal = v.principal", "before.principal <> v.principal"))
+counting.bug("forms are counted", ("kind IN ('approve', 'gate') AND opened_at", "kind <> 'tool' AND opened_at"))
+counting.bug("another tenant is counted", ("WHERE tenant = $1 AND kind IN", "WHERE $1::uuid IS NOT NULL AND kind IN"))
+counting.bug("an escaped NUL is read", (r"'\u0000', '')", r"'\u0001', '')"))
+counting.bug("too many pass for all", ("in figures.values()) < LOOKED_AT_MAX", "in figures.values()) <= LOOKED_AT_MAX"))
+counting.bug("a quantile is one too late", ("math.ceil(share * len(ordered)) - 1", "math.floor(share * len(ordered))"))
+
+showing = Room("hai_flow/api/rest/admin/oversight.py", "tests/api/test_oversight.py")
+showing.bug(
+    "a person's figures are for everybody",
+    (
+        '"/people/{person:path}",\n    dependencies=[requires(Right.READ_AUDIT)]',
+        '"/people/{person:path}",\n    dependencies=[requires(Right.DECIDE, Right.READ_AUDIT)]',
+    ),
+)
+showing.bug("reading is not recorded", ("    await _note(access, by=by, since=since)\n", ""))
