@@ -196,6 +196,9 @@ VALUES: dict[str, tuple[dict[str, Any], Any]] = {
         {"patternProperties": {"[01]*1[01]{20}2": {}}}, {f"{n:0200b}": 1 for n in range(2_000)}),
     "lists of all that is contained": (
         {"unevaluatedItems": False, "anyOf": [{"contains": {"const": n}} for n in range(1_000)]}, list(range(1_000))),
+    "objects of all that is evaluated": (
+        {"unevaluatedProperties": False, "additionalProperties": True,
+         "anyOf": [{"required": [f"k{n}"]} for n in range(1_000)]}, {f"k{n}": 1 for n in range(1_000)}),
 }  # fmt: skip
 
 

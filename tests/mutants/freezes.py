@@ -50,7 +50,7 @@ freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",
     ("return self.is_stale or self.certainly_holds", "return self.certainly_holds"),
-    by=f"{_RUNTIME}::test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit",
+    by=f"{_RUNTIME}::test_a_process_that_knows_that_there_are_newer_freezes_begins_nothing_until_it_has_read_them",
 )
 freezes.bug(
     "a commit's version of the freezes is not looked at",

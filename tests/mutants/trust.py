@@ -324,11 +324,6 @@ growth.bug(
     "a list is copied in a loop, however often",
     ("self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))", "pass"),
 )
-growth.bug(
-    "a list is added up or grouped in a loop, however often",
-    ("self._allow(rounds * _ELEMENT * sum(part.count for part in parts))", "pass"),
-)
-growth.bug("patterns are made in a loop, however many", ("self._allow(rounds * _PATTERN)", "pass"))
 _EXTREMES: Final = "tests/foreign/test_values.py"
 extremes = Room("hai_flow/values.py", _EXTREMES)
 extremes.bug(

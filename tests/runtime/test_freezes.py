@@ -82,6 +82,20 @@ async def test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its
     assert not effects.begun
 
 
+async def test_a_process_that_knows_that_there_are_newer_freezes_begins_nothing_until_it_has_read_them(
+    make: Make,
+) -> None:
+    runtime = await make(performs=True)
+    run = runtime.committer.peek((await start(runtime, GATED)).run_id)
+    assert run is not None
+    await until(lambda: effects.begun)
+    (path,) = run.state.attempts
+    assert not runtime.freezes.holds(run, path)
+    runtime.freezes.note_version(1_000_000)
+    assert runtime.freezes.holds(run, path)
+    assert not runtime.freezes.certainly_holds(run, path), "what has begun is not broken off for it"
+
+
 async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: Make) -> None:
     runtime = await make(performs=True, concurrency=1)
     other = await asyncpg.connect(runtime.dsn)
