@@ -287,6 +287,17 @@ class Settings:
         "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
         "what, so they may then do all that the tools can. `dev` takes them on loopback without it."
     )
+    rehearsal_hours: int = _whole(
+        "How old the kept rehearsal (`hai-flow backtest --keep`) of a text may be that is published as a new version "
+        "of a workflow that has runs; 0 demands none.",
+        0,
+        0,
+        8760,
+    )
+    rehearsal_days: int = _whole("Of how many days such a rehearsal has to take the runs.", 30, 1, 3650)
+    rehearsal_differences: int = _whole(
+        "How many of these runs may go otherwise, or be such that nothing can be decided of them.", 0, 0, 1_000_000
+    )
 
     # -- performing runs
 

@@ -32,7 +32,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "diff": ("diff refund@1 refund@2", "diff refund.flow.yaml --against refund"),
     "backtest": (
         "backtest refund.flow.yaml --against refund --since 30d",
-        "backtest refund.flow.yaml --limit 5 --json",
+        "backtest refund.flow.yaml --keep --json",
     ),
     "retire": ("retire refund@1", "retire refund@1 --server https://flow.example.com"),
     "unretire": ("unretire refund@1", "unretire refund@1 --json"),

@@ -61,7 +61,14 @@ from hai_flow.runtime.runs.message_queue import MessageQueue
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.runs.thread_state import ThreadState
-from hai_flow.runtime.settings import bounds_of, build_registry, calendars_of, channels_of, queues_of
+from hai_flow.runtime.settings import (
+    bounds_of,
+    build_registry,
+    calendars_of,
+    channels_of,
+    queues_of,
+    rehearsal_demand_of,
+)
 from hai_flow.runtime.streams.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.runtime.tenancy.quotas import Quotas
@@ -237,6 +244,7 @@ class Runtime(Service):
         self.catalog.channels = self._list_channels
         self.catalog.roles = self._list_roles
         self.catalog.calendars = calendars_of(settings).calendars
+        self.catalog.demand = rehearsal_demand_of(settings)
         self.files = Files(
             self.database,
             self._contents,

@@ -16,6 +16,7 @@ from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.base.queue_selection import EVERY, QueueSelection, parse_queues
+from hai_flow.runtime.catalog.demands import RehearsalDemand
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.a2a.runner import A2ARunner
@@ -81,6 +82,16 @@ def bounds_of(settings: Settings) -> Bounds:
         run_events=settings.run_events_max,
         run_bytes=settings.run_bytes_max,
         calendars=calendars_of(settings).calendars,
+    )
+
+
+def rehearsal_demand_of(settings: Settings) -> RehearsalDemand | None:
+    """What publications demand; None: nothing."""
+    if not settings.rehearsal_hours:
+        return None
+    everywhere = settings.cells is not None
+    return RehearsalDemand(
+        settings.rehearsal_hours, settings.rehearsal_differences, settings.rehearsal_days, everywhere
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -82,6 +84,28 @@ def test_other_people_and_a_run_that_could_not_migrate_are_named_and_exit_with_1
     ]
     assert shown["stuck"] == {"pending.content": 1}
     assert json.loads(called(file, "--json", "--limit", "0").output)["examples"] == []
+
+
+def test_the_counts_are_kept_with_keep_alone_and_only_of_the_workflow_in_the_file(
+    run_id: UUID, file: Path, database: str
+) -> None:
+    async def read() -> list[tuple[object, ...]]:
+        connection = await asyncpg.connect(database)
+        try:
+            query = "SELECT name, age, complete, runs, differences, counts, kept_by FROM rehearsals"
+            return [tuple(row) for row in await connection.fetch(query)]
+        finally:
+            await connection.close()
+
+    assert (called(file).exit_code, asyncio.run(read())) == (0, [])
+    assert called(file, "--keep", "--since", "2d").exit_code == 0
+    counts = b'{"unreadable":{},"verdicts":{"same":1}}'
+    row = ("asking", timedelta(days=2), True, 1, 0, counts, "service:cli")
+    assert asyncio.run(read()) == [row]
+    file.write_text(ASKING.replace("name: asking", "name: other"))
+    refused = called(file, "--against", "asking", "--keep")
+    assert (refused.exit_code, "expected the runs of other in all cells" in refused.output) == (2, True)
+    assert asyncio.run(read()) == [row]
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,35 @@ reading.bug(
     ("        return bool(self.stuck) or any(", "        return any("),
     by="tests/cli/test_backtest.py::test_a_run_that_could_not_migrate_alone_is_a_finding",
 )
+
+_PUBLISHING: Final = "tests/api/test_rehearsed_publication.py"
+demands = Room("hai_flow/runtime/catalog/demands.py", _PUBLISHING)
+demands.bug(
+    "a rehearsal against an older version counts",
+    ("        if rehearsal.base != latest.sha256:\n", "        if False:\n"),
+)
+demands.bug("a rehearsal counts for ever", ("        if age > timedelta(hours=self.hours):\n", "        if False:\n"))
+demands.bug("a rehearsal of a part of the runs counts", ("        if not rehearsal.complete:\n", "        if False:\n"))
+demands.bug(
+    "a rehearsal of the runs of one day counts for a month",
+    ("        if rehearsal.age < timedelta(days=self.days):\n", "        if False:\n"),
+)
+demands.bug(
+    "a rehearsal counts however many runs differ",
+    ("        if rehearsal.differences > self.differences:\n", "        if False:\n"),
+)
+publishing = Room("hai_flow/runtime/catalog/catalog.py", _PUBLISHING)
+publishing.bug(
+    "a dev copy demands a rehearsal",
+    ("            if self.demand is not None and not dev:\n", "            if self.demand is not None:\n"),
+)
+overriding = Room("hai_flow/api/rest/workflows.py", _PUBLISHING)
+overriding.bug(
+    "every publisher passes over the rehearsal",
+    ("    if unrehearsed is not None and not access.", "    if False and not access."),
+)
+keeping = Room("hai_flow/api/rest/versions.py", _PUBLISHING)
+keeping.bug(
+    "a rehearsal of another workflow's text is kept",
+    ("    if keep and plan.name != name:\n", "    if False:\n"),
+)

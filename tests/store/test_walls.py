@@ -203,6 +203,7 @@ def _some(column: sa.Column[Any], n: int) -> str:
     for kind, text in (
         (Uuid, f"'{UUID(int=100 + n)}'"), (ARRAY, "'{}'"), (BYTEA, f"decode(repeat('0{n}', 32), 'hex')"),
         (TIMESTAMP, "now() + interval '1 hour'" if column.name == "until" else "now()"), (sa.Boolean, "false"),
+        (sa.Interval, "interval '1 day'"),
         (sa.Date, "'2026-01-01'"), ((sa.Integer, sa.BigInteger), str(n + 1)),
     ):  # fmt: skip
         if isinstance(column.type, kind):

@@ -185,6 +185,7 @@ export const serverZh: Record<string, string> = {
   webhook_refused: "请求没有通过验证。",
   webhook_unknown: "没有这样的 webhook。",
   workflow_exists: "这个版本已经发布，内容不同。请使用下一个版本号。",
+  rehearsal_required: "此部署要求先用该工作流已记录的运行预演完全相同的文本，然后才能发布：请运行 hai-flow backtest --keep。",
   workflow_mismatch: "会话属于另一个工作流。",
   workflow_missing: "没有说明要运行哪个工作流。",
   workflow_unknown: "没有这样的工作流。",

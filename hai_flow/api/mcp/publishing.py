@@ -42,6 +42,7 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
     access.require_publishing()
     source = params["source"].encode()
     plan = await check_beside_loop(access, compile_workflow, source, "<workflow>")
+    await access.catalog.demand_rehearsal(access.tenant, plan)  # before somebody is asked in vain
     arguments = {"workflow": f"{plan.name}@{plan.version}", "sha256": plan.sha256.hex(), "source": params["source"]}
     key = await _key_of(access, [arguments["sha256"], params.get("attempt", 1)])
     id = access.runtime.starts.id_of("rest", str(access.tenant), access.principal.id, key)

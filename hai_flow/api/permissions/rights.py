@@ -29,7 +29,7 @@ class Right(StrEnum):
     CHECK_WORKFLOWS = "check_workflows"  # validate, format and draw documents, play their tests
     PUBLISH = "publish"
     READ_AUDIT = "read_audit"
-    MANAGE_KEYS = "manage_keys"  # create, list and revoke keys; settings of the tenant
+    MANAGE_KEYS = "manage_keys"  # create, list and revoke keys; settings of the tenant; publish without a rehearsal
     ISSUE_TOKENS = "issue_tokens"  # give frontends tokens with no more than one's own rights
 
 

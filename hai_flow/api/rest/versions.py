@@ -17,7 +17,7 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.principals import reject_missing_right, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -32,8 +32,15 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.runs import migrate
 from hai_flow.errors import Rejected
-from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest_some, render_backtest
+from hai_flow.runtime.ops.backtest import (
+    Backtest,
+    Backtesting,
+    backtest_some,
+    build_kept_rehearsal,
+    render_backtest,
+)
 from hai_flow.runtime.settings import bounds_of
+from hai_flow.store.catalog.rehearsals import keep_rehearsal
 from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.runs import run_lists
 from hai_flow.store.runs.run_lists import RunSummary
@@ -43,6 +50,7 @@ router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedR
 RUNS_MAX: Final = 1000  # that one request looks at
 BACKTEST_SECONDS_MAX: Final = 30.0  # in each cell
 _PAGE: Final = 100
+_KEEPERS: Final = (Right.PUBLISH, Right.CONTROL_RUNS)
 _VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _ACTIVE: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
 
@@ -82,7 +90,7 @@ async def diff_versions(
     dependencies=[requires(Right.SEE_RUNS)],
     response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(404, *WITH_BODY), 200: {"model": schemas.BacktestReport}},
+    responses={**list_refusal_responses(403, 404, *WITH_BODY), 200: {"model": schemas.BacktestReport}},
 )
 async def backtest_workflow(
     name: str,
@@ -92,16 +100,29 @@ async def backtest_workflow(
         str, Query(pattern=r"^[1-9][0-9]{0,3}[mhdw]$", description="of the runs that began within it: `12h`, `30d`")
     ] = "30d",
     examples: Annotated[int, Query(ge=0, le=100, description="the most runs to name of each kind")] = 20,
+    keep: Annotated[
+        bool,
+        Query(
+            description="keep the counts, for a publication that demands them; takes the right `publish` or "
+            "`control_runs`, too"
+        ),
+    ] = False,
 ) -> dict[str, Any]:
     """Decide the recorded runs of the workflow again under the YAML document in the body, which is not stored: which
     would go otherwise, and why. Inputs, answers and results are those that were recorded; nothing is performed and no
-    row is written.
+    row is written, but the counts if they are to be kept.
 
     At most 1,000 runs, the oldest first, and half a minute: `complete` is false where there are more; then ask for a
     shorter time, or use `hai-flow backtest`. Of errors their codes are told, and not their words.
     """
+    if keep and not any(access.principal.may(right) for right in _KEEPERS):
+        raise reject_missing_right(_KEEPERS)
     plan = await check_beside_loop(access, compile_workflow, source, "<workflow>")
-    await access.catalog.resolve(access.tenant, name)
+    if keep and plan.name != name:
+        raise Rejected(
+            422, "request.invalid", f"keep: expected a text of the workflow {name}, found one of {plan.name}."
+        )
+    latest, _ = await access.catalog.resolve(access.tenant, name)
     age = timedelta(milliseconds=milliseconds(since))
     result, complete = Backtest(), True
     for cell in access.everywhere:
@@ -112,6 +133,10 @@ async def backtest_workflow(
         )
         result.join(part)
         complete = complete and all_of_it
+    if keep:
+        rehearsal = build_kept_rehearsal(result, plan, latest.sha256, age, access.principal.id, complete=complete)
+        async with access.act() as connection:
+            await keep_rehearsal(connection, access.tenant, rehearsal)
     report = render_backtest(result)
     for example in report["examples"]:
         if example["kind"] == "fails":

@@ -10,7 +10,7 @@ from fastapi import Query, Response
 
 from hai_flow import values
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.principals import reject_missing_right, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -47,13 +47,28 @@ async def publish_workflow(
     source: WorkflowBody,
     access: CurrentAccess,
     dev: Annotated[bool, Query(description="a copy under `version+sha8` that may be replaced")] = False,
+    unrehearsed: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=500,
+            pattern=r"\S",
+            description="why it is published without a rehearsal that the deployment demands; takes the right "
+            "`manage_keys`, too, and is recorded",
+        ),
+    ] = None,
 ) -> dict[str, Any]:
     """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409.
 
-    403 where this server takes no workflows over the network.
+    403 where this server takes no workflows over the network. 409 `rehearsal_required` where the deployment demands a
+    rehearsal of this text on the workflow's runs (`POST /v1/workflows/{name}/backtest?keep=true`).
     """
     access.require_publishing()
-    stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
+    if unrehearsed is not None and not access.principal.may(Right.MANAGE_KEYS):
+        raise reject_missing_right((Right.MANAGE_KEYS,))
+    stored, plan = await access.catalog.publish(
+        access.tenant, source, dev=dev, asked=access.asked, unrehearsed=unrehearsed or ""
+    )
     await access.repeat()
     access.hint_lists()
     return {**render_workflow(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}

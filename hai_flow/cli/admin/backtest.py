@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow.cli import completion
+from hai_flow.cli.admin.audit_record import BY
 from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, tell_faults, visit
 from hai_flow.cli.author.sources import read_whole
 from hai_flow.cli.errors import FAILED, UsageError, print_definition_error
@@ -47,6 +48,9 @@ def backtest(
     since: Annotated[
         str, typer.Option("--since", metavar="DURATION", help="Runs that began within this time: 12h, 30d.")
     ] = "30d",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the counts, for a publication that demands a rehearsal of FILE.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="The most runs to show of each kind.")] = 20,
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="The tenant whose runs they are.")
@@ -57,11 +61,15 @@ def backtest(
 ) -> None:
     """Decide the recorded runs of a workflow again under another text: what would go otherwise, and why.
 
-    Inputs, answers and results are those that were recorded. Nothing is performed and no row is written. Exits with 1
+    Inputs, answers and results are those that were recorded. Nothing is performed and no row is written, but the counts
+    with --keep. Exits with 1
     if any run would go otherwise, or a waiting one could not migrate.
     """
     plan, age = _compile(file), _read_age(since)
     name = against or plan.name
+    if keep and (name != plan.name or cell is not None):
+        raise UsageError(f"--keep: expected the runs of {plan.name} in all cells, found --against or --cell.")
+    bases: dict[str, bytes] = {}
 
     async def work(place: CellDatabase, connection: Connection) -> Backtest | None:
         from hai_flow.runtime.ops.backtest import Backtesting
@@ -70,8 +78,10 @@ def backtest(
         from hai_flow.store.identity.tenants import find_tenant
 
         row = await find_tenant(connection, tenant)
-        if row is None or await find_latest_workflow(connection, row.id, name) is None:
+        latest = None if row is None else await find_latest_workflow(connection, row.id, name)
+        if row is None or latest is None:
             return None
+        bases[place.name] = latest.sha256
         limits = bounds_of(place.settings)
         return await _backtest_cell(connection, Backtesting(row.id, name, plan, age, limits, limit))
 
@@ -81,6 +91,8 @@ def backtest(
     if not results and not away:
         raise UsageError(f"tenant {tenant!r} has no workflow {name!r}: --against takes the name of a published one.")
     total = _join(results)
+    if keep:
+        _keep(total, plan, age, tenant, bases, data_dir, complete=not away)
     if as_json:
         from hai_flow.runtime.ops.backtest import render_backtest
 
@@ -122,6 +134,33 @@ async def _backtest_cell(connection: Connection, request: Backtesting) -> Backte
             next_note = time.monotonic() + NOTE_SECONDS
             note(f"{plural(result.runs, 'run')} so far.")
     return result
+
+
+def _keep(
+    total: Backtest,
+    plan: Plan,
+    age: timedelta,
+    tenant: str,
+    bases: dict[str, bytes],
+    data_dir: Path | None,
+    *,
+    complete: bool,
+) -> None:
+    """Keep the counts of all cells in each of them: that in which the tenant's workflows are published looks there."""
+
+    async def work(place: CellDatabase, connection: Connection) -> None:
+        from hai_flow.runtime.ops.backtest import build_kept_rehearsal
+        from hai_flow.store.catalog.rehearsals import keep_rehearsal
+        from hai_flow.store.identity.tenants import find_tenant
+
+        row = await find_tenant(connection, tenant)
+        if row is None or place.name not in bases:
+            return
+        rehearsal = build_kept_rehearsal(total, plan, bases[place.name], age, BY, complete=complete)
+        async with connection.transaction():
+            await keep_rehearsal(connection, row.id, rehearsal)
+
+    visit(data_dir, None, work)
 
 
 def _join(results: list[Backtest]) -> Backtest:

@@ -35,6 +35,12 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.
 
 def publish(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files, or folders of them.")],
+    unrehearsed: Annotated[
+        str | None,
+        typer.Option(
+            "--unrehearsed", metavar="REASON", help="Without the rehearsal that the server demands; recorded."
+        ),
+    ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,7 +63,7 @@ def publish(
                     print_definition_error(findings, name, source)
                 continue
             try:
-                done.append({"file": name, **await api.post("/v1/workflows", content=source)})
+                done.append({"file": name, **await api.post("/v1/workflows", content=source, unrehearsed=unrehearsed)})
             except Problem as problem:
                 if (by_server := problem.body.get("findings")) is not None and problem.code == "definition.invalid":
                     in_file = [each for each in findings if each.code != _OF_FOLDER and each.file == name]

@@ -41,13 +41,14 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.cycles import endless
+from hai_flow.runtime.catalog.demands import RehearsalDemand
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
 from hai_flow.store.audit import audit
-from hai_flow.store.catalog import workflows
+from hai_flow.store.catalog import rehearsals, workflows
 from hai_flow.store.catalog.workflows import NamedVersion, Workflow, WorkflowSummary
 from hai_flow.store.messaging import triggers
 from hai_flow.store.postgres.database import Database
@@ -94,6 +95,7 @@ class Catalog:
         self.channels: Callable[[str], Collection[str] | None] | None = None
         self.roles: Callable[[UUID], Awaitable[Collection[str]]] | None = None
         self.calendars: Calendars = {}
+        self.demand: RehearsalDemand | None = None
         self.is_on_disk: Callable[[bytes], bool] | None = None
 
     def reading(self, reads: Pool) -> Catalog:
@@ -235,17 +237,21 @@ class Catalog:
         from_disk: bool = False,
         asked: AuditActor | None = None,
         compiled: Plan | None = None,
+        unrehearsed: str = "",
     ) -> tuple[Workflow, Plan]:
         """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine. `asked`: the
         person who publishes it, for the audit. `compiled`: the plan of these bytes by this name, where the caller has
-        made it already.
+        made it already. `unrehearsed`: why no rehearsal is demanded this time.
 
-        Raises as `check` does; and Rejected 409 if other bytes have its name and version.
+        Raises as `check` does; and Rejected 409 if other bytes have its name and version, or without a rehearsal that
+        is demanded. A dev copy needs none: where a version is published it is never the latest.
         """
         if not from_disk and self.is_on_disk is not None:
             from_disk = await compiling.make(self.is_on_disk, source)
         plan, looked = await self._check(tenant, source, file, from_disk=from_disk, compiled=compiled)
-        stored, plan = await self._publish_guarded(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
+        stored, plan = await self._publish_guarded(
+            tenant, plan, source, file, asked, dev=dev, from_disk=from_disk, unrehearsed=unrehearsed
+        )
         if looked.pins and dev:
             await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
         elif looked.pins:
@@ -262,22 +268,44 @@ class Catalog:
         *,
         dev: bool,
         from_disk: bool,
+        unrehearsed: str,
     ) -> tuple[Workflow, Plan]:
+        publish = partial(
+            self._publish, tenant, plan, source, asked, dev=dev, from_disk=from_disk, unrehearsed=unrehearsed
+        )
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
-            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
+            return await publish()
         async with self._webhooks, triggers.lock_webhook_publication(self.database.api, tenant):
             if conflicts := await self._find_path_conflicts(tenant, plan, file):  # since it was checked
                 raise DefinitionError(_place_findings(conflicts, source))
-            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
+            return await publish()
 
     async def _publish(
-        self, tenant: UUID, plan: Plan, source: bytes, asked: AuditActor | None, *, dev: bool, from_disk: bool
+        self,
+        tenant: UUID,
+        plan: Plan,
+        source: bytes,
+        asked: AuditActor | None,
+        *,
+        dev: bool,
+        from_disk: bool,
+        unrehearsed: str,
     ) -> tuple[Workflow, Plan]:
         row = None
         if asked is not None:
             subject = f"workflow:{plan.name}@{plan.version}"
-            row = asked.row("workflow.published", subject=subject, digest=plan.sha256, dev=dev or None)
+            row = asked.row(
+                "workflow.published",
+                subject=subject,
+                digest=plan.sha256,
+                dev=dev or None,
+                unrehearsed=unrehearsed or None,
+            )
         async with audit.record_act(self.database.api, tenant, row) as connection:
+            if self.demand is not None and not dev:
+                await rehearsals.lock_publication(connection, tenant, plan.name)
+                if not unrehearsed:
+                    await self.demand.check(connection, tenant, plan)
             stored = await workflows.publish_workflow(
                 connection,
                 tenant,
@@ -293,6 +321,11 @@ class Catalog:
         if self.on_published is not None:
             await self.on_published(tenant, plan.name)
         return stored, plan
+
+    async def demand_rehearsal(self, tenant: UUID, plan: Plan) -> None:
+        """Raises Rejected 409 `rehearsal_required` where the deployment demands a rehearsal that is not there."""
+        if self.demand is not None:
+            await self.demand.check(self.database.api, tenant, plan)
 
     async def check(self, tenant: UUID, source: bytes, file: str = "<workflow>", *, from_disk: bool = False) -> Plan:
         """The plan of a workflow that could be published as things are now.

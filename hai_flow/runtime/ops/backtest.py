@@ -25,6 +25,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.ops.verify import Plans
+from hai_flow.store.catalog.rehearsals import KeptRehearsal
 from hai_flow.store.postgres.clock import read_clock
 from hai_flow.store.runs import run_bundle
 
@@ -103,6 +104,11 @@ class Backtest:
         """Whether any run would have gone otherwise, or could not migrate."""
         return bool(self.stuck) or any(count for kind, count in self.verdicts.items() if kind != "same")
 
+    @property
+    def differences(self) -> int:
+        """How many runs would have gone otherwise, or could not be decided again."""
+        return sum(self.verdicts.values()) - self.verdicts["same"] + sum(self.unreadable.values())
+
     def join(self, other: Backtest) -> None:
         """Add the result of another database."""
         self.runs += other.runs
@@ -149,6 +155,24 @@ async def backtest_some(
             recording = await _read_run(reads, request, row, plans, pairings, beside)
             await beside(_judge, result, request, row["id"], recording, pairings.get(row["workflow"]), now)
     return result, True
+
+
+def build_kept_rehearsal(
+    result: Backtest, plan: Plan, base: bytes, age: timedelta, by: str, *, complete: bool
+) -> KeptRehearsal:
+    """The result as it is kept for the publication of the plan's text. Arguments as in `KeptRehearsal`."""
+    counts = {"verdicts": dict(result.verdicts), "unreadable": dict(result.unreadable)}
+    return KeptRehearsal(
+        name=plan.name,
+        sha256=plan.sha256,
+        base=base,
+        age=age,
+        complete=complete,
+        runs=result.runs,
+        differences=result.differences,
+        counts=msgspec.json.encode(counts, order="sorted"),
+        by=by,
+    )
 
 
 async def call_here(function: Callable[..., Any], *args: Any) -> Any:

@@ -42,6 +42,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
             "signals", "subscriptions", "callbacks", "feedback", "workflows", "blobs", "files", "uploads", "file_uses",
             "file_leftovers", "tool_pins", "tickets", "sessions", "queued_messages", "relays", "pushes",
             "chat_cards", "chat_buttons", "chat_accounts", "absences", "rules", "rule_uses",
+            "rehearsals",
         ),
         _ALL,
     ),

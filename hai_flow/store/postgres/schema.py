@@ -1137,6 +1137,24 @@ rule_uses: Final = sa.Table(
 sa.Index("rule_uses_at", rule_uses.c.tenant, rule_uses.c.rule, rule_uses.c.at)
 sa.Index("rule_uses_run", rule_uses.c.run_id)
 
+# Results of backtests that publications demand (`store/catalog/rehearsals`).
+rehearsals: Final = sa.Table(
+    "rehearsals",
+    metadata,
+    _make_uuid_column("tenant"),
+    _text("name"),
+    _bytes("sha256"),  # of the text
+    _bytes("base"),  # the digest of the latest version then
+    sa.Column("age", sa.Interval, nullable=False),  # of the runs
+    sa.Column("complete", sa.Boolean, nullable=False),
+    _int("runs"),
+    _int("differences"),
+    _bytes("counts"),  # JSON
+    _text("kept_by"),
+    _time("at", now=True),
+    _key("rehearsals", "tenant", "name", "sha256", "base"),
+)
+
 # What operators let nobody begin (`store/ops/freezes`).
 freezes: Final = sa.Table(
     "freezes",

@@ -1,0 +1,184 @@
+"""Where a deployment demands rehearsals, a new version of a workflow that has runs is published only with one of
+exactly that text against the latest version; an admin may pass over it with a reason, which the audit keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import httpx2
+import msgspec
+import pytest
+
+from hai_flow.api.app import create_app
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
+from hai_flow.store.catalog import rehearsals
+from tests.support.identities import People
+from tests.support.server import YAML
+
+FLOW = """\
+hai: flow/v1
+name: {name}
+version: {version}
+steps:
+  - {{id: first, say: "{words}"}}
+output: {output}
+"""
+
+
+def text(version: int, output: int = 1, name: str = "lending", words: str = "Hello.") -> bytes:
+    return FLOW.format(name=name, version=version, output=output, words=words).encode()
+
+
+@dataclass
+class Office:
+    http: httpx2.AsyncClient
+    runtime: Runtime
+    people: People
+
+    def __post_init__(self) -> None:
+        self.publisher = self.people.person("user:pat", roles=["publisher"])
+        self.operator = self.people.person("user:olga", roles=["operator"])
+        self.viewer = self.people.person("user:vera", roles=["viewer"])
+        self.admin = self.people.person("user:ada", roles=["publisher", "admin"])
+
+    async def publish(self, source: bytes, who: dict[str, str] | None = None, **query: Any) -> httpx2.Response:
+        headers = {**YAML, **(who or self.publisher)}
+        return await self.http.post("/v1/workflows", content=source, params=query, headers=headers)
+
+    async def rehearse(
+        self, source: bytes, who: dict[str, str] | None = None, name: str = "lending", **query: Any
+    ) -> httpx2.Response:
+        headers = {**YAML, **(who or self.operator)}
+        return await self.http.post(
+            f"/v1/workflows/{name}/backtest", content=source, params={"keep": True, **query}, headers=headers
+        )
+
+    async def run(self, name: str = "lending") -> None:
+        response = await self.http.post("/v1/runs", json={"workflow": name}, headers=self.operator)
+        assert response.status_code == 201, response.text
+
+    async def fault(self, source: bytes) -> str:
+        """Why the text is not published."""
+        refused = await self.publish(source)
+        assert (refused.status_code, refused.json()["code"]) == (409, "rehearsal_required"), refused.text
+        assert "`hai-flow backtest FILE --since 30d --keep`" in refused.json()["detail"]
+        return refused.json()["detail"]
+
+
+@pytest.fixture
+async def office(database_url: str) -> AsyncIterator[Office]:
+    settings = Settings(identity="keys", publish=True, rehearsal_hours=24)
+    runtime = Runtime(database_url, settings, performs=True)
+    async with runtime.lifespan():
+        transport = httpx2.ASGITransport(app=create_app(settings, runtime))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            yield Office(http, runtime, People(database_url))
+
+
+async def test_a_new_version_is_published_with_a_rehearsal_of_exactly_its_text_and_the_same_bytes_again_without(
+    office: Office,
+) -> None:
+    assert (await office.publish(text(1))).status_code == 201, "the first version"
+    assert (await office.publish(text(2))).status_code == 201, "a workflow without runs"
+    await office.run()
+    assert "exactly this text was not rehearsed" in await office.fault(text(3))
+    assert (await office.publish(text(3), dev=True)).status_code == 201, "a dev copy"
+    kept = await office.rehearse(text(3))
+    assert (kept.status_code, kept.json()["verdicts"]["same"]) == (200, 1), kept.text
+    assert "exactly this text" in await office.fault(text(3, words="Hello!")), "other words"
+    assert (await office.publish(text(3))).status_code == 201
+    assert (await office.publish(text(3))).status_code == 201, "the same bytes again"
+    assert (await office.publish(text(1))).status_code == 201, "the bytes of an older version again"
+
+
+async def test_runs_that_would_go_otherwise_are_counted_against_what_is_allowed(office: Office) -> None:
+    await office.publish(text(1))
+    await office.run()
+    await office.run()
+    await office.rehearse(text(2, output=7))
+    assert "2 of the 2 runs of its rehearsal would go otherwise" in await office.fault(text(2, output=7))
+    demand = office.runtime.catalog.demand
+    assert demand is not None
+    office.runtime.catalog.demand = msgspec.structs.replace(demand, differences=2)
+    assert (await office.publish(text(2, output=7))).status_code == 201
+
+
+async def test_a_rehearsal_that_is_old_short_or_cut_short_does_not_count(office: Office, database_url: str) -> None:
+    await office.publish(text(1))
+    await office.run()
+    await office.rehearse(text(2), since="1d")
+    assert "took the runs of 24 hours, and those of 30 days are demanded" in await office.fault(text(2))
+    await office.rehearse(text(2), since="5w")
+    eye = await asyncpg.connect(database_url)
+    try:
+        await eye.execute("UPDATE rehearsals SET complete = false")
+        assert "took 1 runs, and there were more" in await office.fault(text(2))
+        await eye.execute("UPDATE rehearsals SET complete = true, at = now() - interval '25 hours'")
+        assert "is 25 hours old, and 24 are allowed" in await office.fault(text(2))
+        await eye.execute("UPDATE rehearsals SET at = now() - interval '23 hours'")
+    finally:
+        await eye.close()
+    assert (await office.publish(text(2))).status_code == 201
+
+
+async def test_of_two_publishers_with_rehearsals_of_one_base_one_publishes_and_the_other_has_to_rehearse_again(
+    office: Office,
+) -> None:
+    await office.publish(text(1))
+    await office.run()
+    for version in (2, 3):
+        assert (await office.rehearse(text(version))).status_code == 200
+    both = await asyncio.gather(*(office.publish(text(version)) for version in (2, 3)))
+    assert sorted(each.status_code for each in both) == [201, 409]
+    refused, version = next((each, n) for each, n in zip(both, (2, 3), strict=True) if each.status_code == 409)
+    assert "against another version than lending@" in refused.json()["detail"]
+    await office.rehearse(text(version))
+    assert (await office.publish(text(version))).status_code == 201
+
+
+async def test_an_admin_publishes_without_a_rehearsal_with_a_reason_that_the_audit_keeps(
+    office: Office, database_url: str
+) -> None:
+    await office.publish(text(1))
+    await office.run()
+    why = "the bank's holiday"
+    refused = await office.publish(text(2), unrehearsed=why)
+    assert (refused.status_code, refused.json()["code"]) == (403, "right_missing")
+    assert (await office.publish(text(2), office.admin, unrehearsed=" ")).status_code == 422
+    assert (await office.publish(text(2), office.admin)).status_code == 409
+    assert (await office.publish(text(2), office.admin, unrehearsed=why)).status_code == 201
+    auditor = office.people.person("user:ivy", roles=["auditor"])
+    rows = (await office.http.get("/v1/audit", headers=auditor)).json()["items"]
+    assert [each["details"]["unrehearsed"] for each in rows if "unrehearsed" in (each["details"] or {})] == [why]
+
+
+async def test_a_rehearsal_is_kept_for_who_may_publish_or_control_and_of_this_workflow_alone(
+    office: Office, database_url: str
+) -> None:
+    await office.publish(text(1))
+    refused = await office.rehearse(text(2), office.viewer)
+    assert (refused.status_code, refused.json()["code"]) == (403, "right_missing")
+    other = await office.rehearse(text(2, name="saving"))
+    assert (other.status_code, other.json()["code"]) == (422, "request.invalid")
+    eye = await asyncpg.connect(database_url)
+    try:
+        assert await eye.fetchval("SELECT count(*) FROM rehearsals") == 0
+        await office.rehearse(text(2))
+        rows = await eye.fetch("SELECT name, runs, differences, kept_by FROM rehearsals")
+        assert [tuple(row) for row in rows] == [("lending", 0, 0, "user:olga")]
+        kept = rehearsals.KeptRehearsal("lending", b"", b"", timedelta(1), True, 1, 0, b"{}", "user:olga")
+        for number in range(rehearsals.KEPT_MAX + 3):
+            async with eye.transaction():
+                await rehearsals.keep_rehearsal(eye, LOCAL_TENANT, replace(kept, sha256=bytes([number])))
+        assert await eye.fetchval("SELECT count(*) FROM rehearsals") == rehearsals.KEPT_MAX
+    finally:
+        await eye.close()
+    found = await rehearsals.find_rehearsal(office.runtime.database.api, UUID(int=1), "lending", b"\1", b"")
+    assert found is None, "another tenant's"
