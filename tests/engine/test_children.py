@@ -180,6 +180,23 @@ def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
     assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
+def test_who_retries_a_run_is_not_behind_it_and_who_caused_it_stays_so() -> None:
+    play = Play(f"steps: [{{id: look, call: t.look, with: {{}}}}, {SIGNING}]", start=False)
+    play.start(instigators=("user:bob",))
+    play.do(c.StepFailed(path="look", attempt=1, code="tool.failed", message="It broke.", retriable=False))
+    play.do(c.Retry(by="user:zoe"))
+    play.do(c.StepSucceeded(path="look", attempt=play.attempt("look"), output=1))
+    assert _who_may_sign(play) == {"user:bob": "excluded.instigator", "user:zoe": None}
+
+
+def test_a_child_of_a_run_that_was_begun_behind_an_event_knows_who_sent_that() -> None:
+    steps = "{id: got, wait_for: {event: t.go}}, {id: sub, run: checks}"
+    family = Family(f"steps: [{steps}]", f"steps: [{SIGNING}]", {})
+    family.do(family.parent, c.Signal(id="s", name="t.go", sent_at=family.parent.now, by="user:bob"))
+    family.deliver()
+    assert _who_may_sign(family.child) == {"user:bob": "excluded.instigator", "user:zoe": None}
+
+
 def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
     family = Family(PARENT, CHILD)
     assert family.deliver() == ["start_child", "child_told"]
