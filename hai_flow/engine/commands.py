@@ -305,13 +305,14 @@ class Signal(Command, frozen=True):
 
 class ChildMoved(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has begun to wait for something, or works again. `used` and
-    `tool_calls` as in the event."""
+    `tool_calls` as in the event. `senders`: the people who sent the events that it, or a run below it, has taken."""
 
     path: str
     attempt: int
     working: bool
     used: tuple[ModelUse, ...] = ()
     tool_calls: int = 0
+    senders: tuple[str, ...] = ()
 
 
 class ShownCall(msgspec.Struct, frozen=True):
@@ -336,7 +337,7 @@ class ChildTold(Command, frozen=True):
     outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over several
     commits, before the others, `growing` those that have grown and do so yet, `calls` the calls of frontends' tools
     that the child shows. No decision reads streamed text, so the texts are missing: delivery puts them in, as far as
-    they have come. `used` and `tool_calls` as in `ChildMoved`.
+    they have come. `used`, `tool_calls` and `senders` as in `ChildMoved`.
     """
 
     path: str
@@ -350,6 +351,7 @@ class ChildTold(Command, frozen=True):
     state: dict[str, Json] = {}
     used: tuple[ModelUse, ...] = ()
     tool_calls: int = 0
+    senders: tuple[str, ...] = ()
 
 
 class ChildEnded(Command, frozen=True):

@@ -166,6 +166,29 @@ def test_who_sent_an_event_that_a_child_took_does_not_decide_in_the_run_above(st
     assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
+def test_who_sent_an_event_that_a_child_took_which_still_works_does_not_decide_beside_it() -> None:
+    family = Family("steps: [{" + _BESIDE + "}]", TAKING, {})
+    assert _who_may_sign(family.parent)["user:bob"] is None
+    _take(family, "user:bob")
+    family.deliver()
+    assert family.child.state.status == "running"
+    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    (moved,) = [each for each in family.parent.events if isinstance(each, e.ChildMoved) and each.senders]
+    family.do(family.parent, c.ChildMoved(path="both/a/sub", attempt=1, working=True, senders=moved.senders))
+    assert not family.parent.last
+
+
+def test_who_sent_an_event_that_ended_a_child_does_not_decide_in_the_run_above() -> None:
+    family = Family(
+        "steps: [{id: sub, run: checks}, " + SIGNING + "]", "steps: [{id: got, wait_for: {event: t.go}}]", {}
+    )
+    _take(family, "user:bob")
+    family.deliver()
+    (end,) = [each for each in family.parent.events if isinstance(each, e.CollaborationEnded)]
+    assert end.senders == ("user:bob",)
+    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+
+
 def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
     family = Family("steps: [{id: sub, run: checks}, " + SIGNING + "]", TAKING, {})
     _take(family, "user:bob")
@@ -176,7 +199,8 @@ def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
     family.succeed("look")
     family.deliver()
     ends = [each for each in family.parent.events if isinstance(each, e.CollaborationEnded)]
-    assert [each.senders for each in ends] == [("user:bob",), ()]
+    moves = [each for each in family.parent.events if isinstance(each, e.ChildMoved)]
+    assert [each.senders for each in (*moves, *ends) if each.senders] == [("user:bob",)]
     assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 

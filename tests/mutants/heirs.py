@@ -51,7 +51,7 @@ forking.bug(
 children = Room("hai_flow/engine/runs/children.py", _ALLOWANCES)
 children.bug(
     "a child does not tell what it has taken so far",
-    ("    return {} if was == now else", "    return {} if True else"),
+    ("    return senders if was == now else", "    return {} if True else"),
 )
 children.bug(
     "a fork has not spent what the child of the other run had",

@@ -61,8 +61,16 @@ of_children.bug(
     "the senders of a child are told again and again",
     ("tuple(id for id in command.senders if id not in draft.state.senders)", "command.senders"),
 )
+of_children.bug(
+    "a child that works on keeps its senders to itself",
+    ('{} if state.senders == before.senders else {"senders": list(state.senders)}', "{}"),
+)
 folds_of_children = Room("hai_flow/engine/evolve/children.py", _LINEAGE)
 folds_of_children.bug("a run forgets who sent what its child took", ("    if event.senders:\n", "    if False:\n"))
+folds_of_children.bug(
+    "a run forgets who sent what its child at work took",
+    ("    senders = with_senders(state.senders, event.senders)\n", "    senders = state.senders\n"),
+)
 
 people = Room("hai_flow/api/auth/directory/people.py", _ALIASES)
 people.bug(

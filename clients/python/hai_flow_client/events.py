@@ -833,12 +833,14 @@ class CollaborationEnded(Event, frozen=True):
 
 class ChildMoved(Event, frozen=True):
     """The child run of the step `path` has begun to wait (for people, signals, time), or it works again. `used` and
-    `tool_calls`: what it has taken so far of its allowance, with those below it; nothing: as it was."""
+    `tool_calls`: what it has taken so far of its allowance, with those below it; nothing: as it was. `senders` as in
+    `collaboration_ended`."""
 
     path: str
     working: bool
     used: tuple[ModelUse, ...] = ()
     tool_calls: int = 0
+    senders: tuple[str, ...] = ()
 
 
 class ChildAsked(Event, frozen=True):

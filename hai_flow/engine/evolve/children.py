@@ -73,12 +73,14 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
 
 def child_moved(state: RunState, event: e.ChildMoved) -> RunState:
     idle, expenses = without(state.idle, event.path), state.expenses
+    senders = with_senders(state.senders, event.senders)
     if event.used or event.tool_calls:
         expense = Expense(event.path, state.attempts[event.path], event.used, event.tool_calls)
         expenses = expenses.set(state.children[event.path], expense)
     if event.working:
-        return following(state, event, idle=idle, expenses=expenses)
-    return following(state, event, idle=(*idle, event.path), expenses=expenses, **end_messages_below(state, event.path))
+        return following(state, event, idle=idle, expenses=expenses, senders=senders)
+    silenced = end_messages_below(state, event.path)
+    return following(state, event, idle=(*idle, event.path), expenses=expenses, senders=senders, **silenced)
 
 
 def child_asked(state: RunState, event: e.ChildAsked) -> RunState:

@@ -5,7 +5,7 @@ A parent and its child never share a commit. The wishes of one to the other go t
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
     child -> parent     child_told its questions, words, steps and the state that it shows, child_moved when it
-                        begins to wait or goes on, child_ended at its end (`tell_parent`)
+                        begins to wait, goes on or takes an event, child_ended at its end (`tell_parent`)
 
 The parent passes that on to its own parent, so the log of the outermost run has all questions of its thread
 (docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
@@ -276,7 +276,7 @@ def child_ended(draft: Draft, command: c.ChildEnded) -> None:
         draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
     between = _build_task_fields(draft, step, verb)
     calls = command.tool_calls - (0 if counted is None else counted.calls)
-    senders = tuple(id for id in command.senders if id not in draft.state.senders)
+    senders = _list_new_senders(draft, command)
     draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls), senders=senders)
     if given_up:
         return
@@ -314,7 +314,8 @@ def child_moved(draft: Draft, command: c.ChildMoved) -> None:
 
 
 def _record_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
-    """Record that the child waits, or works again, and what it has taken of its allowance; False: all that is known."""
+    """Record that the child waits, or works again, what it has taken of its allowance, and who sent the events that it
+    has taken; False: all that is known."""
     child = draft.state.children[step.path]
     expense, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
     if last is not None and last.run_id == child and (last.spent or last.calls):  # it goes on behind a Retry
@@ -322,11 +323,16 @@ def _record_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) 
         command = msgspec.structs.replace(command, used=tuple(rest), tool_calls=calls)
     works = step.path not in draft.state.idle
     moves = command.working is not None and command.working != works
-    if not moves and _amount(command) <= ((0, 0) if expense is None else _amount(expense)):
+    senders = _list_new_senders(draft, command)
+    if not moves and not senders and _amount(command) <= ((0, 0) if expense is None else _amount(expense)):
         return False
-    working = command.working if moves else works
-    draft.emit(e.ChildMoved, path=step.path, working=working, used=command.used, tool_calls=command.tool_calls)
+    working, taken = command.working if moves else works, {"used": command.used, "tool_calls": command.tool_calls}
+    draft.emit(e.ChildMoved, path=step.path, working=working, **taken, senders=senders)
     return True
+
+
+def _list_new_senders(draft: Draft, command: c.ChildMoved | c.ChildTold | c.ChildEnded) -> tuple[str, ...]:
+    return tuple(id for id in command.senders if id not in draft.state.senders)
 
 
 def _amount(taken: c.ChildMoved | c.ChildTold | Expense) -> tuple[int, int]:
@@ -526,11 +532,15 @@ def tell_parent(draft: Draft, before: RunState) -> None:
 
 
 def _report_usage(before: RunState, state: RunState) -> dict[str, Json]:
-    """What the run has taken in all, for the run above whose limits it counts for; nothing, where that is as it was."""
-    if state.allowance is None or state.ended:
+    """What the run has taken in all, for the run above whose limits it counts for, and the senders of its events; what
+    is as it was is left out."""
+    if state.ended:
         return {}
+    senders = {} if state.senders == before.senders else {"senders": list(state.senders)}
+    if state.allowance is None:
+        return senders
     was, now = _sum_usage(before), _sum_usage(state)
-    return {} if was == now else {"used": msgspec.to_builtins(now[0]), "tool_calls": now[1]}
+    return senders if was == now else {"used": msgspec.to_builtins(now[0]), "tool_calls": now[1], **senders}
 
 
 def _sum_usage(state: RunState) -> tuple[list[e.ModelUse], int]:

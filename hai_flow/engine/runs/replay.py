@@ -589,6 +589,7 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
                 state=_build_state_of_post(events),
                 used=() if moved is None else moved.used,
                 tool_calls=0 if moved is None else moved.tool_calls,
+                senders=() if moved is None else moved.senders,
             )
 
 
@@ -601,6 +602,7 @@ def _child_moved(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             working=event.working,
             used=event.used,
             tool_calls=event.tool_calls,
+            senders=event.senders,
         )
 
 
