@@ -101,11 +101,18 @@ def running_models(*answers: Answer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def server(postgres_server: Server, built: Path, driver: rig.Driver, models: Path) -> Iterator[ServerProcess]:
+def server_dsn(postgres_server: Server) -> Iterator[str]:
+    """The database of the server."""
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="package")
+def server(server_dsn: str, built: Path, driver: rig.Driver, models: Path) -> Iterator[ServerProcess]:
     """A server with the workflows of these tests."""
     make_key(keys := models.with_name("receipt-keys.json"))
     environment = {"HAI_FLOW_MODELS": str(models), "HAI_FLOW_RECEIPT_KEYS": str(keys)}
-    with postgres_server.database() as dsn, serving(dsn, environment=environment) as process:
+    with serving(server_dsn, environment=environment) as process:
         with httpx2.Client(base_url=process.url, timeout=PATIENCE) as http:
             for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
                 published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)

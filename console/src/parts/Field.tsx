@@ -13,9 +13,11 @@ interface FieldProps {
   required?: boolean;
   maxLength?: number | undefined;
   hint?: string | undefined;
+  /** Why it was refused. */
+  error?: string | undefined;
 }
 
-export function Field({ id, label, value, onChange, type = "text", required = false, maxLength, hint }: FieldProps) {
+export function Field({ id, label, value, onChange, type = "text", required = false, maxLength, hint, error }: FieldProps) {
   return (
     <div className="field">
       <label htmlFor={id}>{label}</label>
@@ -25,13 +27,19 @@ export function Field({ id, label, value, onChange, type = "text", required = fa
         value={value}
         required={required}
         maxLength={maxLength}
-        aria-describedby={hint ? `${id}-said` : undefined}
+        aria-invalid={error !== undefined || undefined}
+        aria-describedby={hint || error ? `${id}-said` : undefined}
         autoComplete="off"
         onInput={(event) => onChange(event.currentTarget.value)}
       />
-      {hint && (
-        <div id={`${id}-said`} className="quiet small">
-          {hint}
+      {(hint || error) && (
+        <div id={`${id}-said`}>
+          {error && (
+            <div className="error" role="alert">
+              {error}
+            </div>
+          )}
+          {hint && <div className="quiet small">{hint}</div>}
         </div>
       )}
     </div>

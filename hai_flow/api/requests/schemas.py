@@ -172,8 +172,8 @@ class EventsPage(Shape):
 class OpenedPending(Shape):
     """A question to people. `effect`: the class of the call behind a gate; null where there is none, or it is not
     recorded. `workflow`, its title and `started_by` are of its run; the title is null where the workflow
-    has none, and in the snapshot of a run. `nobody_decides`: why nobody can decide it just now, in lists of callers who
-    see all runs."""
+    has none, and in the snapshot of a run. `nobody_decides`: why nobody can decide it just now, for callers who see all
+    runs."""
 
     id: str
     run_id: str

@@ -110,6 +110,13 @@ async def find_refused_in_forks(
     return [Refused(*row) for row in await connection.fetch(_REJECTED, tenant, thread_id, run_id)]
 
 
+async def find_why_nobody(connection: Connection | Pool, run_id: UUID, pending_id: str) -> str | None:
+    """Why nobody can decide the open question just now; None: somebody can."""
+    query = "SELECT nobody FROM pendings WHERE run_id = $1 AND id = $2 AND status = 'open'"
+    fault: str | None = await connection.fetchval(query, run_id, pending_id)
+    return fault
+
+
 async def open_pendings(
     connection: Connection | Pool,
     tenant: UUID,

@@ -466,6 +466,13 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           {t.decision.escalates(escalation.to.map(plainName).join(", "), relative(escalation.at, now))}
         </p>
       )}
+      {pending.nobody_decides && (
+        <div className="note warn" role="note">
+          <p>
+            <b>{t.decision.nobodyDecides}</b> <Text text={pending.nobody_decides} />
+          </p>
+        </div>
+      )}
       {!may && <WhyNot mine={mine} needed={needed} />}
       {may && mine && mine.claimed_by && (
         <p className="row">

@@ -303,7 +303,7 @@ function useAll(on: boolean, news: number): InboxItem[] | null {
     if (!found.data) return null;
     const known = new Map((mine ?? []).map((each) => [each.id, each]));
     const blank = { may_decide: false, why_not: null, on_behalf_of: [], needed: null, claimed_by: null, claimed_until: null };
-    return found.data.items.map((each) => known.get(each.id) ?? ({ ...each, ...blank } as InboxItem)).sort(byDeadline);
+    return found.data.items.map((each): InboxItem => ({ ...each, ...blank, ...known.get(each.id) }) as InboxItem).sort(byDeadline);
   }, [found.data, mine]);
 }
 

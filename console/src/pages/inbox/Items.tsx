@@ -52,7 +52,8 @@ export function Row({ item, current, href, picked, now, pick }: RowProps) {
               {title}
             </b>
             {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
-            {!item.may_decide && item.on_behalf_of.length === 0 && <span className="tag">{t.inbox.notYours}</span>}
+            {item.nobody_decides && <span className="tag bad">{t.inbox.nobody}</span>}
+            {!item.may_decide && <span className="tag">{item.on_behalf_of.length === 0 ? t.inbox.notYours : t.inbox.forWhom(item.on_behalf_of.map(plainName).join(", "))}</span>}
             {item.deadline ? (
               <time className="small" dateTime={item.deadline} title={exactly(item.deadline)}>
                 {t.inbox.due(relative(item.deadline, now))}

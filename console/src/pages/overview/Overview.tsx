@@ -68,7 +68,9 @@ function Cell({ cell, samples, most, named }: CellProps) {
         ) : (
           <ul className="note bad faults">
             {cell.problems.map((each) => (
-              <li key={each.code}>{inChinese(each)?.[0] ?? `${each.message}.`}</li>
+              <li key={each.code}>
+                {inChinese(each)?.[0] ?? `${each.message}.`} {each.code === "status.stranded" && <Go href="/console/inbox?view=all">{p.look}</Go>}
+              </li>
             ))}
           </ul>
         )}

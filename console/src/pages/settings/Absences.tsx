@@ -3,7 +3,7 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useId } from "react";
 import { call, get } from "../../api/client.ts";
-import { asProblem } from "../../api/problems.ts";
+import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Absence, AbsencePage } from "../../api/types.gen.ts";
 import { useSession } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
@@ -11,12 +11,20 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { useText } from "../../text/index.ts";
+import { sentence, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 
 const NOBODY = { person: "", first: "", last: "", delegate: "", note: "" };
 
+const FIELDS: Record<string, keyof typeof NOBODY> = { person: "person", first_day: "first", last_day: "last", zone: "last", delegate: "delegate", note: "note" };
+
 const asPerson = (text: string): string => (text.includes(":") ? text.trim() : `user:${text.trim()}`);
+
+/** The field that the server's refusal is about: the findings name it, or the sentence begins with it. */
+function placeOf(problem: Problem | null): keyof typeof NOBODY | null {
+  const name = problem?.findings[0]?.path?.split(/[/.]/).at(-1) ?? /^(\w+): /.exec(problem?.message ?? "")?.[1] ?? "";
+  return FIELDS[name] ?? null;
+}
 
 export function Absences({ everybody = false }: { everybody?: boolean }) {
   const t = useText();
@@ -64,8 +72,10 @@ export function Absences({ everybody = false }: { everybody?: boolean }) {
     return who === null ? p.alone(plainName(each.person)) : p.other(plainName(each.person), who);
   };
   const items = pages.data?.pages.flatMap((page) => page.items) ?? [];
+  const place = placeOf(problem);
   const field = (name: keyof typeof NOBODY) => ({
     id: `${id}${name}`,
+    error: problem !== null && place === name ? sentence(t, problem) : undefined,
     label: p[name],
     value: draft[name],
     onChange: (now: string) => write({ ...draft, [name]: now }),
@@ -94,7 +104,7 @@ export function Absences({ everybody = false }: { everybody?: boolean }) {
           {t.app.more}
         </button>
       )}
-      <SmallForm send={p.make} problem={problem} busy={busy} onSend={() => void enter()}>
+      <SmallForm send={p.make} problem={place === null ? problem : null} busy={busy} onSend={() => void enter()}>
         {everybody && <Field {...field("person")} required />}
         <Field {...field("first")} type="date" required />
         <Field {...field("last")} type="date" required hint={p.zone(zone)} />

@@ -121,7 +121,12 @@ async def list_pendings(
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
-    return await render_for(access, *await find_pending(access, pending_id))
+    state, pending = await find_pending(access, pending_id)
+    shown = await render_for(access, state, pending)
+    if access.viewer is not None or pending.status != "open":
+        return shown
+    fault = await pendings.find_why_nobody(access.reads, UUID(state.run_id), pending_id)
+    return shown if fault is None else {**shown, "nobody_decides": fault}
 
 
 @router.post(
