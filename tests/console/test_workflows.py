@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.console.browser import PHONE
 from tests.console.conftest import NewPage
 from tests.support.hai_client import unique
 from tests.support.server import YAML
@@ -49,6 +50,62 @@ def test_versions_are_compared_by_what_they_mean_and_a_move_is_rehearsed(page: N
     shown.role("button", "Rehearse").click()
     shown.words("No run is in flight in that version.").there()
     assert shown.axe() == []
+
+
+BEFORE = """hai: flow/v1
+name: NAME
+version: 1
+input: {type: object, properties: {amount: {type: integer}}}
+tools:
+  shop: {python: hai_flow.examples, effect: write}
+steps:
+  - {id: few, if: "${{ input.amount == 5 }}", return: few}
+  - {id: ask, if: "${{ input.amount > 100 }}", approve: {title: "Pay?", from: "user:ann"}}
+"""
+AFTER = """  - {id: more, if: "${{ input.amount == 8 }}", say: more}
+  - {id: bad, if: "${{ input.amount == 7 }}", fail: {code: too.little, message: no}}
+  - {id: pay, if: "${{ input.amount == 9 }}", call: shop.refund, with: {order: A-1, amount: 9}}
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {**PHONE, "locale": "zh-CN", "colorScheme": "dark"}], ids=["en", "zh, phone"])
+def test_recorded_runs_are_decided_again_under_another_version(
+    page: NewPage, http: httpx2.Client, options: dict[str, Any]
+) -> None:
+    name = unique("tried").replace("-", "_")
+    before = BEFORE.replace("NAME", name)
+    after = before.replace("version: 1", "version: 2").replace("> 100", "> 10").replace("Pay?", "Really pay?") + AFTER
+    http.post("/v1/workflows", content=before, headers=YAML).raise_for_status()
+    runs = {}
+    for amount in (5, 7, 8, 9, 50, 200):
+        started = http.post("/v1/runs", json={"workflow": name, "input": {"amount": amount}}).raise_for_status().json()
+        runs[amount] = started["id"]
+        mark = "event: pending_opened" if amount == 200 else "event: run_finished"
+        with http.stream("GET", f"/v1/runs/{started['id']}/events", headers={"Accept": "text/event-stream"}) as events:
+            assert mark in events.iter_lines()
+    http.post("/v1/workflows", content=after, headers=YAML).raise_for_status()
+    shown = page(**options).goto(f"/console/workflows/{name}?pane=versions&from=1&to=2")
+    section = shown.role("region", {"/^(On recorded runs|用已有运行回测)$/": ""})
+    section.locator("button").first().click()
+    section.locator("li .tag").first().there()
+    english = not options
+    text = section.text()
+    for kind, zh in (
+        ("the same", "相同"),
+        ("another path", "路径不同"),
+        ("asks others", "询问的人不同"),
+        ("would fail", "会失败"),
+        ("can't be told", "无法判断"),
+        ("Would also ask: ask ann", "还会询问：ask ann"),
+        ("0 of 1 waiting run could move", "1 个等待中的运行里，有 0 个可以迁移"),
+    ):
+        assert (kind if english else zh) in text
+    failing = section.locator(f"li:has(> .tag:text-is('{'would fail' if english else '会失败'}'))")
+    failing.locator("summary").click()
+    assert "too.little" in failing.locator("details").text()
+    assert failing.locator("a").play("getAttribute", "href") == f"/console/runs/{runs[7]}"
+    assert shown.axe() == []
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_start_that_is_refused_keeps_what_was_filled_in_and_says_what_is_missing(page: NewPage) -> None:

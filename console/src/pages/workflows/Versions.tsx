@@ -15,6 +15,7 @@ import { useSending } from "../../parts/useSending.ts";
 import { findingText } from "../../text/index.ts";
 import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
+import { Backtest } from "./Backtest.tsx";
 import { Retire } from "./Retire.tsx";
 import { type WorkflowSearch } from "./search.ts";
 
@@ -33,6 +34,7 @@ export function Versions({ workflow, search, set }: VersionsProps) {
   const to = search.to ?? names[0] ?? "";
   const from = search.from ?? names.find((each) => each !== to) ?? "";
   const publishes = useMay("publish");
+  const watches = useMay("see_runs");
   if (names.length < 2)
     return (
       <div className="stack">
@@ -48,6 +50,7 @@ export function Versions({ workflow, search, set }: VersionsProps) {
         <Choice id="to" label={p.to} names={names} value={to} onChange={(each) => set({ to: each })} />
       </div>
       <Changes key={`${from} ${to}`} name={workflow.name} from={from} to={to} />
+      {watches && <Backtest key={`backtest ${to}`} name={workflow.name} to={to} />}
       {operates && <Move key={`move ${from} ${to}`} name={workflow.name} from={from} to={to} />}
     </div>
   );
