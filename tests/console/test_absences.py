@@ -104,4 +104,6 @@ def test_a_question_that_nobody_can_decide_says_why_in_the_list_by_itself_and_in
     shown.words(f"user:{ann} is away until").there()
     assert shown.axe() == []
     http.delete(f"/v1/absences/{away['id']}").raise_for_status()
-    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers={"HAI-Act-As": f"user:{ann}"})
+    http.post(
+        f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers={"HAI-Act-As": f"user:{ann}"}
+    )
