@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Answered, Runtime
     from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 
+DECISION_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0, 14_400.0, 86_400.0, 604_800.0)
 RESUMING_MAX: Final = 10_000  # runs whose last turn is remembered
 
 _STEP_OUTCOMES: Final[dict[type[e.Event], str]] = {
@@ -53,6 +54,12 @@ _RUN_ENDS: Final[dict[type[e.Event], str]] = {
     e.RunStopped: "stopped",
 }
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_DECISIONS: Final = {
+    "approve": ("approved", "people"),
+    "reject": ("refused", "people"),
+    "expired": ("expired", "nobody"),
+    "voided": ("withdrawn", "nobody"),
+}
 _REPORTS: Final = {
     c.StepSucceeded: "succeeded",
     c.StepFailed: "failed",
@@ -77,6 +84,8 @@ class Metrics:
         self._counting: dict[type[e.Event], Callable[[CommitEntry, Any], None]] = {
             e.RunStarted: self._run_started,
             e.ModelUsed: self._model_used,
+            e.PendingDecided: self._question_ended,
+            e.PendingVoided: self._question_ended,
             **dict.fromkeys(_RUN_ENDS, self._run_ended),
             **dict.fromkeys(_STEP_OUTCOMES, self._step_ended),
         }
@@ -91,6 +100,14 @@ class Metrics:
             "verb",
             "outcome",
             bounds=LONG_SECONDS,
+        )
+        self.decision_seconds = spread(
+            "decision_seconds",
+            "From the asking of an approval or a gate to its end.",
+            "workflow",
+            "outcome",
+            "by",
+            bounds=DECISION_SECONDS,
         )
         self.command_seconds = spread(
             "command_seconds",
@@ -266,6 +283,15 @@ class Metrics:
         if step is not None:  # else it is of an iteration that was cleared away in the same commit
             seconds = (event.at - step.started_at) / 1000
             self.step_seconds.observe(seconds, (entry.state.workflow, step.verb, _STEP_OUTCOMES[type(event)]))
+
+    def _question_ended(self, entry: CommitEntry, event: e.PendingDecided | e.PendingVoided) -> None:
+        pending = entry.state.pendings.get(event.id)
+        if pending is None or pending.opened.kind not in ("approve", "gate"):
+            return
+        outcome, by = _DECISIONS.get(pending.status, ("other", "people"))
+        if by == "people" and any(vote.rule is not None for vote in pending.votes):
+            by = "rule"
+        self.decision_seconds.observe((event.at - pending.opened.at) / 1000, (entry.state.workflow, outcome, by))
 
     def _run_started(self, entry: CommitEntry, event: Any) -> None:
         self.runs_started.add(1, (event.workflow,))

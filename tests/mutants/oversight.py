@@ -23,3 +23,10 @@ showing.bug(
     ),
 )
 showing.bug("reading is not recorded", ("    await _note(access, by=by, since=since)\n", ""))
+
+measuring = Room("hai_flow/telemetry/metrics.py", "tests/telemetry/test_metrics.py")
+measuring.bug("a rule's decision is people's", ('by == "people" and any(', 'by == "" and any('))
+measuring.bug("a withdrawn question is not counted", ("            e.PendingVoided: self._question_ended,\n", ""))
+measuring.bug(
+    "forms are decisions", ('pending.opened.kind not in ("approve", "gate")', 'pending.opened.kind == "tool"')
+)

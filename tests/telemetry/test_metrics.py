@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.state.state import Map, PendingState, RunState
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.telemetry.metrics import Metrics
@@ -71,6 +73,46 @@ async def test_the_first_attempt_behind_an_answer_counts_as_a_resumption_and_no_
     assert read.value("resume_seconds_count") == 1
     assert read.value("attempt_lag_seconds_count") == 3
     assert not metrics._turns
+
+
+async def test_a_question_is_counted_by_its_end_and_by_whoever_ended_it(make: Make) -> None:
+    metrics = Metrics()
+    runtime = await make(observers=[metrics])
+    approve = "approve: {title: Sure?, from: anyone, options: [approve, reject, later]}"
+    body = f"steps:\n  - {{id: sure, {approve}, on_decision: {{later: [{{return: 1}}]}}}}\n"
+    for decision in ("approve", "reject", "later", ""):
+        run_id = (await start(runtime, body)).run_id
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "waiting"))
+        id = await open_pending(runtime, run_id)
+        by = c.Principal("user:ann")
+        answers = (c.PendingAnswer(id=id, decision=decision),)
+        command = c.Answer(answers=answers, by=by) if decision else c.Stop(by=by.id)
+        await runtime.committer.submit(run_id, LOCAL_TENANT, command)
+    asking = (await start(runtime, ASKING)).run_id
+    await until(lambda: is_now(runtime, asking, "waiting"))
+    await runtime.committer.submit(asking, LOCAL_TENANT, answer(await open_pending(runtime, asking)))
+    read = seen(metrics)
+    counts = {labels: n for (name, labels), n in read.samples.items() if name == "hai_flow_decision_seconds_count"}
+    assert {(dict(each)["outcome"], dict(each)["by"]): n for each, n in counts.items()} == {
+        ("approved", "people"): 1,
+        ("refused", "people"): 1,
+        ("other", "people"): 1,
+        ("withdrawn", "nobody"): 1,
+    }
+
+
+def test_a_decision_by_a_standing_rule_is_not_peoples() -> None:
+    metrics = Metrics()
+    opened = e.PendingOpened(at=0, id="p", path="s", kind="gate", digest="")
+    vote = e.VoteCast(at=5, id="p", by="user:ann", decision="approve", rule=e.RuleUse("r", "d"))
+    state = RunState(
+        "r", workflow="pay", pendings=Map().set("p", PendingState(opened, status="approve", votes=(vote,)))
+    )
+    metrics._question_ended(CommitEntry(None, state), e.PendingDecided(at=9000, id="p", outcome="approve"))  # type: ignore[arg-type]
+    read = seen(metrics)
+    labels = {"workflow": "pay", "outcome": "approved", "by": "rule"}
+    assert read.value("decision_seconds_count", **labels) == 1
+    assert read.value("decision_seconds_sum", **labels) == 9
 
 
 async def test_only_what_a_process_has_written_itself_is_counted_there(make: Make) -> None:
