@@ -192,6 +192,22 @@ def test_recorded_runs_are_decided_again_under_a_text_that_is_not_stored(http: C
     assert {each["version"] for each in http.get(f"/v1/workflows/{name}").json()["versions"]} == {1}
 
 
+def test_a_run_that_was_migrated_and_a_fork_of_it_are_decided_again_from_there(http: Checked) -> None:
+    name = unique("flow").replace("-", "_")
+    publish(http, name, 1)
+    run = start(http, name)
+    wait_for_pendings(http, run["id"])
+    publish(http, name, 2)
+    assert migrate(http, name, "1", "2") == [(run["id"], True, True)]
+    fork = http.post(f"/v1/runs/{run['id']}/fork", json={"step": "sure"}).json()
+    wait_for_pendings(http, fork["id"])
+    for title, kind in (("Sure?", "same"), ("Really?", None)):
+        source = FLOW.format(name=name, version=2, title=title).encode()
+        result = http.post(f"/v1/workflows/{name}/backtest", content=source, headers=YAML).json()
+        assert (result["runs"], result["verdicts"]["same"]) == (2, 2 if kind else 0), result
+        assert bool(result["unreadable"]) == (kind is None), "its question was shown otherwise when it was moved"
+
+
 def test_a_backtest_of_nothing_or_of_no_workflow_is_refused(http: Checked) -> None:
     source = FLOW.format(name="a", version=1, title="Sure?").encode()
     assert code(http.post("/v1/workflows/nobody_knows/backtest", content=source, headers=YAML)) == (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -13,10 +13,11 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
-from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
+from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, has_departure
 from hai_flow.engine.runs.replay import STREAMED
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.errors import Rejected
 from tests.corpus import kept
 from tests.support.runs import DAY, HOUR, MINUTE, Play, plan_of
 
@@ -43,8 +44,11 @@ steps:
 
 def recorded(play: Play) -> Recording:
     recording = Recording(str(play.run_id), play.plan, play.limits)
-    for events in play.log:
-        recording.add(events, len(e.encode_events(events)), decides=True)
+    commits = [(events, len(e.encode_events(events))) for events in play.log]
+    first = 1 + max((n for n, (events, _) in enumerate(commits) if has_departure(events)), default=-1)
+    assert not first or recording.begin(commits[:first])
+    for events, size in commits[first:]:
+        recording.add(events, size, decides=True)
     return recording
 
 
@@ -99,6 +103,47 @@ def test_a_threshold_that_is_moved_down_changes_exactly_the_runs_between() -> No
     verdict = backtest(paid(77), lower)
     assert (verdict.step, verdict.more, verdict.fewer) == ("pay", (Asking("pay", ("user:bob",)),), ())
     assert verdict.now == "begins (call), with other content" or "asks" in verdict.now
+
+
+FORKING: Final = """\
+steps:
+  - {id: first, call: bank.look}
+  - id: pay
+    call: bank.pay
+    with: {amount: "${{ input.amount }}"}
+    approval: {from: ["user:bob"], when: "args.amount > 100"}
+"""
+
+
+@pytest.mark.parametrize("amount", [50, 77, 100, 101])
+def test_a_fork_is_decided_again_from_where_it_began_and_so_is_what_followed_in_the_same_commit(amount: int) -> None:
+    play = played(FORKING, amount)
+    play.succeed("first", 1)
+    fork = play.fork(play.before("pay"), {}, by="user:op")
+    fork.settle()
+    if amount > 100:
+        fork.answer("pay", by="user:bob", decision="approve")
+        fork.settle()
+    fork.succeed("pay", {"paid": amount})
+    assert fork.state.status == "finished"
+    verdict = backtest(fork, FORKING.replace("> 100", "> 60"))
+    assert (verdict.kind, verdict.step) == (("people", "pay") if 60 < amount <= 100 else ("same", ""))
+
+
+@pytest.mark.parametrize("amount", [50, 77])
+def test_a_run_that_was_migrated_is_decided_again_from_its_last_migration(amount: int) -> None:
+    text = FORKING.replace(
+        "call: bank.look", "ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}"
+    )
+    play = played(text, amount)
+    play.migrate(plan_of(HEAD + text.replace("> 100", "> 40 && args.amount > 100")))
+    play.answer("first", by="user:bob", values={"ok": True})
+    play.settle()
+    play.succeed("pay", {"paid": amount})
+    assert play.state.status == "finished"
+    assert backtest(play, text.replace("> 100", "> 60")).kind == ("people" if amount > 60 else "same")
+    with pytest.raises(Rejected, match="first"):
+        backtest(play, text.replace("id: first", "id: other").replace("from: anyone", 'from: ["user:bob"]'))
 
 
 def test_a_threshold_that_is_moved_up_asks_fewer_people() -> None:

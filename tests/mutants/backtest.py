@@ -40,6 +40,16 @@ rehearsal.bug(
     "a step with another id has no recorded result",
     ("diff(old, new).same.items() if was != now}", "diff(old, new).same.items() if False}"),
 )
+rehearsal.bug(
+    "what followed from a fork in the same commit is not decided again",
+    ("        if rest:\n            self.add(rest, 0, decides=True)\n", ""),
+    by=f"{_ENGINE}::test_a_fork_is_decided_again_from_where_it_began_and_so_is_what_followed_in_the_same_commit",
+)
+rehearsal.bug(
+    "a migrated run begins in a state that the new text could not have",
+    ("    if migration.obstacles:\n        return None, migration.obstacles[0].message\n", ""),
+    by=f"{_ENGINE}::test_a_run_that_was_migrated_is_decided_again_from_its_last_migration",
+)
 judging = Room("hai_flow/engine/runs/backtest.py", _ENGINE)
 judging.bug(
     "the version is a difference",

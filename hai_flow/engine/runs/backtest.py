@@ -16,9 +16,19 @@ import msgspec
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.runs.migrate import MOVABLE, Obstacle, examine
-from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, RunRehearsal, Trace, TraceMark, list_open_effects
+from hai_flow.engine.runs.rehearsal import (
+    Asking,
+    Pairing,
+    Recording,
+    RunRehearsal,
+    Trace,
+    TraceMark,
+    list_open_effects,
+    move_origin,
+)
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
+from hai_flow.errors import Rejected
 
 Kind: TypeAlias = Literal["same", "path", "people", "fails", "unknown"]
 KINDS: Final[tuple[Kind, ...]] = ("same", "path", "people", "fails", "unknown")
@@ -46,9 +56,15 @@ def pair_plans(old: Plan, new: Plan) -> Pairing:
 
 
 def rehearse(recording: Recording, pairing: Pairing, limits: Bounds = DEFAULT_BOUNDS) -> Verdict:
-    """Decide the recorded inputs again under the new plan of the pairing."""
+    """Decide the recorded inputs again under the new plan of the pairing. Raises `Rejected` for a run that begins
+    behind a fork or a migration, and could not be there under the new plan."""
     recorded = recording.trace if pairing.old is pairing.new else recording.trace.rename(pairing.rename)
-    rehearsal = RunRehearsal(pairing, recording.state.run_id, recorded, limits, recording.sources)
+    origin = recording.origin
+    if origin is not None:
+        origin, obstacle = move_origin(origin, pairing)
+        if origin is None:
+            raise Rejected(409, "migration_refused", obstacle)
+    rehearsal = RunRehearsal(pairing, recording.state.run_id, recorded, limits, recording.sources, origin)
     rehearsal.play(recording.inputs, recording.state)
     return _judge(rehearsal, recorded, recording.state, pairing)
 

@@ -90,7 +90,7 @@ def examine(
     if obstacles:
         return Move(tuple(obstacles))
     move = Move((), paths, None if input == state.input else input, None if state_now == state.state else state_now)
-    obstacles += _find_question_obstacles(old, new, state, _apply_move(new, state, move, now), paths, now)
+    obstacles += _find_question_obstacles(old, new, state, apply_move(new, state, move, now), paths, now)
     if obstacles:
         return Move(tuple(obstacles))
     return move
@@ -144,7 +144,8 @@ def refuse_migration(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
     )
 
 
-def _apply_move(new: Plan, state: RunState, move: Move, now: int) -> RunState:
+def apply_move(new: Plan, state: RunState, move: Move, now: int) -> RunState:
+    """The state of a run behind a migration to the plan `new` that has no obstacles."""
     event = e.Migrated(
         at=max(now, state.at),
         by="",

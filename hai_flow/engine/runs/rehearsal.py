@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
+from hai_flow.engine.runs.migrate import apply_move, examine
 from hai_flow.engine.runs.replay import guess_command, list_recorded_freezes, list_recorded_sources, match_commands
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.jobs import is_due, next_ready, next_timer
@@ -37,6 +38,9 @@ from hai_flow.errors import Rejected
 
 ROUNDS_MAX: Final = 1_000  # decisions of one run in a row that nothing recorded asks for
 QUESTIONS: Final = frozenset({"ask", "approve", "gate"})
+DEPARTURES: Final = (e.Forked, e.Migrated)
+"""Behind these events a run goes on from a state to which its own inputs, or its plan, did not lead."""
+_BEGINNINGS: Final = (e.StepStarted, e.StepSkipped, e.PendingOpened, e.IterationStarted)
 
 
 # --- what is compared -------------------------------------------------------------------------------------------------
@@ -79,6 +83,16 @@ class Trace:
             mark = self._mark(event)
             if mark is not None:
                 self.marks.append(mark)
+
+    def forget(self) -> None:
+        """Begin the path here. Questions that are open, and digests, stay known."""
+        self.marks.clear()
+        self.questions.clear()
+
+    def follow(self, state: RunState, recorded: Trace) -> None:
+        """Begin the path with a run in `state`, of which that trace is another one."""
+        self._opened = {id: pending.opened.path for id, pending in state.pendings.items()}
+        self._digests = set(recorded._digests)
 
     def rename(self, rename: Callable[[str], str]) -> Trace:
         """The same with other paths of its steps."""
@@ -184,6 +198,11 @@ class Input(NamedTuple):
     held_elsewhere: bool = False
 
 
+def has_departure(events: Iterable[e.Event]) -> bool:
+    """Whether the run departs there from what its inputs and its plan led to."""
+    return any(isinstance(event, DEPARTURES) for event in events)
+
+
 class Recording:
     """The inputs of one run: give it the commits of the log in order. `exact`: each was read off the log in full.
     Else decide them again under the plan that the run had, to see whether they lead where the log does."""
@@ -193,6 +212,8 @@ class Recording:
         self.trace = Trace()
         self.state = RunState(run_id)
         self.exact = True
+        self.departure: Literal["forked", "migrated"] = "forked"  # behind which it begins, where it has an origin
+        self.origin: RunState | None = None  # where the inputs begin, if not with the start of the run
         self.sources: dict[str, str] = {}  # of the tools behind questions, as who decided knew them, by path
         self._plan = plan
         self._limits = limits
@@ -226,6 +247,35 @@ class Recording:
                     self._keep(*guess, before)
         note_attempts(self._begun, events[done:])
 
+    def begin(self, commits: Sequence[tuple[Sequence[e.Event], int]]) -> bool:
+        """Begin behind the fork or the migration in the last of these commits (each with its bytes), as far as that
+        decided what the plan says: what followed from it in the same commit is the first input. False: that can't be
+        taken apart."""
+        for events, size in commits[:-1]:
+            self.state = fold(self.state, events)
+            self.trace.take(events)
+            note_attempts(self._begun, events)
+            self._bytes += size
+        events, size = commits[-1]
+        last = max(n for n, event in enumerate(events) if isinstance(event, DEPARTURES)) + 1
+        self.departure = "migrated" if isinstance(events[last - 1], e.Migrated) else "forked"
+        for end in range(last, len(events) + 1):
+            state, rest = fold(self.state, events[:end]), events[end:]
+            matches = list(match_commands(self._plan, state, rest, self._bytes, self._limits))
+            if sum(len(match.events) for match in matches) == len(rest):
+                break
+            if isinstance(events[end], _BEGINNINGS):
+                return False
+        self.trace.take(events[:end])
+        self.trace.forget()
+        self.origin = self.state = state
+        note_attempts(self._begun, events[:end])
+        self._decided_at = state.at
+        if rest:
+            self.add(rest, 0, decides=True)
+        self._bytes += size
+        return True
+
     def _keep(
         self, command: c.Command, now: int, state: RunState, freezes: Sequence[Freeze] = (), elsewhere: bool = False
     ) -> None:
@@ -254,12 +304,12 @@ class Pairing:
     def __init__(self, old: Plan, new: Plan) -> None:
         self.old = old
         self.new = new
-        self._paths = {was: now for was, now in diff(old, new).same.items() if was != now}
+        self.paths = {was: now for was, now in diff(old, new).same.items() if was != now}
         self._same: dict[tuple[str, str], bool] = {}
 
     def rename(self, path: str) -> str:
         """The new path of a step, a list or an iteration."""
-        return paths.rename_path(path, self._paths) if self._paths and path else path
+        return paths.rename_path(path, self.paths) if self.paths and path else path
 
     def is_same_effect(self, was: str, now: str) -> bool:
         """Whether both steps perform the same, apart from their arguments."""
@@ -286,6 +336,18 @@ def _describe_effect(plan: Plan, step: Step) -> bytes:
 # --- the rehearsal ----------------------------------------------------------------------------------------------------
 
 
+def move_origin(origin: RunState, pairing: Pairing) -> tuple[RunState | None, str]:
+    """The state in which the run would have begun under the new plan, or why it could not."""
+    if pairing.old is pairing.new or pairing.old.sha256 == pairing.new.sha256:
+        return origin, ""
+    resting = msgspec.structs.replace(origin, status="waiting")
+    migration = examine(pairing.old, pairing.new, resting, pairing.paths, origin.at)
+    if migration.obstacles:
+        return None, migration.obstacles[0].message
+    moved = apply_move(pairing.new, resting, migration, origin.at)
+    return msgspec.structs.replace(moved, status=origin.status), ""
+
+
 class RunRehearsal:
     """One run under the new plan of the pairing. `recorded` is its trace under the old one, with the new paths.
 
@@ -300,11 +362,14 @@ class RunRehearsal:
         recorded: Trace,
         limits: Bounds = DEFAULT_BOUNDS,
         sources: Mapping[str, str] = MappingProxyType({}),
+        origin: RunState | None = None,
     ) -> None:
-        """`sources`: as of `Recording`."""
-        self.state = RunState(run_id)
+        """`sources`: as of `Recording`. `origin`: where it begins, under the new plan; None: with its start."""
+        self.state = RunState(run_id) if origin is None else origin
         self._sources = {pairing.rename(path): source for path, source in sources.items()}
         self.trace = Trace()
+        if origin is not None:
+            self.trace.follow(origin, recorded)
         self.refused: dict[str, str] = {}
         self._pairing = pairing
         self._plan = pairing.new

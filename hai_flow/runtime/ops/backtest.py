@@ -20,7 +20,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.runs.backtest import KINDS, Verdict, is_faithful, list_obstacles, pair_plans, rehearse
 from hai_flow.engine.runs.migrate import Obstacle
-from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording
+from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, has_departure, move_origin
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
@@ -37,8 +37,8 @@ Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inp
 REASONS: Final[dict[Reason, str]] = {
     "release": "a newer release wrote it, and this one can't read it",
     "plan": "the version of the workflow that it has can't be read",
-    "forked": "it began as a fork of another run",
-    "migrated": "it was moved to another version on its way",
+    "forked": "it began as a fork of another run, in a state that it could not have under this text",
+    "migrated": "it was moved to another version on its way, in a state that it could not have under this text",
     "log": "its log can't be read",
     "inputs": "its log does not hold all that was asked of it",
     "engine": "this release can't decide it again",
@@ -235,6 +235,10 @@ def _judge(
         if not is_faithful(recording, pairing.old, request.limits):
             _add_unread(result, request, Unread(run_id, "inputs", REASONS["inputs"]))
             return
+        origin = recording.origin
+        if origin is not None and (obstacle := move_origin(origin, pairing)[1]):
+            _add_unread(result, request, Unread(run_id, recording.departure, obstacle))
+            return
         verdict = rehearse(recording, pairing, request.limits)
     except (
         AssertionError,
@@ -270,8 +274,6 @@ async def _read_run(
     run_id, digest = row["id"], row["workflow"]
     if row["abi"] > e.ABI:
         return Unread(run_id, "release", f"its events have ABI {row['abi']}, this release reads up to {e.ABI}")
-    if row["copied"]:
-        return Unread(run_id, "forked", REASONS["forked"])
     if digest not in pairings:
         plan = await plans.find(request.tenant, digest)
         if isinstance(plan, str):
@@ -279,11 +281,18 @@ async def _read_run(
         pairings[digest] = pair_plans(plan, request.plan)
     recording, version = Recording(str(run_id), pairings[digest].old, request.limits), 0
     try:
-        async for commit in run_bundle.log_rows(connection, run_id):
-            events = e.decode_events(commit["events"])
-            reason = _find_departure(events)
-            if reason is not None:
-                return Unread(run_id, reason, REASONS[reason])
+        commits = [
+            (e.decode_events(commit["events"]), commit) async for commit in run_bundle.log_rows(connection, run_id)
+        ]
+        first = 1 + max((n for n, (events, _) in enumerate(commits) if has_departure(events)), default=-1)
+        if first:
+            before = [(events, len(commit["events"])) for events, commit in commits[:first]]
+            version = commits[first - 1][1]["version"]
+            fault = await beside(_begin, recording, before)
+            if fault is not None:
+                reason: Reason = "log" if fault else recording.departure
+                return Unread(run_id, reason, fault or REASONS[reason])
+        for events, commit in commits[first:]:
             fault = await beside(_add, recording, events, commit, version)
             if fault:
                 return Unread(run_id, "log", f"behind event {recording.state.seq}: {fault}")
@@ -295,14 +304,13 @@ async def _read_run(
     return recording if recording.state.seq else None
 
 
-def _find_departure(events: Sequence[e.Event]) -> Reason | None:
-    """Why the run's own inputs are not all that decided it."""
-    for event in events:
-        if isinstance(event, e.Forked):
-            return "forked"
-        if isinstance(event, e.Migrated):
-            return "migrated"
-    return None
+def _begin(recording: Recording, commits: Sequence[tuple[Sequence[e.Event], int]]) -> str | None:
+    """Begin behind the last fork or migration. None: that is done; else why the commits do not fold, "" where they
+    do."""
+    try:
+        return None if recording.begin(commits) else ""
+    except Exception as error:
+        return str(error) or type(error).__name__
 
 
 def _add(recording: Recording, events: Sequence[e.Event], commit: Row, version: int) -> str:
