@@ -300,3 +300,26 @@ def test_who_forks_anothers_run_is_shown_no_more_of_it(
     hidden(fork.get("operator", "/v1/runs?limit=200").text)
     hidden(fork.get("operator", f"/v1/threads/{fork.thread_id}/messages?limit=200").text)
     hidden(fork.get("operator", "/v1/pendings?limit=200").text)
+
+
+def test_a_backtest_shows_no_personal_value_by_a_text_that_is_made_for_it(
+    strict: ServerProcess, headers: dict[str, dict[str, str]]
+) -> None:
+    case = opened(strict, headers)
+    probe = """
+hai: flow/v1
+name: pay
+version: 1
+input: {type: object, additionalProperties: true, properties: {iban: {type: string}}}
+steps:
+  - {id: told, ask: {title: Whose?, from: "user:${{ input.iban }}", form: {type: object, properties: {a: {}}}}}
+"""
+    for reader in ("viewer", "operator"):
+        answer = httpx2.post(
+            f"{strict.url}/v1/workflows/pay/backtest", content=probe, headers={**YAML, **headers[reader]}
+        )
+        assert answer.status_code == 200, answer.text
+        assert not any(secret in answer.text for secret in SECRETS)
+        assert answer.json()["unreadable"]["personal"] >= 1
+        assert answer.json()["more"] == []
+        assert case.run_id in {each["run_id"] for each in answer.json()["unreadable_examples"]}

@@ -72,6 +72,11 @@ reading.bug(
     ("        return bool(self.stuck) or any(", "        return any("),
     by="tests/cli/test_backtest.py::test_a_run_that_could_not_migrate_alone_is_a_finding",
 )
+reading.bug(
+    "a text shows the personal values of others by its way",
+    ('            if await is_personal(row["id"]):\n', "            if False:\n"),
+    by="tests/attacks/test_personal_values.py",
+)
 
 _PUBLISHING: Final = "tests/api/test_rehearsed_publication.py"
 demands = Room("hai_flow/runtime/catalog/demands.py", _PUBLISHING)

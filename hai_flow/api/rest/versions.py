@@ -113,7 +113,8 @@ async def backtest_workflow(
     row is written, but the counts if they are to be kept.
 
     At most 1,000 runs, the oldest first, and half a minute: `complete` is false where there are more; then ask for a
-    shorter time, or use `hai-flow backtest`. Of errors their codes are told, and not their words.
+    shorter time, or use `hai-flow backtest`. Of errors their codes are told, and not their words. Runs with personal
+    values that are kept from you are not decided: `unreadable` counts them.
     """
     if keep and not any(access.principal.may(right) for right in _KEEPERS):
         raise reject_missing_right(_KEEPERS)
@@ -129,7 +130,12 @@ async def backtest_workflow(
         request = Backtesting(cell.tenant, name, plan, age, bounds_of(cell.runtime.settings), examples)
         room = RUNS_MAX - result.runs
         part, all_of_it = await backtest_some(
-            cell.reads, request, partial(check_beside_loop, access), runs_max=room, seconds_max=BACKTEST_SECONDS_MAX
+            cell.reads,
+            request,
+            partial(check_beside_loop, access),
+            partial(_has_personal_values, cell),
+            runs_max=room,
+            seconds_max=BACKTEST_SECONDS_MAX,
         )
         result.join(part)
         complete = complete and all_of_it
@@ -142,6 +148,14 @@ async def backtest_workflow(
         if example["kind"] == "fails":
             example["reason"] = example["reason"].partition(":")[0]
     return {"workflow": name, "since": since, "complete": complete, **report}
+
+
+async def _has_personal_values(access: Access, run_id: UUID) -> bool:
+    """Whether the run has values that are kept from the caller."""
+    for run in await run_lists.get_runs(access.reads, access.tenant, {run_id}):
+        personal = await access.personal(run)
+        return personal is not None and personal.anything
+    return False
 
 
 @router.post(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
     from hai_flow.store.runs.run_bundle import Row
 
-Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine"]
+Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine", "personal"]
 REASONS: Final[dict[Reason, str]] = {
     "release": "a newer release wrote it, and this one can't read it",
     "plan": "the version of the workflow that it has can't be read",
@@ -42,6 +42,7 @@ REASONS: Final[dict[Reason, str]] = {
     "log": "its log can't be read",
     "inputs": "its log does not hold all that was asked of it",
     "engine": "this release can't decide it again",
+    "personal": "it has personal values that are kept from you, and a text could be written to show them",
 }
 """Why a run can't be decided again."""
 
@@ -141,10 +142,17 @@ Beside: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 async def backtest_some(
-    reads: Pool, request: Backtesting, beside: Beside, *, runs_max: int, seconds_max: float
+    reads: Pool,
+    request: Backtesting,
+    beside: Beside,
+    is_personal: Callable[[UUID], Awaitable[bool]],
+    *,
+    runs_max: int,
+    seconds_max: float,
 ) -> tuple[Backtest, bool]:
     """The result for the first runs, as many as may be, and whether these were all. Each run is read as it is at that
-    moment, and decided beside the loop, so that others are served meanwhile."""
+    moment, and decided beside the loop, so that others are served meanwhile. `is_personal`: whether the run has values
+    that are kept from the reader, who has written the text and would read them off its way."""
     plans, pairings, result = Plans(reads), dict[bytes, Pairing](), Backtest()
     until = time.monotonic() + seconds_max
     async for page in run_bundle.workflow_run_pages(reads, request.tenant, request.name, request.age):
@@ -152,7 +160,11 @@ async def backtest_some(
         for row in page:
             if result.runs >= runs_max or time.monotonic() > until:
                 return result, False
-            recording = await _read_run(reads, request, row, plans, pairings, beside)
+            recording: Recording | Unread | None
+            if await is_personal(row["id"]):
+                recording = Unread(row["id"], "personal", REASONS["personal"])
+            else:
+                recording = await _read_run(reads, request, row, plans, pairings, beside)
             await beside(_judge, result, request, row["id"], recording, pairings.get(row["workflow"]), now)
     return result, True
 
