@@ -326,8 +326,8 @@ def _record_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) 
     senders = _list_new_senders(draft, command)
     if not moves and not senders and _amount(command) <= ((0, 0) if expense is None else _amount(expense)):
         return False
-    working, taken = command.working if moves else works, {"used": command.used, "tool_calls": command.tool_calls}
-    draft.emit(e.ChildMoved, path=step.path, working=working, **taken, senders=senders)
+    working, expenses = command.working if moves else works, {"used": command.used, "tool_calls": command.tool_calls}
+    draft.emit(e.ChildMoved, path=step.path, working=working, **expenses, senders=senders)
     return True
 
 
