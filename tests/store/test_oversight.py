@@ -178,6 +178,7 @@ async def test_a_short_time_reads_its_own_questions_alone_by_an_index(desk: Desk
         )
     read = _scanned(json.loads(text)[0]["Plan"])
     assert ("pendings", "pendings_decisions", 29) in read, read
+    assert "Join Filter" not in text, "each vote would be held against each question"
     assert all(count <= 30 for table, _, count in read if table == "pendings")
     assert ("votes", "votes_of_each", 0) in _scanned(json.loads(own)[0]["Plan"])
 

@@ -70,21 +70,22 @@ _NAMES: Final[dict[By, str]] = {
     "tool": f"(SELECT ({_JSON.format('p.body')} -> 'tool')::text FROM pendings p "
     "WHERE p.run_id = q.run_id AND p.id = q.id)",
 }
+# The votes of one question after the other: joined at once, a poor estimate would hold each vote against each question.
 _OF_TENANT: Final = f"""
 WITH q AS MATERIALIZED (
   SELECT run_id, id, status, opened_at FROM pendings
   WHERE tenant = $1 AND kind IN ('approve', 'gate') AND opened_at > now() - $2::interval
   ORDER BY opened_at DESC, id DESC LIMIT $4
-), cast_votes AS (
-  {_VOTES.format(quick="$3::interval")} FROM q JOIN votes v ON v.run_id = q.run_id AND v.pending_id = q.id
-), voted AS (
-  SELECT run_id, pending_id, max(at) AS at, bool_or(by_rule) AS by_rule, bool_or(edited) AS edited,
-    count(*) FILTER (WHERE NOT by_rule) AS votes, count(*) FILTER (WHERE quick AND NOT by_rule) AS quick
-  FROM cast_votes GROUP BY run_id, pending_id
 ), outcomes AS (
   SELECT {{name}} AS name, q.status, q.opened_at, voted.*,
     q.status NOT IN ('open', 'expired', 'voided') AS is_decided
-  FROM q LEFT JOIN voted ON voted.run_id = q.run_id AND voted.pending_id = q.id
+  FROM q CROSS JOIN LATERAL (
+    SELECT max(at) AS at, bool_or(by_rule) AS by_rule, bool_or(edited) AS edited,
+      count(*) FILTER (WHERE NOT by_rule) AS votes, count(*) FILTER (WHERE quick AND NOT by_rule) AS quick
+    FROM (
+      {_VOTES.format(quick="$3::interval")} FROM votes v WHERE v.run_id = q.run_id AND v.pending_id = q.id
+    ) cast_votes
+  ) voted
 )
 SELECT name, count(*), count(*) FILTER (WHERE status = 'open'), count(*) FILTER (WHERE status = 'approve'),
   count(*) FILTER (WHERE status = 'reject'),
