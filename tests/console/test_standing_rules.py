@@ -53,7 +53,7 @@ def test_a_decision_becomes_a_rule_that_says_where_it_has_decided_and_is_revoked
     dialog.label("Until the end of").fill(shown.evaluate("new Date(Date.now() + 864e5).toISOString().slice(0, 10)"))
     shown.press("Tab")
     propose.play("press", "Enter")
-    shown.words("Who can decide: ann, bob, local").there()
+    shown.words("Who can decide: bob, local. Excluded: ann, cat.").there()
     shown.words("The rule is proposed").there()
 
     (rule,) = [each for each in http.get("/v1/rules").json()["items"] if each["pending_id"] == pending["id"]]

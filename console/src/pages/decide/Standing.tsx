@@ -197,12 +197,14 @@ function Proposed({ rule }: { rule: RuleRecord }) {
     return () => abort.abort();
   }, [rule.run_id]);
   const needed = neededOf(question?.needed ?? null);
-  const names = (all: string[]): string => all.map((each) => (each === "requester" ? t.decision.requester : plainName(each))).join(", ");
+  // The proposer has started the run that asks.
+  const barred = (needed?.exclude ?? []).map((each) => (each === "requester" ? rule.proposed_by : each));
+  const names = (all: string[]): string => all.map(plainName).join(", ");
   return (
     <div className="note good">
       <p>{r.proposed}</p>
       <p>
-        {needed === null ? r.notAsked : t.decision.whoMay(names(needed.from))} {needed !== null && needed.exclude.length > 0 && t.decision.whoNot(names(needed.exclude))}
+        {needed === null ? r.notAsked : t.decision.whoMay(names(needed.from.filter((each) => !barred.includes(each))))} {barred.length > 0 && t.decision.whoNot(names(barred))}
       </p>
       <p className="row">
         {rule.run_id !== null && <Go href={`/console/runs/${rule.run_id}`}>{r.run}</Go>}
