@@ -87,6 +87,7 @@ def test_a_file_gives_its_calendars_and_until_when_their_holidays_are_known() ->
         ({"zone": "UTC", "hours": "17:00-09:00"}, "hours"),
         ({"zone": "UTC", "hours": "9-5"}, "hours"),
         ({"zone": "UTC", "holidays": {"25.12.2026": "x"}}, "2026-12-25"),
+        ({"zone": "UTC", "holidays": {"20261225": "x"}}, "2026-12-25"),
         ({"zone": "UTC", "holidays": {"2026-12-25": "x"}, "until": "2026-12-01"}, "until"),
         ({"zone": "UTC", "days": 5}, "days"),
         ({}, "zone"),

@@ -41,11 +41,11 @@ def at(text: str) -> int:
     return instants.milliseconds(datetime.fromisoformat(text).replace(tzinfo=UTC))
 
 
-def opened(calendars: dict[str, Calendar], name: str = "germany", since: str = "2026-03-02 11:00") -> Any:
-    """The plan, and the state and events of a run that has asked."""
-    plan = compile_workflow(FLOW.replace("NAME", name).encode(), "a.flow.yaml")
+def opened(calendars: dict[str, Calendar], name: str = "germany", flow: str = FLOW) -> Any:
+    """The plan, and the state and events of a run that has asked on a Monday at 11:00."""
+    plan = compile_workflow(flow.replace("NAME", name).encode(), "a.flow.yaml")
     start = c.Start(run_id=RUN, thread_id="t", requester="user:req", input={})
-    decision = decide(plan, RunState(str(RUN)), start, at(since), Bounds(calendars=calendars))
+    decision = decide(plan, RunState(str(RUN)), start, at("2026-03-02 11:00"), Bounds(calendars=calendars))
     return plan, decision.state, decision.events
 
 
@@ -70,13 +70,14 @@ def test_a_question_whose_calendar_is_not_there_fails_with_that_code() -> None:
 
 
 def test_a_holiday_that_is_entered_later_moves_nothing_of_an_open_question() -> None:
-    plan, state, _ = opened(OWN)
+    own = {"germany": Calendar("Europe/Berlin", holidays=(*OWN["germany"].holidays, "2026-03-10"))}
+    plan, state, _ = opened(own)
     due = at("2026-03-09 11:00")
-    later = Bounds(calendars={"germany": Calendar("Europe/Berlin", holidays=("2026-03-10",))})
+    later = Bounds(calendars={"germany": Calendar("Europe/Berlin", holidays=("2026-03-11",))})
     for limits in (later, Bounds()):
         decision = decide(plan, state, c.TimerFired(), due, limits)
         (pending,) = decision.state.pendings.values()
-        assert pending.opened.deadline == at("2026-03-10 11:00"), "the stage counts by the calendar of the opening"
+        assert pending.opened.deadline == at("2026-03-11 11:00"), "the stage counts by the calendar of the opening"
 
 
 def test_a_log_is_decided_again_as_it_was_whatever_the_calendars_are_now() -> None:
@@ -91,3 +92,24 @@ def test_the_event_keeps_no_more_holidays_than_the_deadlines_need() -> None:
     _, state, _ = opened({"germany": Calendar("Europe/Berlin", holidays=many)})
     (pending,) = state.pendings.values()
     assert len(msgspec.json.encode(pending.opened.policy["calendar"])) < 100
+
+
+def test_the_event_keeps_the_holidays_of_all_stages_together() -> None:
+    flow = FLOW.replace("3 working days", "200 working days").replace("deadline: 1 working", "deadline: 200 working")
+    _, state, _ = opened({"germany": Calendar("Europe/Berlin", holidays=("2028-03-01", "2035-03-01"))}, flow=flow)
+    (pending,) = state.pendings.values()
+    assert pending.opened.policy["calendar"]["holidays"] == ["2028-03-01"]
+
+
+@pytest.mark.parametrize("days", [0, 1_001])
+def test_a_number_of_working_days_that_an_expression_gives_is_held_against_its_bounds(days: int) -> None:
+    _, state, _ = opened(
+        OWN, flow=FLOW.replace("3 working days", f"\"${{{{ string({days} + 0) + ' working days' }}}}\"")
+    )
+    assert (state.status, state.error and state.error.code) == ("failed", "expression.error")
+
+
+def test_reminders_come_the_shortest_first_whatever_they_count() -> None:
+    _, _, events = opened(OWN, flow=FLOW.replace("[1 working day]", "[2 working days, 30h, 1 working day]"))
+    (reminder,) = [each for each in events if isinstance(each, e.TimerSet) and each.kind == "remind"]
+    assert reminder.due == at("2026-03-04 11:00")
