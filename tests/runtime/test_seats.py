@@ -57,6 +57,6 @@ async def test_whoever_holds_a_seat_has_the_roles_and_groups_of_the_first_in_the
 
     rows = [absence("user:ann", "user:bob", 0, 9, ("team:east",)), absence("user:bob", "user:cy", 0, 9, ("team:west",))]
     voices = await list_voices(c.Principal("user:cy"), rows, one_id, in_force, load_no_holdings)
-    assert {each.on_behalf_of: list(each.lent_groups) for each in voices} == {
-        "user:ann": ["team:east"], "user:bob": ["team:west"],
+    assert {each.on_behalf_of: each.lent_groups for each in voices} == {
+        "user:ann": ("team:east",), "user:bob": ("team:west",),
     }  # fmt: skip
