@@ -1,0 +1,115 @@
+"""Bugs that a second reader has thought of: of absences, working days, what is left to the holder of a run, and forms."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+# --- absences ---------------------------------------------------------------------------------------------------------
+
+_ABSENCES: Final = "tests/attacks/test_absences.py"
+away = Room("hai_flow/runtime/people/absences.py", "tests/runtime/test_seats.py")
+away.bug(
+    "an absence that begins when another ends overlaps it",
+    (
+        "each.since < entered.until and entered.since < each.until",
+        "each.since <= entered.until and entered.since <= each.until",
+    ),
+)
+away.bug("an absence overlaps all that came before it", (" and entered.since < each.until]", "]"))
+away.bug(
+    "a circle that closes when a later absence begins is not seen",
+    (
+        "for moment in sorted({entered.since, *(each.since for each in beside if each.since > entered.since)}):",
+        "for moment in (entered.since,):",
+    ),
+)
+away.bug(
+    "of a chain its first person alone is looked at",
+    ("for first in _list_before(person, away, all_ids):", "for first in (person,):"),
+    by=_ABSENCES,
+)
+away.bug(
+    "a delegate's delegate has the roles of whoever is between",
+    ("lent_roles=tuple(lent[seat.chain[0].id].roles)", "lent_roles=tuple(lent[seat.chain[-1].id].roles)"),
+    by=_ABSENCES,
+)
+away.bug(
+    "the groups of an absent person are lent to nobody",
+    ("lent_groups=tuple(lent[seat.chain[0].id].groups)", "lent_groups=()"),
+)
+entering = Room("hai_flow/api/rest/people/absences.py", _ABSENCES)
+entering.bug(
+    "an absence lasts a day longer than it may",
+    ("body.last_day < body.first_day + _LASTS_MAX", "body.last_day <= body.first_day + _LASTS_MAX"),
+)
+entering.bug("an absence begins in years", ("body.first_day <= today + _AHEAD_MAX:", "body.first_day:"))
+
+# --- working days -----------------------------------------------------------------------------------------------------
+
+_CALENDARS: Final = "tests/definition/test_calendars.py"
+_DAYS: Final = "tests/engine/test_working_days.py"
+calendars = Room("hai_flow/definition/people/calendars.py", _CALENDARS, _DAYS)
+calendars.bug("at the end of the hours the day still counts", ("minute >= self.hours[1]", "minute > self.hours[1]"))
+calendars.bug(
+    "a question before the hours is due before the hours",
+    ("        elif minute < self.hours[0]:\n            clock = self._opening(zone)\n", ""),
+)
+calendars.bug(
+    "a question after the hours is due after the hours",
+    (
+        "            day = self._next(day)\n            clock = self._opening(zone)\n",
+        "            day = self._next(day)\n",
+    ),
+)
+calendars.bug(
+    "the holidays behind a few days are forgotten", ("timedelta(days=3 * count + 60)", "timedelta(days=count)")
+)
+calendars.bug(
+    "holidays are known until the last of them alone",
+    ("known_until[name] = until or max(days)", "known_until[name] = max(days)"),
+)
+calendars.bug(
+    "a holiday lies behind the end of what is known",
+    ("if until is not None and days and max(days) > until:", "if False:"),
+)
+calendars.bug("nobody ever works", ("        if not entry.weekdays:\n", "        if False:\n"))
+calendars.bug("the hours end before they begin", ("if not minutes[0] < minutes[1] <= 24 * 60:", "if match is None:"))
+calendars.bug("a date is read in any of its spellings", (" or day.isoformat() != text:", ":"))
+filling = Room("hai_flow/engine/pendings/policies.py", _DAYS)
+filling.bug(
+    "the calendar reaches as far as the longest stage",
+    ("_find_calendar(draft, step, sum(counts))", "_find_calendar(draft, step, max(counts))"),
+)
+filling.bug(
+    "later stages count by no calendar",
+    ("        later = [msgspec.structs.replace(stage, calendar=first.calendar) for stage in later]\n", ""),
+)
+filling.bug("a deadline is any number of working days", ("if not 1 <= days <= WORKING_DAYS_MAX:", "if False:"))
+filling.bug(
+    "reminders come in the order in which they are written",
+    ("return tuple(sorted(delays, key=_measure))", "return tuple(delays)"),
+)
+counting = Room("hai_flow/engine/pendings/votes.py", _DAYS)
+counting.bug(
+    "an open question counts by the calendar of UTC", ("(self.calendar or Calendar()).add(", "Calendar().add(")
+)
+
+# --- what is left to the holder of a run ------------------------------------------------------------------------------
+
+_REDECIDING: Final = "tests/engine/test_redeciding.py"
+left = Room("hai_flow/engine/advance.py", _REDECIDING)
+left.bug("a process begins what may happen once of another's run", ('("asked", "at_most_once")', '("asked",)'))
+
+# --- values of others -------------------------------------------------------------------------------------------------
+
+bodies = Room("hai_flow/wire/webhook.py", "tests/wire/test_webhook.py")
+bodies.bug(
+    "a form that breaks off is taken", ('if len(parts) < 2 or not parts[-1].startswith(b"--"):', "if len(parts) < 2:")
+)
+bodies.bug(
+    "a form has any number of parts",
+    (", FIELDS_MAX + 2)", ")"),
+    ("if len(parts) < 2 or", "if len(parts) < 2 or False and"),
+)
