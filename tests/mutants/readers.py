@@ -1,4 +1,4 @@
-"""Bugs that a second reader has thought of: of absences, working days, what is left to the holder of a run, and forms."""
+"""Bugs that a second reader has thought of: absences, working days, what is left to the holder of a run, forms."""
 
 from __future__ import annotations
 
