@@ -72,13 +72,14 @@ def test_a_second_press_of_the_same_button_is_no_vote_and_no_event(chat: Chat) -
 
 def test_a_quorum_is_reached_by_the_buttons_of_each_state_of_the_card(chat: Chat) -> None:
     asked = chat.ask("twice")
-    first = asked.card()
-    token = first.buttons["Approve"]
-    asked.press("Approve", chat.platform.ann, first)
     account = chat.platform.bob
-    second = wait_for(
-        lambda: next((c for c in chat.platform.of(asked.mark) if c.buttons.get("Approve", token) != token), None)
-    )
+    first, second = asked.card(), asked.card(account)
+    asked.press("Approve", chat.platform.ann, first)
+    if second.id == first.id:  # one card for both, in a room, which changes with the first vote
+        token = first.buttons["Approve"]
+        second = wait_for(
+            lambda: next((c for c in chat.platform.of(asked.mark) if c.buttons.get("Approve", token) != token), None)
+        )
     asked.press("Approve", account, second)
     assert [each[0] for each in asked.votes()] == ["user:ann", "user:bob"]
     assert "Approved by user:ann, user:bob" in asked.result()
