@@ -353,8 +353,8 @@ class Runtime(Service):
             by_keys = settings.identity == KEYS
             if settings.identity is not None:
                 home = None if self._beside is None else self._beside.database
-                self._services.append(Stranded(self.database, self.catalog, home, by_keys=by_keys))
-            reseating = Reseating(self.database, self.hint_lists)
+                self._services.append(Stranded(self.database, self.catalog, home, self.rows, by_keys=by_keys))
+            reseating = Reseating(self.database, self.hint_lists, self.rows)
             performers = (self._sweeper, sealer, thaws, self._deposits, pushes, reseating)
             pulse.looks += [each.look for each in performers]
             self._services += [self.worker, *performers]

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+from hai_flow.runtime.base.row_isolation import Rows
 from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences
@@ -29,7 +30,7 @@ async def leave(world: World, person: str, delegate: str | None, *, begins: floa
 
 async def look(world: World, processes: int = 1) -> None:
     """Let so many processes look at once, until nothing is due."""
-    services = [Reseating(world.runtime.database, lambda tenant: None) for _ in range(processes)]
+    services = [Reseating(world.runtime.database, lambda tenant: None, Rows()) for _ in range(processes)]
     for each in services:
         await each.start()
         each.look(None, 0.0)

@@ -27,6 +27,8 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.row_isolation import PASSING_MAX, Rows, Sweep
 from hai_flow.runtime.people import inbox
 from hai_flow.runtime.people.notifier import Notifier
+from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.stranded import Staff, Stranded
 from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import sweeper
@@ -37,7 +39,7 @@ from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import concurrency_slots, outbox, signals, triggers
 from hai_flow.store.messaging import message_queue as queue
 from hai_flow.store.messaging.outbox import OutboxMessage
-from hai_flow.store.people import notifications
+from hai_flow.store.people import absences, notifications, stranded
 from hai_flow.store.postgres.orphan_cleanup import Page
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.runtime.test_message_queue import BODY, enqueue, exists
@@ -275,6 +277,35 @@ def mirrored_tenants(stage: Stage) -> Round:
     return made.send_due_again
 
 
+def told_absences(stage: Stage) -> Round:
+    made = Reseating(stage.runtime.database, lambda tenant: None, stage.runtime.rows)
+
+    async def due(*_: Any) -> list[str]:
+        return ["bad", "good"]
+
+    stage.patch.setattr(absences, "list_due", due)
+    stage.patch.setattr(made, "_tell", stage.deal_with)
+    return made.sweep
+
+
+def judged_questions(stage: Stage) -> Round:
+    made = Stranded(stage.runtime.database, stage.runtime.catalog, None, stage.runtime.rows, by_keys=True)
+
+    async def selectors(*_: Any) -> dict[UUID, list[str]]:
+        return {LOCAL_TENANT: ["role:nobody"]}
+
+    async def page(*_: Any) -> tuple[list[Any], None]:
+        return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
+
+    async def judge(tenant: UUID, staff: Staff, verdicts: Any, question: Any) -> None:
+        await stage.deal_with(question.id)
+
+    stage.patch.setattr(stranded, "list_selectors", selectors)
+    stage.patch.setattr(made, "_read_page", page)
+    stage.patch.setattr(made, "_judge", judge)
+    return made.look
+
+
 SCENES: dict[Sweep, Scene] = {
     Sweep.TIDYING: tidying,
     Sweep.INBOX: inboxes,
@@ -288,6 +319,8 @@ SCENES: dict[Sweep, Scene] = {
     Sweep.SCHEDULES: schedules,
     Sweep.RELAYS: relayed_events,
     Sweep.MIRRORS: mirrored_tenants,
+    Sweep.ABSENCES: told_absences,
+    Sweep.STRANDED: judged_questions,
 }
 NAMED_OTHERWISE = (Sweep.TIDYING, Sweep.WAITING_RUNS, Sweep.OUTBOX)  # than "bad": by a kind or an id
 
@@ -337,6 +370,8 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
     "runtime/messaging/pushes.py: push notifications": (Sweep.NOTIFICATIONS,),
     "runtime/people/chat_cards.py: cards in chats": (Sweep.NOTIFICATIONS,),
+    "runtime/people/reseating.py: absences that begin and end": (Sweep.ABSENCES,),
+    "runtime/people/stranded.py: questions that nobody can decide": (Sweep.STRANDED,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
 }  # fmt: skip

@@ -23,7 +23,7 @@ BOSS = [DECIDER, "boss"]
 
 
 async def look(world: World, *, by_keys: bool = True) -> None:
-    await Stranded(world.runtime.database, world.runtime.catalog, None, by_keys=by_keys).look()
+    await Stranded(world.runtime.database, world.runtime.catalog, None, world.runtime.rows, by_keys=by_keys).look()
 
 
 async def why(world: World, run_id: UUID) -> str | None:

@@ -56,6 +56,10 @@ class Sweep(StrEnum):
     """Events on their way to the cells of a tenant (`Spreading.send_due_relays`)."""
     MIRRORS = "mirrors"
     """Tenants whose cells are made like their seat (`Spreading.send_due_again`)."""
+    ABSENCES = "absences"
+    """Absences that have begun or ended (`Reseating`)."""
+    STRANDED = "stranded"
+    """Open questions that perhaps nobody can decide (`Stranded.look`)."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from hai_flow.engine.pendings.selectors import ANYONE
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Unreadable
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.people import absences, inbox, notifications
 from hai_flow.store.postgres.error_classes import FAILURES
@@ -39,9 +40,10 @@ RESEATED: Final = "reseated"
 class Reseating(Service):
     """Queues notifications where an absence has begun or ended. `hint_lists` makes open lists of a tenant look anew."""
 
-    def __init__(self, database: Database, hint_lists: Callable[[UUID], None]) -> None:
+    def __init__(self, database: Database, hint_lists: Callable[[UUID], None], rows: Rows) -> None:
         super().__init__()
         self._database = database
+        self._rows = rows
         self._hint_lists = hint_lists
         self._due = asyncio.Event()
 
@@ -58,23 +60,27 @@ class Reseating(Service):
             await self._due.wait()
             self._due.clear()
             try:
-                while (tenant := await self._take()) is not None:
-                    self._hint_lists(tenant)
+                await self.sweep()
             except FAILURES as error:  # the next pulse finds it again
                 log.warning("absence_not_told", error=str(error) or repr(error))
 
-    async def _take(self) -> UUID | None:
-        """Deal with one absence that has begun or ended. Returns its tenant; None: there is none."""
+    async def sweep(self) -> None:
+        """Deal with every absence that has begun or ended."""
+        await self._rows.go_through(
+            Sweep.ABSENCES, await absences.list_due(self._database.engine), lambda id: f"absence {id}", self._tell
+        )
+
+    async def _tell(self, id: UUID) -> None:
         async with self._database.engine.acquire() as connection, connection.transaction():
-            due = await absences.take_due(connection)
+            due = await absences.take_due(connection, id)
             if due is None:
-                return None
+                return
             tenant, row, stage = due
-            is_over = await absences.is_over(connection, row.id)
+            is_over = await absences.is_over(connection, id)
             if stage == "begun" or not is_over:  # of one that nobody saw, nobody needs to be told
                 await self._queue(connection, tenant, row, stage)
-            await absences.set_stage(connection, row.id, "over" if is_over else "begun")
-            return tenant
+            await absences.set_stage(connection, id, "over" if is_over else "begun")
+        self._hint_lists(tenant)
 
     async def _queue(self, connection: Connection, tenant: UUID, row: AbsenceRow, stage: str) -> None:
         selectors = (

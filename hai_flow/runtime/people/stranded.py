@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -24,6 +25,7 @@ from hai_flow.engine.pendings.selectors import World, list_matching_selectors
 from hai_flow.engine.pendings.votes import derive_rules, describe_needs
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.store.identity.proofs import Holding
@@ -112,14 +114,25 @@ class Staff:
         )
 
 
+class _Verdict(NamedTuple):
+    """Why nobody can decide the question; None: somebody can."""
+
+    tenant: UUID
+    question: OpenQuestion
+    fault: str | None
+
+
 class Stranded(Service):
     """Marks questions that nobody can decide, and queues one notification for each."""
 
-    def __init__(self, database: Database, catalog: Catalog, home: Database | None, *, by_keys: bool) -> None:
+    def __init__(
+        self, database: Database, catalog: Catalog, home: Database | None, rows: Rows, *, by_keys: bool
+    ) -> None:
         """`home`: the database with the keys, where that is another one."""
         super().__init__()
         self._database = database
         self._catalog = catalog
+        self._rows = rows
         self._home = home or database
         self._by_keys = by_keys
 
@@ -139,7 +152,8 @@ class Stranded(Service):
     async def look(self) -> None:
         """Judge the questions that may be stranded, and those that were."""
         pool = self._database.api
-        faults: dict[tuple[UUID, str], tuple[UUID, OpenQuestion, str]] = {}
+        seen: set[tuple[UUID, str]] = set()
+        verdicts: dict[tuple[UUID, str], _Verdict] = {}
         for tenant, selectors in (await stranded.list_selectors(pool)).items():
             rows = await stranded.list_holders(self._home.api, tenant, DECIDER)
             people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
@@ -148,42 +162,51 @@ class Stranded(Service):
             while doubtful and count < JUDGED_MAX:
                 questions, after = await self._read_page(tenant, doubtful, after)
                 count += len(questions)
-                for each in questions:
-                    fault = await self._judge(tenant, each, staff)
-                    if fault is not None:
-                        faults[each.run_id, each.id] = (tenant, each, fault)
+                seen |= {(each.run_id, each.id) for each in questions}
+                judge = partial(self._judge, tenant, staff, verdicts)
+                await self._rows.go_through(Sweep.STRANDED, questions, _name, judge)
                 if after is None:
                     break
-        for run_id, id in await stranded.list_marked(pool):
-            if (run_id, id) not in faults:
+        for key in await stranded.list_marked(pool):
+            if key not in seen or (key in verdicts and verdicts[key].fault is None):
                 async with self._database.engine.acquire() as connection:
-                    await stranded.mark(connection, run_id, id, None)
-        for (run_id, id), (tenant, question, fault) in faults.items():
-            await self._mark(tenant, run_id, id, question, fault)
+                    await stranded.mark(connection, *key, None)
+        faulty = [each for each in verdicts.values() if each.fault is not None]
+        await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: _name(each.question), self._mark)
 
     async def _read_page(
         self, tenant: UUID, selectors: Sequence[str], after: Place | None
     ) -> tuple[list[OpenQuestion], Place | None]:
         return await inbox.page_of_inbox(self._database.api, tenant, selectors, Filters(), limit=500, after=after)
 
-    async def _judge(self, tenant: UUID, question: OpenQuestion, staff: Staff) -> str | None:
+    async def _judge(
+        self, tenant: UUID, staff: Staff, verdicts: dict[tuple[UUID, str], _Verdict], question: OpenQuestion
+    ) -> None:
+        fault = None
         try:
             pending = PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
             plan = await self._catalog.plan(tenant, question.workflow)
         except (HaiFlowError, msgspec.DecodeError):  # a newer release wrote it, which judges it
-            return None
-        world = World(question.started_by, plan.roles, tuple((question.instigators or "").split()))
-        return staff.find_fault(pending, world)
+            pass
+        else:
+            world = World(question.started_by, plan.roles, tuple((question.instigators or "").split()))
+            fault = staff.find_fault(pending, world)
+        verdicts[question.run_id, question.id] = _Verdict(tenant, question, fault)
 
-    async def _mark(self, tenant: UUID, run_id: UUID, id: str, question: OpenQuestion, fault: str) -> None:
+    async def _mark(self, verdict: _Verdict) -> None:
+        tenant, question, fault = verdict.tenant, verdict.question, verdict.fault or ""
         async with self._database.engine.acquire() as connection, connection.transaction():
-            since = await stranded.mark(connection, run_id, id, fault[:1000])
+            since = await stranded.mark(connection, question.run_id, question.id, fault[:1000])
             if since is None:
                 return
             notify = derive_rules(PendingState(e.decode_pending(question.body))).notify
-            name = f"msg_{sha256(f'{STRANDED} {run_id} {id} {since}'.encode()).hexdigest()[:32]}"
-            await notifications.queue(connection, name, tenant, run_id, id, STRANDED, notify)
-        log.warning("question_stranded", pending=id, reason=fault)
+            name = f"msg_{sha256(f'{STRANDED} {question.run_id} {question.id} {since}'.encode()).hexdigest()[:32]}"
+            await notifications.queue(connection, name, tenant, question.run_id, question.id, STRANDED, notify)
+        log.warning("question_stranded", pending=question.id, reason=fault)
+
+
+def _name(question: OpenQuestion) -> str:
+    return f"question {question.id} of {question.run_id}"
 
 
 def _one_id(id: str) -> tuple[str, ...]:

@@ -127,15 +127,19 @@ async def end(connection: Connection | Pool, tenant: UUID, id: UUID, person: Seq
     return away
 
 
-async def take_due(connection: Connection) -> tuple[UUID, AbsenceRow, str] | None:
-    """The next absence that has begun or ended and whose open questions do not know it yet, locked until the
-    transaction ends; with its tenant and its stage. One that is over before anybody looked is passed over."""
-    query = f"""
-    SELECT tenant, stage, {_COLUMNS} FROM absences
-    WHERE (stage = 'ahead' AND since <= now()) OR (stage = 'begun' AND until <= now())
-    ORDER BY since LIMIT 1 FOR UPDATE SKIP LOCKED
-    """
-    row = await connection.fetchrow(query)
+_IS_DUE: Final = "(stage = 'ahead' AND since <= now() OR stage = 'begun' AND until <= now())"
+
+
+async def list_due(pool: Pool) -> list[UUID]:
+    """Absences that have begun or ended and whose open questions do not know it yet, the first that began first."""
+    return [row[0] for row in await pool.fetch(f"SELECT id FROM absences WHERE {_IS_DUE} ORDER BY since LIMIT 1000")]
+
+
+async def take_due(connection: Connection, id: UUID) -> tuple[UUID, AbsenceRow, str] | None:
+    """The absence, locked until the transaction ends, with its tenant and its stage. None: somebody else has dealt with
+    it, or is about to."""
+    query = f"SELECT tenant, stage, {_COLUMNS} FROM absences WHERE id = $1 AND {_IS_DUE} FOR UPDATE SKIP LOCKED"
+    row = await connection.fetchrow(query, id)
     return None if row is None else (row[0], AbsenceRow(*row[2:]), row[1])
 
 
