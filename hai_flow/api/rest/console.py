@@ -94,8 +94,8 @@ class Console:
             file = self._file(path)
             if file is None or path.endswith((".html", *_ENCODINGS.values())):
                 return problem(404, "not_found", HTTPStatus.NOT_FOUND.phrase)
-            kept = _FOR_EVER if path.startswith("assets/") else _FOR_A_WHILE if path in _ELEMENTS else None
-            return _send_file(file, accepted, {} if kept is None else {"Cache-Control": kept})
+            caching = _FOR_EVER if path.startswith("assets/") else _FOR_A_WHILE if path in _ELEMENTS else None
+            return _send_file(file, accepted, {} if caching is None else {"Cache-Control": caching})
         if (waiting := await self._wait_for_build(request)) is not None:
             return waiting
         # Any other path is a place within the pages, which find it by themselves.

@@ -152,7 +152,7 @@ class Stranded(Service):
     async def look(self) -> None:
         """Judge the questions that may be stranded, and those that were."""
         pool = self._database.api
-        seen: set[tuple[UUID, str]] = set()
+        keys: set[tuple[UUID, str]] = set()
         verdicts: dict[tuple[UUID, str], _Verdict] = {}
         for tenant, selectors in (await stranded.list_selectors(pool)).items():
             rows = await stranded.list_holders(self._home.api, tenant, DECIDER)
@@ -162,13 +162,13 @@ class Stranded(Service):
             while doubtful and count < JUDGED_MAX:
                 questions, after = await self._read_page(tenant, doubtful, after)
                 count += len(questions)
-                seen |= {(each.run_id, each.id) for each in questions}
+                keys |= {(each.run_id, each.id) for each in questions}
                 judge = partial(self._judge, tenant, staff, verdicts)
                 await self._rows.go_through(Sweep.STRANDED, questions, _name, judge)
                 if after is None:
                     break
         for key in await stranded.list_marked(pool):
-            if key not in seen or (key in verdicts and verdicts[key].fault is None):
+            if key not in keys or (key in verdicts and verdicts[key].fault is None):
                 async with self._database.engine.acquire() as connection:
                     await stranded.mark(connection, *key, None)
         faulty = [each for each in verdicts.values() if each.fault is not None]

@@ -121,10 +121,10 @@ async def _read_person(access: Access, person: str, since: str, under: int) -> d
 def _limit(groups: dict[str, DecisionFigures]) -> dict[str, DecisionFigures]:
     """The groups with the most questions, and the others as one."""
     ordered = sorted(groups, key=lambda name: (-groups[name].questions, name))
-    kept = {name: groups[name] for name in ordered[:GROUPS_MAX]}
+    limited = {name: groups[name] for name in ordered[:GROUPS_MAX]}
     for name in ordered[GROUPS_MAX:]:
-        kept.setdefault(OTHER, DecisionFigures()).join(groups[name])
-    return kept
+        limited.setdefault(OTHER, DecisionFigures()).join(groups[name])
+    return limited
 
 
 def _render(figures: DecisionFigures) -> dict[str, Any]:

@@ -56,8 +56,8 @@ async def _view(access: Access, row: pendings.PendingSummary) -> dict[str, Any] 
         return None
     run = RunFacts(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        shown = render_pending_in_list(row, await access.redact_question(run, opened))
-        return shown if row.nobody is None else {**shown, "nobody_decides": row.nobody}
+        view = render_pending_in_list(row, await access.redact_question(run, opened))
+        return view if row.nobody is None else {**view, "nobody_decides": row.nobody}
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:
@@ -122,11 +122,11 @@ async def list_pendings(
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
     state, pending = await find_pending(access, pending_id)
-    shown = await render_for(access, state, pending)
+    view = await render_for(access, state, pending)
     if access.viewer is not None or pending.status != "open":
-        return shown
+        return view
     fault = await pendings.find_why_nobody(access.reads, UUID(state.run_id), pending_id)
-    return shown if fault is None else {**shown, "nobody_decides": fault}
+    return view if fault is None else {**view, "nobody_decides": fault}
 
 
 @router.post(
