@@ -24,8 +24,8 @@ from hai_flow.definition.yaml.include_keys import UnusableFile, whole
 from hai_flow.values import Json, dumps
 
 _PEOPLE: Final = frozenset(
-    ("from", "quorum", "deadline", "on_deadline", "escalate", "notify", "remind", "form", "edit", "reject_when", "veto",
-     "withdraw_when", "not", "message", "evidence", "confirm", "policy", "approval")
+    ("from", "quorum", "pick", "deadline", "on_deadline", "escalate", "notify", "remind", "form", "edit", "reject_when",
+     "veto", "withdraw_when", "not", "message", "evidence", "confirm", "policy", "approval")
 )  # fmt: skip
 _TIMES: Final = frozenset(("deadline", "timeout", "remind"))
 _ASKING: Final = frozenset(("approve", "ask"))

@@ -337,7 +337,7 @@ class Policy:
     `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
     alone decides; `confirm`: a page asks once more before it sends an answer. `withdraw_when`: the event, or the
     condition over the state, that takes the question back. `rules`: whether a standing rule may approve; None: unless
-    the effect is irreversible.
+    the effect is irreversible. `pick`: so many of those who are asked decide; None: all of them.
     """
 
     from_: Template
@@ -355,6 +355,7 @@ class Policy:
     confirm: bool = False
     withdraw_when: Expression | Subscription | None = None
     rules: bool | None = None
+    pick: int | None = None
     notify: tuple[Template, ...] = ()
     remind: tuple[Duration, ...] = ()
     escalations: tuple[Escalate, ...] = ()

@@ -229,6 +229,17 @@ class ApplyRule(Command, frozen=True):
     reason: str = ""
 
 
+class PickPeople(Command, frozen=True):
+    """Let `people` decide the question `id`, of those whom it asks; nobody: all of them, and `note` says why.
+    `stages_left` and `before`: how many stages were to come, and who was picked, when they were chosen."""
+
+    id: str
+    stages_left: int
+    before: tuple[str, ...] | None
+    people: tuple[str, ...]
+    note: str = ""
+
+
 class Edits(msgspec.Struct, frozen=True, kw_only=True):
     """The changes with which a fork begins: another `input`, other variables in `state`. `was`: the plan of the other
     run, where the fork goes on with another version of the workflow; `paths` and `dev` as in `Migrate`, `pins` are

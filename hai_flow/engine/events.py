@@ -682,6 +682,17 @@ class PendingEscalated(Event, frozen=True):
         return self.at if self.since is None else self.since
 
 
+class PeoplePicked(Event, frozen=True):
+    """Of those whom the question asks, `people` decide it, until others are picked or the next stage begins. Nobody:
+    all whom it asks may decide, and `note` says why. `before`: who was picked until now; None: the stage began."""
+
+    id: str
+    path: str
+    people: tuple[str, ...]
+    note: str = ""
+    before: tuple[str, ...] | None = None
+
+
 class PendingRestamped(Event, frozen=True):
     """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
 
@@ -962,7 +973,7 @@ AnyEvent: TypeAlias = (
     | StepStarted | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding
     | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted
     | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PeoplePicked
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired | TimeJumped
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted

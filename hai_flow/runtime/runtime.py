@@ -51,6 +51,7 @@ from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.chat_cards import ChatCards, Chats
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
+from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.receipts import ReceiptKeys
 from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.people.standing_rules import StandingRules
@@ -296,7 +297,10 @@ class Runtime(Service):
         )
         self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
         queueing = Queueing(self.database).handlers
-        handlers = {**self.slots.handlers, **self.messages.handlers, **queueing, **self.rules.handlers}
+        home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
+        self.picks = Picks(self.database, self.committer, self.catalog, home, by_keys=by_keys, sweeps=self.performs)
+        services = self.slots, self.messages, self.rules, self.picks
+        handlers = {kind: take for each in services for kind, take in each.handlers.items()} | queueing
         self.delivery = Delivery(
             self.database, self.committer, self.catalog, self.starts, handlers=handlers, rows=self.rows
         )
@@ -326,6 +330,7 @@ class Runtime(Service):
             self.threads,
             self.messages,
             self.rules,
+            self.picks,
             self.delivery,
             self.triggers,
         ]
@@ -350,9 +355,7 @@ class Runtime(Service):
             pushes = Pushes(
                 self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
             )
-            by_keys = settings.identity == KEYS
             if settings.identity is not None:
-                home = None if self._beside is None else self._beside.database
                 self._services.append(Stranded(self.database, self.catalog, home, self.rows, by_keys=by_keys))
             reseating = Reseating(self.database, self.hint_lists, self.rows)
             performers = (self._sweeper, sealer, thaws, self._deposits, pushes, reseating)

@@ -19,6 +19,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.state.snapshot import decode_state, encode_state
@@ -142,6 +143,10 @@ class VirtualRun:
         if Continue() in open_jobs(self.state):
             self._do(c.Continue())
             return True
+        unpicked = self._find_unpicked()
+        if unpicked is not None:
+            self._do(unpicked)
+            return True
         if self._subscribed:
             types = self._subscribed.pop(0)
             for sent in self._signals:
@@ -157,6 +162,15 @@ class VirtualRun:
             return False
         self._fire(wake)
         return True
+
+    def _find_unpicked(self) -> c.PickPeople | None:
+        """The pick of the next question that waits for one: a test has no directory, so all whom it asks decide it."""
+        for id in self.state.open_pendings.values():
+            rules = derive_rules(self.state.pendings[id])
+            if rules.pick is not None and rules.picked is None:
+                note = "a test picks nobody, so all whom it asks may decide"
+                return c.PickPeople(id=id, stages_left=len(rules.escalations), before=None, people=(), note=note)
+        return None
 
     def _only_retries_before(self, wake: int) -> bool:
         """Whether the run waits for a further attempt next, which would be begun then."""

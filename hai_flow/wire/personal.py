@@ -370,6 +370,7 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
         e.ToolCallEnded,
         e.PendingEscalated,
         e.PendingReminded,
+        e.PeoplePicked,
         e.TimerSet,
         e.TimerFired,
         e.ChildMoved,

@@ -27,6 +27,7 @@ _OF_QUESTIONS: Final = (
     e.PendingEscalated,
     e.PendingReminded,
     e.PendingRestamped,
+    e.PeoplePicked,
     e.PendingVoided,
     e.VoteCast,
 )

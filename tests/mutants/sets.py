@@ -21,6 +21,7 @@ from tests.mutants import (
     models,
     neighbours,
     oversight,
+    picks,
     readers,
     rules,
     runtime,
@@ -35,7 +36,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 MODULES: Final = (
     engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
-    neighbours, trust, heirs, agents, oversight, readers,
+    neighbours, picks, trust, heirs, agents, oversight, readers,
 )  # fmt: skip
 BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)

@@ -382,6 +382,7 @@ ROWLESS = {
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
     "runtime/messaging/deposits.py: deposits": "one that can't take effect is refused, or left for its lease, alone",
     "runtime/commit/freezes.py: freezes": "one statement",
+    "runtime/people/picks.py: people who are picked": "sends each run a command, decided with others of its run",
     "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, decided with others of its run",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
     "runtime/commit/committer.py: late answers": "one answer each",

@@ -679,6 +679,17 @@ class PendingEscalated(Event, frozen=True):
     since: datetime | None = None
 
 
+class PeoplePicked(Event, frozen=True):
+    """Of those whom the question asks, `people` decide it, until others are picked or the next stage begins. Nobody:
+    all whom it asks may decide, and `note` says why. `before`: who was picked until now; None: the stage began."""
+
+    id: str
+    path: str
+    people: tuple[str, ...]
+    note: str = ""
+    before: tuple[str, ...] | None = None
+
+
 class PendingRestamped(Event, frozen=True):
     """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
 
@@ -944,10 +955,10 @@ AnyEvent: TypeAlias = (
     | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted
     | IterationEnded | MessageStarted | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk
     | ToolCallEnded | ToolCallResolved | PendingOpened | VoteCast | PendingEdited | PendingEscalated
-    | PendingReminded | PendingRestamped | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
-    | TimeJumped | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted
-    | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | PartsMade
-    | WarningRaised | UnknownEvent
+    | PendingReminded | PeoplePicked | PendingRestamped | PendingDecided | PendingVoided | StateChanged | TimerSet
+    | TimerFired | TimeJumped | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
+    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed
+    | PartsMade | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

@@ -166,8 +166,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
-    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, or `unreadable` (by this
-    release)."""
+    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, `not_picked` (others of those
+    who are asked were), or `unreadable` (by this release)."""
 
     code: str
     reason: str

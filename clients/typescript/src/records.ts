@@ -6,8 +6,8 @@ import type { Problem } from "./errors.js";
 
 /**
  * Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
- * it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, or `unreadable` (by this
- * release).
+ * it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, `not_picked` (others of those
+ * who are asked were), or `unreadable` (by this release).
  */
 export interface WhyNot {
   code: string;

@@ -1548,7 +1548,7 @@ export interface Where {
 }
 
 export interface WhyNot {
-  code: "excluded.requester" | "excluded.instigator" | "agent" | "excluded" | "voted" | "not_asked" | "unreadable";
+  code: "excluded.requester" | "excluded.instigator" | "agent" | "excluded" | "voted" | "not_asked" | "not_picked" | "unreadable";
   reason: string;
 }
 

@@ -184,6 +184,7 @@ export const en = {
       excluded: "You are excluded from this decision.",
       voted: "You have already voted, and votes can't be changed.",
       not_asked: "This question isn't addressed to you.",
+      not_picked: "Other people were picked to decide this.",
       unreadable: "This release of the server can't read who may decide.",
     } as Record<string, string>,
     mayNot: "You can't decide this.",

@@ -164,6 +164,7 @@ export const zh: Texts = {
       excluded: "您被排除在此决定之外。",
       voted: "您已投票，投票不可更改。",
       not_asked: "此问题不需要您回答。",
+      not_picked: "此问题已选定由其他人决定。",
       unreadable: "此版本的服务器无法读取谁可以决定。",
     },
     mayNot: "您不能决定此问题。",

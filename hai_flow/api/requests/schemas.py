@@ -313,10 +313,19 @@ class PendingPage(Listed):
 
 class WhyNot(Shape):
     """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
-    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, or `unreadable` (by this
-    release)."""
+    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, `not_picked` (others of those
+    who are asked were), or `unreadable` (by this release)."""
 
-    code: Literal["excluded.requester", "excluded.instigator", "agent", "excluded", "voted", "not_asked", "unreadable"]
+    code: Literal[
+        "excluded.requester",
+        "excluded.instigator",
+        "agent",
+        "excluded",
+        "voted",
+        "not_asked",
+        "not_picked",
+        "unreadable",
+    ]
     reason: str
 
 

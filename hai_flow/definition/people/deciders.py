@@ -32,6 +32,10 @@ QUORUM: Final = Key(
     "gives a number or `all` when it is asked",
     default="1", example="{role:sre: 1, any: 2}", read=ANY,
 )  # fmt: skip
+PICK: Final = Key(
+    "pick", integer(1), "so many of `from`, those with the fewest open picks, decide; the others see it",
+    default="everybody", example="2",
+)  # fmt: skip
 
 _SELECTOR: Final = re.compile(r"(user|agent|role|group):.+|requester|anyone")
 _SPACED: Final = re.compile(r"(user|role|group)\s*:\s+(\S.*)")  # which names nobody

@@ -15,6 +15,7 @@ from hai_flow.definition.people.deadlines import ON_DEADLINE_KEY, check_times, o
 from hai_flow.definition.people.deciders import (
     EXCLUDE,
     FROM,
+    PICK,
     QUORUM,
     REQUESTER,
     compile_exclusion,
@@ -23,7 +24,7 @@ from hai_flow.definition.people.deciders import (
 )
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
 from hai_flow.definition.people.notify import REMIND, compile_reminders, notify
-from hai_flow.definition.people.quorum_check import check_deciders
+from hai_flow.definition.people.quorum_check import check_deciders, check_pick
 from hai_flow.definition.people.subscriptions import subscription
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
@@ -53,6 +54,7 @@ Kind: TypeAlias = Literal["approve", "approval", "ask"]
 POLICY: Final = (
     EXCLUDE,
     QUORUM,
+    PICK,
     Key("reject_when", either(enum("any", "unreachable"), integer(1)),
         "when rejections decide: the first, when the quorum can't be reached any more, or n of them",
         default="any", example="unreachable", read=ANY),
@@ -168,6 +170,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
     check_combine(context, fields, at, schema)
     _check_reject_when(context, fields, at)
     check_deciders(context, fields, at, quorum)
+    check_pick(context, fields, at, quorum)
     check_times(context, fields, at, deadline)
     if kind == "ask" and schema is not None:
         _check_default(context, fields, at, schema)
@@ -191,6 +194,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
         veto=_compile_veto(context, fields, at, names),
         confirm=fields.get("confirm", False),
         rules=fields.get("rules"),
+        pick=fields.get("pick"),
         withdraw_when=_compile_withdrawal(context, fields, at, names),
     )
 

@@ -107,6 +107,32 @@ def _check_total(context: StepContext, quorum: Mapping[str, int], at: Path) -> N
         context.reader.warning(at, "quorum.total", message)
 
 
+def check_pick(context: StepContext, fields: Mapping[str, Json], at: Path, quorum: Any) -> None:
+    """Findings where `pick` is not enough, or picks nobody of several."""
+    pick, value = fields.get("pick"), fields.get("from", [REQUESTER])
+    if type(pick) is not int:
+        return
+    at, need = (*at, "pick"), quorum if isinstance(quorum, int) else 1
+    selectors = value if isinstance(value, list) else [value]
+    if all(isinstance(each, str) and (each == REQUESTER or each.startswith("user:")) for each in selectors):
+        message = "`pick` chooses among the people of a role, and `from` has none; add a role, or take `pick` out"
+        context.reader.error(at, "pick.role", message)
+    elif quorum == "all" or isinstance(quorum, Mapping):
+        message = "beside `pick`, `quorum` is a number of the people who are picked; write one, or take `pick` out"
+        context.reader.error(at, "pick.quorum", message)
+    elif need > pick:
+        message = f"this quorum can't be met: it needs {need} people, and {pick} would be picked; write `pick: {need}`"
+        context.reader.error(at, "pick.quorum", message)
+    elif type(fields.get("reject_when")) is int and fields["reject_when"] > pick:  # type: ignore[operator]
+        message = f"{fields['reject_when']} rejections can't come together of {pick} who are picked; lower the number"
+        context.reader.error((*at[:-1], "reject_when"), "reject_when.impossible", message)
+    else:
+        panel = _compile_panel(context, fields)
+        if panel is not None and panel.people is not None and pick >= len(panel.deciders):
+            message = f"`from` has {_people(len(panel.deciders))}, so `pick: {pick}` picks everybody; take it out"
+            context.reader.warning(at, "pick.everybody", message)
+
+
 def check_inherited_quorum(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
     """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
     quorum, panel = fields.get("quorum"), _compile_panel(context, fields)
@@ -125,7 +151,7 @@ def _check_open_panel(
     if quorum == "all" and "anyone" in panel.selectors:
         message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
         context.reader.error((*at, "quorum"), "quorum.impossible", message)
-    if fields.get("reject_when") == "unreachable":
+    if fields.get("reject_when") == "unreachable" and "pick" not in fields:
         message = (
             "nobody can list the people of `from`, so the quorum never becomes unreachable and only the deadline "
             "ends this; declare the roles under `roles`, or use `any` or a number"

@@ -78,6 +78,7 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.PendingEdited: pendings.pending_edited,
     e.PendingEscalated: pendings.pending_escalated,
     e.PendingReminded: pendings.pending_reminded,
+    e.PeoplePicked: pendings.people_picked,
     e.PendingRestamped: pendings.pending_restamped,
     e.PendingDecided: pendings.pending_decided,
     e.PendingVoided: pendings.pending_voided,

@@ -68,6 +68,12 @@ def pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
     return following(state, event, pendings=_pending(state, event.id, reminded=event.n))
 
 
+def people_picked(state: RunState, event: e.PeoplePicked) -> RunState:
+    opened = state.pendings[event.id].opened
+    policy = {**(opened.policy or {}), "picked": list(event.people), "pick_note": event.note}
+    return following(state, event, pendings=_pending(state, event.id, opened=replace(opened, policy=policy)))
+
+
 def pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
     """Votes on the question as it was are votes on it as it is."""
     pending = state.pendings[event.id]

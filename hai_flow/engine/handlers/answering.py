@@ -11,6 +11,8 @@ from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import answers, decide, validate_answers
 from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.selectors import is_surely_barred
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -73,4 +75,21 @@ def _apply_rule(draft: Draft, command: c.ApplyRule) -> Json:
     return {"id": command.id, "outcome": draft.state.pendings[command.id].status}
 
 
-RULES: Final = {c.Answer: _answer, c.ApplyRule: _apply_rule}
+def _pick_people(draft: Draft, command: c.PickPeople) -> Json:
+    """Raises Rejected 409: the question is decided, or another one than that for which they were chosen."""
+    pending = draft.state.pendings.get(command.id)
+    rules = None if pending is None else derive_rules(pending)
+    if pending is None or rules is None or pending.status != "open" or rules.pick is None:
+        raise Rejected(409, "pick_idle", f"{command.id} is no open question for which people are picked.")
+    if (len(rules.escalations), rules.picked) != (command.stages_left, command.before):
+        raise Rejected(409, "pick_idle", f"{command.id} is another question since they were chosen.")
+    world = world_of(draft.plan, draft.state)
+    barred = [each for each in command.people if is_surely_barred(rules.exclude, each, world)]
+    if barred:
+        raise Rejected(409, "pick_idle", f"{barred[0]} may not decide {command.id}, so they are not picked.")
+    path, before = pending.opened.path, rules.picked
+    draft.emit(e.PeoplePicked, id=command.id, path=path, people=command.people, note=command.note, before=before)
+    return {"id": command.id, "picked": list(command.people)}
+
+
+RULES: Final = {c.Answer: _answer, c.ApplyRule: _apply_rule, c.PickPeople: _pick_people}

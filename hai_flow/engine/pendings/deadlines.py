@@ -21,12 +21,17 @@ from hai_flow.engine.state.state import PendingState
 
 _EXPIRED: Final = "Nobody decided before the deadline."
 
+PICK: Final = "pick_people"
+"""The message of a run whose question is for some of those whom it asks."""
+
 _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
 
 
 def set_clock(draft: Draft, step: Step) -> None:
     """The timers of the stage that begins now."""
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
+    if derive_rules(pending).pick is not None:
+        draft.send(PICK, draft.state.run_id, {"id": pending.opened.id})
     due = pending.opened.deadline
     if due is not None:
         halts = derive_rules(pending).pause_clock == "stop"

@@ -20,11 +20,14 @@ from hai_flow.engine.pendings.selectors import (
     is_agent,
     list_excluding_selectors,
     list_matching_selectors,
+    voting_person,
 )
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
+
+NOT_PICKED: Final = "not_picked"  # why a principal may not decide: others of those who are asked were picked
 
 OF_AN_AGENT: Final = "agent"  # why a principal may not decide: it is a program, and is not asked by its name
 _DECISIONS: Final = ("approve", "gate", "doubt")
@@ -68,7 +71,20 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
         return Obstacle(OF_AN_AGENT, reason)
     if not list_matching_selectors(rules.from_, principal, world):
         return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
-    return None
+    return _find_obstacle_of_pick(rules, principal)
+
+
+def _find_obstacle_of_pick(rules: votes.Rules, principal: c.Principal) -> Obstacle | None:
+    """Why somebody whom the question asks is not among those who were picked; None: they are, or it picks nobody."""
+    if rules.pick is None or rules.picked == ():
+        return None
+    if rules.picked is None:
+        return Obstacle(NOT_PICKED, f"{rules.pick} of those whom it asks are being picked; look again in a moment")
+    person = voting_person(principal)
+    if not {person.id, *person.aliases}.isdisjoint(rules.picked):
+        return None
+    names = ", ".join(rules.picked)
+    return Obstacle(NOT_PICKED, f"{names} {'was' if len(rules.picked) == 1 else 'were'} picked to decide it")
 
 
 def _find_requester_obstacle(principal: c.Principal, world: World) -> Obstacle:

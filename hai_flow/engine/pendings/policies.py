@@ -46,7 +46,7 @@ def fill_rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json],
     for change in policy.escalations:
         stages.append(_next_stage(draft, step, stages[-1], change, roots))
     world = world_of(draft.plan, draft.state)
-    first, *later = (_with_people(stage, world) for stage in stages)
+    first, *later = (_with_pick(_with_people(stage, world)) for stage in stages)
     counts = [days for stage in stages for days in _list_working_days(stage)]
     if counts:
         first = msgspec.structs.replace(first, calendar=_find_calendar(draft, step, sum(counts)))
@@ -78,6 +78,7 @@ def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str,
         notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
         remind=_fill_delays(draft, step, policy.remind, roots),
         pause_clock=policy.pause_clock,
+        pick=policy.pick,
     )
 
 
@@ -113,6 +114,17 @@ def _with_people(stage: Rules, world: World) -> Rules:
         if not is_surely_barred(stage.exclude, id, world)
     }
     return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
+
+
+def _with_pick(stage: Rules) -> Rules:
+    """The stage with a number of people to pick that is enough for its quorum; none, where that is everybody."""
+    if stage.pick is None or stage.fault:
+        return stage
+    if not isinstance(stage.quorum, int):
+        return msgspec.structs.replace(stage, pick=None)
+    pick = max(stage.pick, stage.quorum)
+    is_everybody = stage.people is not None and len(stage.people) <= pick
+    return msgspec.structs.replace(stage, pick=None if is_everybody else pick)
 
 
 def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> Any:

@@ -41,7 +41,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
     `asks_requester`: the requester of the run surely may vote. `fault` says why a decision is impossible. `reasons` are
     the options whose answer must say why, `veto` the selectors of those whose rejection alone decides. `confirm`: a
-    page asks once more before it sends an answer. `rules`: a standing rule may approve. `escalations` are the stages to
+    page asks once more before it sends an answer. `rules`: a standing rule may approve. `pick`: so many of those who
+    are asked decide, `picked`, who are chosen behind the opening (None: not yet; nobody: all of them, and `pick_note`
+    says why). `escalations` are the stages to
     come, each with all that stays from the one before.
     """
 
@@ -60,6 +62,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     veto: tuple[str, ...] = ()
     confirm: bool = False
     rules: bool = True
+    pick: int | None = None
+    picked: tuple[str, ...] | None = None
+    pick_note: str = ""
     notify: tuple[str, ...] = ()
     remind: tuple[int | str, ...] = ()
     pause_clock: Literal["run", "stop"] = "run"
@@ -205,10 +210,11 @@ def impossible(rules: Rules, pending: PendingState) -> str | None:
 
 def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether not even all that could still approve would be enough. Never, where they can't be listed."""
-    if rules.people is None:
+    people = dict.fromkeys(rules.picked, rules.from_) if rules.picked else rules.people
+    if people is None:
         return False
     spent = voters(pending.votes)
-    possible = {**{id: matched for id, matched in rules.people.items() if id not in spent}, **approvers}
+    possible = {**{id: matched for id, matched in people.items() if id not in spent}, **approvers}
     return not quorum.is_met(_quorum(rules), possible, _list_everyone(rules, pending))
 
 
@@ -278,12 +284,18 @@ def describe_needs(pending: PendingState) -> dict[str, Json]:
         "reasons": list(rules.reasons),
         **({"veto": list(rules.veto)} if rules.veto else {}),
         **({"confirm": True} if rules.confirm else {}),
+        **({} if rules.pick is None else _describe_pick(rules)),
         **({"deadline": rules.deadline} if isinstance(rules.deadline, str) else {}),
         "people": None if rules.people is None else [id for id in rules.people if id not in spent],
         "votes": [_show_vote(rules, vote, pending.opened.digest) for vote in pending.votes],
         "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},
         "escalations": {"passed": len(pending.escalations), "left": len(rules.escalations)},
     }
+
+
+def _describe_pick(rules: Rules) -> dict[str, Json]:
+    picked: Json = None if rules.picked is None else list(rules.picked)
+    return {"pick": rules.pick, "picked": picked, **({"pick_note": rules.pick_note} if rules.pick_note else {})}
 
 
 def expire_votes(before: PendingState, after: PendingState) -> list[Json]:

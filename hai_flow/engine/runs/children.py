@@ -658,6 +658,7 @@ _OF_PENDINGS: Final = (
     e.VoteCast,
     e.PendingEdited,
     e.PendingEscalated,
+    e.PeoplePicked,
     e.PendingRestamped,
     e.PendingDecided,
     e.PendingVoided,

@@ -150,7 +150,7 @@ class Trace:
 
     def _ask(self, event: e.PendingOpened, path: str) -> TraceMark:
         policy: Any = event.policy or {}
-        rules = [policy.get(name) for name in ("exclude", "quorum", "reject_when", "edit", "veto", "reasons")]
+        rules = [policy.get(name) for name in ("exclude", "quorum", "pick", "reject_when", "edit", "veto", "reasons")]
         shown = [event.title, event.message, event.tool, event.args, event.evidence, event.schema, event.options]
         if event.kind in QUESTIONS:
             quorum = policy.get("quorum", 1)

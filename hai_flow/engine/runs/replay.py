@@ -28,6 +28,7 @@ from hai_flow.engine.draft import Sources
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.answers import HAPPENED
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.runs.children import TIMED_OUT
 from hai_flow.engine.state import budget
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
@@ -385,6 +386,12 @@ def _guess_question_commands(state: RunState, events: Sequence[Any]) -> Iterator
             yield c.StepLost(path=event.path, attempt=attempt, reason=reason)
 
 
+def _guess_picks(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    stages = len(derive_rules(state.pendings[event.id]).escalations)
+    yield c.PickPeople(id=event.id, stages_left=stages, before=event.before, people=event.people, note=event.note)
+
+
 def _read_check(event: e.PendingOpened, attempt: int) -> c.GateChecked:
     """What the attempt had found out, as the question has it."""
     evidence: Any = {} if event.evidence is None else values.loads(event.evidence)
@@ -672,6 +679,7 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.WarningRaised: _guess_traced_failures,
     e.StepStopped: _guess_cancelled_commands,
     e.PendingOpened: _guess_question_commands,
+    e.PeoplePicked: _guess_picks,
     e.CollaborationStarted: _guess_checked_children,
     e.SignalReceived: _guess_signal_commands,
     e.ChildMoved: _child_moved,

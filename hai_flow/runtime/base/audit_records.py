@@ -50,6 +50,9 @@ def rows_of(asked: AuditActor, command: c.Command, before: RunState, decision: D
         return _answers(asked, command, before, decision)
     if isinstance(command, c.ApplyRule):
         return [_vote_of_rule(asked, command, before, decision)]
+    if isinstance(command, c.PickPeople):
+        details = {"people": list(command.people), "before": command.before, "note": command.note or None}
+        return [asked.row("pending.picked", subject=f"pending:{command.id}", **details)]
     if isinstance(command, c.Start | c.Fork):
         return [_began(asked, command, decision.state)]
     act = _CONTROLS.get(type(command))

@@ -37,7 +37,7 @@ from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.runtime.people.stranded import MENDERS, STRANDED
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.store.commit.projection import NOTIFY, Notice
+from hai_flow.store.commit.projection import NOTIFY, PICKED, Notice
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, notifications
@@ -67,7 +67,7 @@ class Queueing:
         notice = msgspec.json.decode(message.body, type=Notice)
         await notifications.queue(
             self._database.api, message.command_id, message.tenant, message.run_id, notice.pending_id, notice.what,
-            notice.notify,
+            notice.notify, notice.person,
         )  # fmt: skip
 
 
@@ -175,14 +175,15 @@ class Notifier(Service):
             for name in {text.partition(":")[0] for text in given.notify}
             if isinstance(place.channels.get(name), App)
         }
-        notify, people = given.notify, selectors
+        picked = [each.removeprefix(PICKED) for each in selectors if each.startswith(PICKED)]
+        notify, people = given.notify, picked or selectors
         if given.what == STRANDED:  # those who can mend it, over the question's channels and in mails
             mails = (name for name, channel in place.channels.items() if isinstance(channel, channels.Email))
             notify, people = tuple(dict.fromkeys((*given.notify, *mails))), list(MENDERS)
         receivers = channels.recipients(place, notify, people, connected)
         away = map_absences(await absences.list_now(self._database.api, given.tenant, None), _one_id)
         if given.what != STRANDED and (away or given.person is not None):
-            receivers = _reseat(place, given, receivers, selectors, connected, away)
+            receivers = _reseat(place, given, receivers, people, connected, away)
         parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,7 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.people.absences import find_seat, map_absences
+from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people import absences, inbox, notifications, stranded
 from hai_flow.store.people.absences import AbsenceRow
@@ -158,6 +159,7 @@ class Stranded(Service):
             rows = await stranded.list_holders(self._home.api, tenant, DECIDER)
             people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
             staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
+            selectors = [each for each in selectors if not each.startswith(PICKED)]
             doubtful, after, count = staff.list_doubtful(selectors), None, 0
             while doubtful and count < JUDGED_MAX:
                 questions, after = await self._read_page(tenant, doubtful, after)
@@ -184,7 +186,7 @@ class Stranded(Service):
     ) -> None:
         fault = None
         try:
-            pending = PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+            pending = ignore_picks(read_question(question))
             plan = await self._catalog.plan(tenant, question.workflow)
         except (HaiFlowError, msgspec.DecodeError):  # a newer release wrote it, which judges it
             pass
@@ -207,6 +209,20 @@ class Stranded(Service):
 
 def _name(question: OpenQuestion) -> str:
     return f"question {question.id} of {question.run_id}"
+
+
+def read_question(question: OpenQuestion) -> PendingState:
+    """The question with its votes. Raises Unreadable and msgspec.DecodeError: a newer release wrote it."""
+    return PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+
+
+def ignore_picks(pending: PendingState) -> PendingState:
+    """The question without its `pick`: other people can be picked."""
+    policy: Any = pending.opened.policy
+    if not policy or "pick" not in policy:
+        return pending
+    bare = {name: each for name, each in policy.items() if name not in ("pick", "picked", "pick_note")}
+    return msgspec.structs.replace(pending, opened=msgspec.structs.replace(pending.opened, policy=bare))
 
 
 def _one_id(id: str) -> tuple[str, ...]:

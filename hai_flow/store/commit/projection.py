@@ -22,6 +22,8 @@ ThreadEntry: TypeAlias = MessageState | ToolCallState
 _OfPending: TypeAlias = e.PendingEdited | e.PendingVoided
 CALL_ROLE = "tool"
 NOTIFY: Final = "notify"  # the kind of the outbox's rows that are notices
+PICKED: Final = "picked:"
+"""Before the id of a person who was picked, among the selectors of a question; alone: people are yet to be picked."""
 WORDS_MAX: Final = 2000
 _NO_ROLES: Final[Mapping[str, tuple[str, ...]]] = {}
 
@@ -30,11 +32,12 @@ _encode = msgspec.json.Encoder().encode
 
 class Notice(msgspec.Struct, frozen=True):
     """A notification of a question is due, over these channels: it was opened or escalated, or people are reminded of
-    it."""
+    it. `person`: for this one alone."""
 
     pending_id: str
     what: Literal["opened", "escalated", "reminded"]
     notify: tuple[str, ...]
+    person: str | None = None
 
 
 class _Rows:
@@ -69,10 +72,22 @@ class _Rows:
         if self.is_fork:
             self._notify(event.id, "opened")
 
+    def add_pick(self, event: e.PeoplePicked, position: int) -> None:
+        """The first pick of a stage is told as its beginning; a later one only to those who are new in it."""
+        self._write(event.id)
+        pending = self.state.pendings[event.id]
+        if event.before is None or not event.people:
+            self._notify(event.id, "escalated" if pending.escalations else "opened")
+            return
+        for person in event.people:
+            if person not in event.before and (notify := derive_rules(pending).notify):
+                self.notices[f"{event.id} {person}"] = Notice(event.id, "opened", notify, person)
+
     def _notify(self, id: str, what: Literal["opened", "escalated", "reminded"]) -> None:
         pending = self.state.pendings[id]
-        if pending.status == "open" and (notify := derive_rules(pending).notify):
-            self.notices[id] = Notice(id, what, notify)
+        rules = derive_rules(pending)
+        if pending.status == "open" and rules.notify and (rules.pick is None or rules.picked is not None):
+            self.notices[id] = Notice(id, what, rules.notify)
 
     def pending(self, event: _OfPending, position: int) -> None:
         self._write(event.id)
@@ -138,6 +153,7 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingEscalated: _Rows.add_escalation,
     e.PendingReminded: _Rows.add_reminder,
     e.PendingRestamped: _Rows.add_restamp,
+    e.PeoplePicked: _Rows.add_pick,
     e.PendingDecided: _Rows.add_decision,
     e.PendingVoided: _Rows.pending,
     e.RunResumed: _Rows.update_open,
@@ -176,8 +192,13 @@ def rows_of(
 
 
 def list_selectors_asked(pending: PendingState, world: World) -> tuple[str, ...]:
-    """The selectors by which people find the pending in their inbox; none if it is open no more."""
-    return () if pending.status != "open" else expand_selectors(derive_rules(pending).from_, world)
+    """The selectors by which people find the pending in their inbox, and whom it has picked; none if it is open no
+    more."""
+    if pending.status != "open":
+        return ()
+    rules = derive_rules(pending)
+    picks = () if rules.pick is None else (PICKED,) if rules.picked is None else [PICKED + id for id in rules.picked]
+    return (*expand_selectors(rules.from_, world), *picks)
 
 
 def words_of(opened: e.PendingOpened) -> str:

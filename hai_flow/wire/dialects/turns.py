@@ -495,6 +495,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.PendingEdited,
         e.PendingEscalated,
         e.PendingReminded,
+        e.PeoplePicked,
         e.PendingRestamped,
         e.PendingVoided,
         e.TimerSet,  # for the engine alone

@@ -43,7 +43,7 @@ router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRou
 
 _OF_PENDINGS: Final = frozenset((
     e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,
-    e.PendingDecided, e.PendingVoided,
+    e.PeoplePicked, e.PendingDecided, e.PendingVoided,
 ))  # fmt: skip
 
 

@@ -1,0 +1,199 @@
+"""Picks some of the people that a question asks, who alone decide it: `pick` of a policy (docs/language.md#people).
+
+A run whose question or stage begins sends a message with that very commit, and a sweep looks every few seconds whether
+all picked people can still decide. Each pick is an event of the run, under a lock of the tenant, since it counts the
+picks before it. People are those with a key (`stranded`). Where issuers give roles, they can't be listed: then the
+pick is empty, its note says so, and everybody with the role may decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.deadlines import PICK
+from hai_flow.engine.pendings.deciders import ineligible
+from hai_flow.engine.pendings.selectors import World, list_excluding_selectors
+from hai_flow.engine.pendings.votes import derive_rules
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import HaiFlowError, Rejected
+from hai_flow.runtime.base.audit_records import AuditActor
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.people.stranded import DECIDER, ignore_picks, read_question
+from hai_flow.store.commit.projection import PICKED
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.people import absences, inbox, picks, stranded
+from hai_flow.store.people.absences import AbsenceRow
+from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+log = structlog.get_logger(__name__)
+
+SECONDS: Final = 5.0
+_ACTOR: Final = AuditActor(who=c.Principal("service:hai-flow"), way="pick")
+
+
+def list_able(
+    pending: PendingState, people: Sequence[c.Principal], away: Sequence[AbsenceRow], world: World
+) -> list[str]:
+    """The ids of all people that may decide the question, picked or not, and are not away. An absence that an excluded
+    person has entered does not count: the requester would choose the deciders."""
+    rules, open_to_all = derive_rules(pending), ignore_picks(pending)
+    absent = {
+        row.person for row in away if not list_excluding_selectors(rules.exclude, c.Principal(row.entered_by), world)
+    }
+    merged: dict[str, c.Principal] = {}
+    for each in people:  # by all keys of each person
+        other = merged.get(each.id, each)
+        merged[each.id] = c.Principal(each.id, (*other.roles, *each.roles), (*other.groups, *each.groups))
+    return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
+
+
+def choose_people(pending: PendingState, able: Sequence[str], load: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
+    """The people that decide the question: the picked ones that are able still, or have voted, and then those with the
+    least `load`; a hash decides between equals. None and a note, where there are too few: the whole role decides."""
+    rules, spent = derive_rules(pending), votes.voters(pending.votes)
+    number = rules.pick or 1
+    staying = [id for id in rules.picked or () if id in able or id in spent]
+    others = [id for id in able if id not in staying and id not in spent]
+    others.sort(key=lambda id: (load.get(id, 0), sha256(f"{pending.opened.id} {id}".encode()).digest()))
+    people = (*staying, *others[: number - len(staying)])
+    if len(people) < number:
+        return (), f"{number} of those whom it asks were to be picked, and {len(people)} can decide, so all may decide"
+    return people, ""
+
+
+class Picks(Service):
+    """Picks people for questions, and replaces those that can decide no more. `handlers` are for the outbox."""
+
+    def __init__(
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        home: Database | None,
+        *,
+        by_keys: bool,
+        sweeps: bool = True,
+    ) -> None:
+        """`home`: the database with the keys, where that is another one. `by_keys`: they alone give roles. `sweeps`:
+        this process replaces people."""
+        super().__init__()
+        self._database = database
+        self._committer = committer
+        self._catalog = catalog
+        self._home = home or database
+        self._by_keys = by_keys
+        self._sweeps = sweeps
+        self._one_by_one = asyncio.Lock()  # so that no more than one connection waits for the lock of a tenant
+
+    @property
+    def handlers(self) -> dict[str, Callable[[OutboxMessage], Awaitable[None]]]:
+        return {PICK: self._take}
+
+    async def _start(self) -> None:
+        if self._sweeps:
+            self._keep(self._run, "people who are picked")
+
+    async def _take(self, message: OutboxMessage) -> None:
+        await self.pick(message.tenant, message.run_id, msgspec.json.decode(message.body)["id"])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if await orphan_cleanup.take(self._database.api, "picks", timedelta(seconds=SECONDS)) is not None:
+                    await self.look()
+            except FAILURES as error:
+                log.warning("people_not_picked", error=str(error) or repr(error))
+            await asyncio.sleep(SECONDS / 2)
+
+    async def look(self) -> None:
+        """Pick for all questions that wait for it, or with a picked person that can decide no more."""
+        pool = self._database.api
+        for tenant, selectors in (await stranded.list_selectors(pool)).items():
+            picked = [each for each in selectors if each.startswith(PICKED)]
+            after: Place | None = None
+            while picked:
+                questions, after = await inbox.page_of_inbox(pool, tenant, picked, Filters(), limit=500, after=after)
+                people, away = await self._load_people(pool, tenant)
+                for each in questions:
+                    if await self._is_due(tenant, each, people, away):
+                        await self.pick(tenant, each.run_id, each.id)
+                if after is None:
+                    break
+
+    async def _is_due(
+        self, tenant: UUID, question: OpenQuestion, people: Sequence[c.Principal], away: Sequence[AbsenceRow]
+    ) -> bool:
+        judged = await self._read(tenant, question)
+        if judged is None:
+            return False
+        pending, world = judged
+        picked, spent = derive_rules(pending).picked, votes.voters(pending.votes)
+        able = list_able(pending, people, away, world)
+        return picked is None or any(id not in able and id not in spent for id in picked)
+
+    async def pick(self, tenant: UUID, run_id: UUID, pending_id: str) -> None:
+        """Pick for the question, where that changes anything."""
+        async with self._one_by_one, self._database.api.acquire() as connection, connection.transaction():
+            await picks.lock(connection, tenant)
+            command = await self._choose(connection, tenant, run_id, pending_id)
+            if command is None:
+                return
+            try:
+                await self._committer.submit(run_id, tenant, command, asked=_ACTOR)
+            except Rejected as rejected:  # decided meanwhile, or the sweep finds it again
+                log.info("people_not_picked", pending=pending_id, why=rejected.detail)
+
+    async def _choose(self, connection: Connection, tenant: UUID, run_id: UUID, pending_id: str) -> c.PickPeople | None:
+        """None: the question is open no more, has no `pick`, or its picked people can decide."""
+        question = await inbox.get_asked(connection, tenant, run_id, pending_id)
+        judged = None if question is None else await self._read(tenant, question)
+        if judged is None:
+            return None
+        pending, world = judged
+        rules = derive_rules(pending)
+        if rules.pick is None or rules.picked == ():
+            return None
+        if self._by_keys:
+            able = list_able(pending, *await self._load_people(connection, tenant), world)
+            people, note = choose_people(pending, able, await picks.count_open(connection, tenant, able, pending_id))
+        else:
+            people, note = (), "their issuer alone knows whom it asks, so all of them may decide"
+        if people == rules.picked:
+            return None
+        stages = len(rules.escalations)
+        return c.PickPeople(id=pending_id, stages_left=stages, before=rules.picked, people=people, note=note)
+
+    async def _load_people(
+        self, connection: Connection | Pool, tenant: UUID
+    ) -> tuple[list[c.Principal], list[AbsenceRow]]:
+        at_home = connection if self._home is self._database else self._home.api
+        rows = await stranded.list_holders(at_home, tenant, DECIDER)
+        people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+        return people, await absences.list_now(connection, tenant, None)
+
+    async def _read(self, tenant: UUID, question: OpenQuestion) -> tuple[PendingState, World] | None:
+        """The question and its world; None: a newer release wrote it, which picks for it."""
+        try:
+            plan = await self._catalog.plan(tenant, question.workflow)
+            pending = read_question(question)
+        except (HaiFlowError, msgspec.DecodeError):
+            return None
+        return pending, World(question.started_by, plan.roles, tuple((question.instigators or "").split()))

@@ -1,0 +1,37 @@
+"""Mutants of `pick`: who is picked, who decides then, and who is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_ENGINE: Final = "tests/engine/test_picks.py"
+_RUNTIME: Final = "tests/runtime/test_picks.py"
+
+deciders = Room("hai_flow/engine/pendings/deciders.py", _ENGINE)
+deciders.bug("everybody decides before people are picked", ("    if rules.picked is None:\n", "    if False:\n"))
+deciders.bug(
+    "others than the picked decide", ("    return _find_obstacle_of_pick(rules, principal)", "    return None")
+)
+answering = Room("hai_flow/engine/handlers/answering.py", _ENGINE)
+answering.bug("an excluded person is picked", ("    if barred:\n", "    if False:\n"))
+answering.bug(
+    "a pick of another stage counts",
+    ("(command.stages_left, command.before):", "(len(rules.escalations), command.before):"),
+)
+votes = Room("hai_flow/engine/pendings/votes.py", _ENGINE)
+votes.bug("the picked can always reach the quorum", ("if rules.picked else rules.people", "if False else rules.people"))
+policies = Room("hai_flow/engine/pendings/policies.py", _ENGINE)
+policies.bug("fewer are picked than the quorum needs", ("pick = max(stage.pick, stage.quorum)", "pick = stage.pick"))
+picking = Room("hai_flow/runtime/people/picks.py", _RUNTIME)
+picking.bug("the load does not count", ("(load.get(id, 0), sha256", "(0, sha256"))
+picking.bug("an absent person is picked", ("if id not in absent and ineligible", "if ineligible"))
+picking.bug(
+    "the requester sends others away",
+    ("        row.person for row in away if not list", "        row.person for row in away if True or not list"),
+)
+picking.bug("picked people stay for ever", ("any(id not in able and id not in spent for id in picked)", "False"))
+picking.bug("two processes do not wait for each other", ("            await picks.lock(connection, tenant)\n", ""))
+rows = Room("hai_flow/store/commit/projection.py", _RUNTIME)
+rows.bug("all picked people are told again", ("if person not in event.before and (notify", "if (notify"))

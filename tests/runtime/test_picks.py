@@ -1,0 +1,229 @@
+"""`pick`: of those whom a question asks, few decide, those with the fewest open picks; and others when they can't."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Rejected
+from hai_flow.notify.channels import read_channels
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.people.picks import Picks
+from hai_flow.runtime.people.stranded import DECIDER
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.settings import KEYS
+from hai_flow.store.people import absences
+from hai_flow.store.people.absences import AbsenceRow
+from hai_flow.store.people.inbox import Filters
+from tests.runtime.conftest import Make
+from tests.runtime.test_notifier import World
+from tests.support.identities import People
+from tests.support.receivers import hook_server, mail_server
+from tests.support.waiting import until
+
+BOSS = [DECIDER, "boss"]
+FILE = """
+hai: notify/v1
+channels:
+  email: {kind: email, host: 127.0.0.1, port: MAIL, security: none, from: "Flow <flow@example.com>"}
+people:
+  user:ann: {email: ann@example.com, roles: [boss]}
+  user:bob: {email: bob@example.com, roles: [boss]}
+  user:eve: {email: eve@example.com, roles: [boss]}
+"""
+FLOW = """hai: flow/v1
+name: NAME
+version: 1
+steps:
+  - id: go
+    approve: {title: "Spend it?", from: role:boss, pick: 2, notify: NOTIFYMORE, deadline: 1d,
+       on_deadline: [{escalate: {from: "role:chief", deadline: 1d}}, reject]}
+"""
+
+
+class Office:
+    """A process with people who have keys."""
+
+    def __init__(self, runtime: Runtime, tenant: str = "default") -> None:
+        self.runtime, self.people = runtime, People(runtime.dsn)
+        self.tenant, self.name = self.people.tenant(tenant), tenant
+
+    def hire(self, *names: str, roles: list[str] = BOSS) -> None:
+        for name in names:
+            self.people.key(f"user:{name}", roles=roles, tenant=self.name)
+
+    async def ask(self, requester: str = "user:req", more: str = "", notify: str = "[]") -> UUID:
+        source = FLOW.replace("MORE", more).replace("NAME", f"p{uuid4().hex[:8]}").replace("NOTIFY", notify).encode()
+        _, plan = await self.runtime.catalog.publish(self.tenant, source)
+        run_id = uuid4()
+        command = c.Start(run_id=run_id, thread_id=str(run_id), requester=requester, input={})
+        await self.runtime.starts.start(self.tenant, plan, command)
+        return run_id
+
+    async def question(self, run_id: UUID) -> PendingState:
+        state = await state_at(self.runtime.database, self.tenant, run_id, 2**31 - 1)
+        assert state is not None
+        return next(iter(state.pendings.values()))
+
+    async def policy(self, run_id: UUID) -> dict[str, Any]:
+        policy = (await self.question(run_id)).opened.policy
+        assert isinstance(policy, dict)
+        return policy
+
+    async def picked(self, run_id: UUID) -> list[str]:
+        """Who was picked, once somebody or nobody was."""
+
+        async def read() -> dict[str, Any] | None:
+            policy = await self.policy(run_id)
+            return policy if "picked" in policy else None
+
+        return (await until(read))["picked"]
+
+    async def count(self, runs: Sequence[UUID]) -> Counter[str]:
+        """For how many of the runs each person was picked."""
+        return Counter([person for run_id in runs for person in await self.picked(run_id)])
+
+    async def decide(self, run_id: UUID, who: str, decision: str = "approve", roles: list[str] = BOSS) -> None:
+        id = (await self.question(run_id)).opened.id
+        answer = c.PendingAnswer(id=id, decision=decision)
+        command = c.Answer(answers=(answer,), by=c.Principal(who, tuple(roles)))
+        await self.runtime.committer.submit(run_id, self.tenant, command)
+
+    async def look(self, *, by_keys: bool = True) -> None:
+        runtime = self.runtime
+        await Picks(runtime.database, runtime.committer, runtime.catalog, None, by_keys=by_keys).look()
+
+    async def leave(self, person: str, entered_by: str | None = None) -> None:
+        now = datetime.now(UTC)
+        row = AbsenceRow(
+            uuid4(), person, None, now.date(), now.date(), "UTC", now, now + timedelta(days=1), BOSS, (), None,
+            entered_by or person, now,
+        )  # fmt: skip
+        await absences.create(self.runtime.database.api, self.tenant, row)
+
+    async def revoke(self, person: str) -> None:
+        await self.runtime.database.api.execute("UPDATE keys SET revoked_at = now() WHERE principal = $1", person)
+
+
+@pytest.fixture
+async def office(make: Make) -> Office:
+    return Office(await make(identity=KEYS))
+
+
+async def test_picks_go_to_those_with_the_fewest_and_never_to_the_requester(office: Office) -> None:
+    office.hire("ann", "bob", "cat", "dan", "req")
+    runs = [await office.ask() for _ in range(6)]
+    count = await office.count(runs)
+    assert count == {f"user:{name}": 3 for name in ("ann", "bob", "cat", "dan")}
+
+
+async def test_others_of_the_role_see_the_question_and_may_not_decide_it(office: Office) -> None:
+    office.hire("ann", "bob", "cat")
+    run_id = await office.ask()
+    picked = await office.picked(run_id)
+    (other,) = {"user:ann", "user:bob", "user:cat"} - set(picked)
+    entries, _ = await office.runtime.inbox.page(office.tenant, c.Principal(other, tuple(BOSS)), Filters(), limit=9)
+    (entry,) = entries
+    assert entry.obstacle is not None
+    assert (entry.obstacle.code, all(id in entry.obstacle.reason for id in picked)) == ("not_picked", True)
+    with pytest.raises(Rejected, match="were picked to decide it"):
+        await office.decide(run_id, other)
+    await office.decide(run_id, picked[0])
+    assert (await office.question(run_id)).status == "approve"
+
+
+async def test_who_can_decide_no_more_is_replaced_and_who_can_stays(office: Office) -> None:
+    office.hire("ann", "bob", "cat", "dan")
+    run_id = await office.ask()
+    first, second = await office.picked(run_id)
+    await office.revoke(first)
+    await office.look()
+    kept, third = await office.picked(run_id)
+    assert (kept, third not in (first, second)) == (second, True)
+    await office.leave(third)
+    await office.look()
+    fourth = (await office.picked(run_id))[1]
+    assert fourth not in (first, second, third)
+    await office.leave(fourth)
+    await office.look()
+    policy = await office.policy(run_id)
+    assert (policy["picked"], "1 can decide, so all may" in policy["pick_note"]) == ([], True)
+    await office.decide(run_id, third)
+
+
+async def test_two_processes_count_each_others_picks(office: Office, make: Make) -> None:
+    other = Office(await make(identity=KEYS))
+    office.hire("ann", "bob", "cat", "dan")
+    runs = await asyncio.gather(*(each.ask() for each in (office, other) * 6))
+    count = await office.count(runs)
+    assert set(count.values()) == {6}
+
+
+async def test_where_issuers_give_roles_all_may_decide_and_it_says_so(make: Make) -> None:
+    office = Office(await make())
+    run_id = await office.ask()
+    assert await office.picked(run_id) == []
+    assert "issuer" in (await office.policy(run_id))["pick_note"]
+    await office.decide(run_id, "user:ann")
+
+
+async def test_a_requester_who_sends_others_away_chooses_nobody(office: Office) -> None:
+    office.hire("ann", "bob", "cat")
+    for name in ("ann", "bob"):
+        await office.leave(f"user:{name}", entered_by="user:req")
+    office.hire("req")
+    runs = [await office.ask() for _ in range(3)]
+    picked = await office.count(runs)
+    assert picked == {"user:ann": 2, "user:bob": 2, "user:cat": 2}
+
+
+async def test_people_of_another_tenant_are_neither_picked_nor_counted(office: Office) -> None:
+    other = Office(office.runtime, "globex")
+    office.hire("ann", "bob")
+    other.hire("bob", "cat", "eve")
+    for _ in range(3):
+        assert set(await office.picked(await office.ask())) == {"user:ann", "user:bob"}
+    picked = await other.count([await other.ask() for _ in range(3)])
+    assert picked == {"user:bob": 2, "user:cat": 2, "user:eve": 2}
+
+
+async def test_a_stage_picks_anew_of_its_own_people(office: Office) -> None:
+    office.hire("ann", "bob", "cat")
+    office.hire("cy", "di", "eli", roles=[DECIDER, "chief"])
+    run_id = await office.ask()
+    await office.picked(run_id)
+    jump = c.Jump(ms=25 * 3_600_000, by="user:op")
+    await office.runtime.committer.submit(run_id, office.tenant, jump)
+
+    async def of_chiefs() -> bool:
+        picked = set((await office.policy(run_id)).get("picked", ()))
+        return len(picked) == 2 and picked <= {"user:cy", "user:di", "user:eli"}
+
+    await until(of_chiefs)
+
+
+async def test_the_picked_are_told_once_and_of_a_later_pick_only_who_is_new(make: Make) -> None:
+    office = Office(await make(identity=KEYS))
+    office.hire("ann", "bob")
+    with mail_server() as mail:
+        async with hook_server() as hooks:
+            world = World(office.runtime, mail, hooks)
+            world.file, _ = read_channels(FILE.replace("MAIL", str(mail.port)).encode(), "notify.yaml")
+            run_id = await office.ask(notify="[email]")
+            assert set(await office.picked(run_id)) == {"user:ann", "user:bob"}
+            async with world.notifier():
+                first = await world.ended(run_id, 2)
+                office.hire("eve")
+                await office.revoke("user:ann")
+                await office.look()
+                ended = await world.ended(run_id, 3)
+    assert sorted((each.person, each.status) for each in first) == [("user:ann", "sent"), ("user:bob", "sent")]
+    assert sorted((each.person, each.status) for each in ended if each not in first) == [("user:eve", "sent")]
