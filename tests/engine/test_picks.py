@@ -30,9 +30,8 @@ def pick(play: Play, *people: str, before: tuple[str, ...] | None = None, stages
     play.do(c.PickPeople(id=id, stages_left=stages_left, before=before, people=people, note="" if people else "few"))
 
 
-def test_a_question_sends_for_a_pick_and_nobody_decides_before_it() -> None:
-    play = Play(FLOW.replace("FIELDS", "quorum: 1"))
-    assert [sent.kind for sent in play.start().outbox] == ["pick_people"]
+def test_nobody_decides_before_people_are_picked() -> None:
+    play = asked()
     with pytest.raises(Rejected, match="being picked"):
         play.answer("go", DAN, decision="approve")
 
