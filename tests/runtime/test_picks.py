@@ -85,7 +85,9 @@ class Office:
             policy = await self.policy(run_id)
             return policy if "picked" in policy else None
 
-        return (await until(read))["picked"]
+        policy = await until(read)
+        assert policy is not None
+        return list(policy["picked"])
 
     async def count(self, runs: Sequence[UUID]) -> Counter[str]:
         """For how many of the runs each person was picked."""
