@@ -12,11 +12,13 @@ from hai_flow.definition.plan import Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
+from hai_flow.engine.draft import Draft
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs.migrate import examine
 from hai_flow.engine.runs.replay import decide_again
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.still import ASKED_ANEW_MAX, find_gate_to_check
+from hai_flow.engine.steps.still import ASKED_ANEW_MAX, find_gate_to_check, judge
 from hai_flow.wire.receipt import ReceiptRecorder
 from tests.support.runs import MINUTE, Play, plan_of
 
@@ -118,6 +120,21 @@ def test_after_a_few_questions_in_a_row_the_step_fails_and_an_operators_retry_as
     assert (run.status, run.open) == ("waiting", {})
     assert run.state.pendings[run.pending("pay")].opened.anew is None
     run.replayed()
+
+
+def test_a_condition_that_costs_too_much_is_one_of_which_nobody_can_tell() -> None:
+    numbers = f"numbers: {{type: array, default: {[1] * 1500}}}"
+    costly = "'state.numbers.all(a, state.numbers.all(b, state.numbers.all(c, a + b + c > 0)))'"
+    run = Play(
+        BY_STATE.replace("stock: {type: integer, default: 10}", numbers).replace("state.stock >= args.n", costly)
+    )
+    assert "the expression could grow beyond" in evidence(run)["unknown"]
+    run.answer("pay", decision="approve")
+    draft = Draft(run.plan, run.state, run.now, DEFAULT_BOUNDS)
+    verdict = judge(draft, run.plan.steps["pay"], run.state.steps["pay"].args or "", {})
+    assert (verdict.holds, "use a tool" in verdict.fault) == (False, True)
+    check(run, values=verdict.values, fault=verdict.fault, why="unknown")
+    assert (run.open, run.status) == ({}, "waiting")
 
 
 @pytest.mark.parametrize("why", ["source", "description", "unknown"])

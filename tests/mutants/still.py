@@ -27,6 +27,13 @@ still.bug(
     ),
 )
 still.bug(
+    "a look of a process that has ended counts for the next attempt",
+    (
+        "    return None if resumes or is_answered else gate",
+        "    return None if resumes or is_answered or step_state.lost > 0 else gate",
+    ),
+)
+still.bug(
     "the difference is not shown",
     ('    return {"changed": changed, **evidence}\n', "    return evidence\n"),
 )

@@ -12,9 +12,10 @@ import pytest
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.steps.still import VALUE_CHARS_MAX
+from hai_flow.engine.steps.still import ASKED_ANEW_MAX, VALUE_CHARS_MAX
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker import attempt as worker_attempt
 from hai_flow.runtime.worker.gate_check import check_gate
 from hai_flow.steps.pins import ToolIdentity
 from hai_flow.steps.runner import Attempt, Registry
@@ -31,6 +32,7 @@ PAYING = (
     TOOLS + LOOKS + "steps:\n  - {id: pay, call: fx.note, with: {n: 1}, approval: {from: anyone, still: "
     '{call: look.fetch, with: {url: "a${{ args.n }}"}, expect: response == "What is written at a1"}}}\n'
 )
+DELIVERY = "with: {n: 1}, delivery: at_least_once, approval"
 PLAIN = TOOLS + "steps:\n  - {id: pay, call: fx.note, with: {n: 1}, approval: {from: anyone}}\n"
 
 
@@ -69,6 +71,50 @@ async def test_a_tool_that_says_otherwise_than_when_people_were_asked_has_them_a
     await until(lambda: is_now(runtime, run_id, "finished"))
     began = [each for each in await log_of(eye, run_id) if isinstance(each, e.AttemptStarted)]
     assert [each.attempt for each in began] == [2, 3]
+
+
+async def test_a_condition_that_was_never_true_lets_nobody_say_yes_often_enough_for_the_call_to_begin(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    never = PAYING.replace('expect: response == "What is written at a1"', "expect: response == null && args.n > 5")
+    run_id, before = (await start(runtime, never)).run_id, ""
+    for _ in range(ASKED_ANEW_MAX + 1):
+        before = (await question(runtime, run_id, before)).id
+        await approve(runtime, run_id, before)
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    state = await state_of(runtime, run_id)
+    assert state.error is not None
+    assert state.error.code == "approval.stale"
+    assert await eye.fetchval("SELECT count(*) FROM effects WHERE path = 'pay'") == 0
+
+
+async def test_a_process_that_ends_between_the_look_and_the_call_leaves_a_look_that_counts_for_nobody_else(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str | None] = []
+    ends = asyncio.Event()
+
+    async def look(*arguments: Any) -> c.GateChecked:
+        checked = await check_gate(*arguments)
+        looks.append(checked.why)
+        if len(looks) == 2:  # the first look is that in front of the question
+            ends.set()
+            await asyncio.Event().wait()  # nothing of this process comes any more
+        return checked
+
+    monkeypatch.setattr(worker_attempt, "check_gate", look)
+    first = await make(performs=True, shutdown_seconds=0.1)
+    run_id = (await start(first, PAYING.replace("with: {n: 1}, approval", DELIVERY))).run_id
+    before = await question(first, run_id)
+    await approve(first, run_id, before.id)
+    await ends.wait()
+    await first.stop()
+    effects.hostile.append("sold out")
+    second = await make(performs=True)
+    anew = await question(second, run_id, before.id)
+    assert (anew.kind, anew.anew and anew.anew.why, looks) == ("gate", "still", [None, None, "still"])
+    assert await eye.fetchval("SELECT count(*) FROM effects WHERE path = 'pay'") == 0
 
 
 async def test_code_that_changed_between_the_yes_and_the_call_has_people_asked_anew(
