@@ -184,7 +184,9 @@ stranded.bug(
     "an excluded person can decide",
     ("            if fault is None:\n                able", "            if True:\n                able"),
 )
-stranded.bug("a question stays stranded", ("            if (run_id, id) not in faults:\n", "            if False:\n"))
+stranded.bug(
+    "a question stays stranded", ("            if key not in keys or (key in", "            if False and (key in")
+)
 of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
 of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
 of_routes.bug(
