@@ -4,6 +4,7 @@ import { useEffect } from "react";
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/theme.ts";
+import "./standing.ts";
 import { useReader } from "./api/session.ts";
 import { useInbox } from "./api/inbox.ts";
 import { Decision } from "./pages/decide/Decision.tsx";

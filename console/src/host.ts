@@ -1,7 +1,7 @@
 // What is around the pages: here this server's own document. In a page of somebody else there is another
 // (elements/host.ts), which the build puts in the place of this file.
 
-import { type ComponentType, lazy } from "react";
+import type { ComponentType } from "react";
 import type { Problem } from "./api/problems.ts";
 import type { Pending } from "./api/types.gen.ts";
 
@@ -10,8 +10,8 @@ export type Language = "en" | "zh";
 export interface Host {
   /** Whether the console is around it, to which links lead. */
   readonly console: boolean;
-  /** What makes a rule of a decision; null: nothing does there. */
-  readonly Standing: ComponentType<{ pending: Pending }> | null;
+  /** What makes a rule of a decision (standing.ts); null: nothing does there. */
+  Standing: ComponentType<{ pending: Pending }> | null;
   /** The answer of the server to a request of one of its paths. */
   fetch(path: string, init: RequestInit): Promise<Response>;
   /** What a request waits for each time that it is sent: that it is known who calls, and is who began it. It throws a Problem. */
@@ -44,7 +44,7 @@ const ACT_AS = "hai.act-as";
 
 export const host: Host = {
   console: true,
-  Standing: lazy(() => import("./pages/decide/Standing.tsx").then(({ Standing }) => ({ default: Standing }))),
+  Standing: null,
   fetch: (path, init) => fetch(path, { ...init, credentials: "same-origin" }),
   begin: () => undefined,
   credentials() {

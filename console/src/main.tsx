@@ -21,6 +21,7 @@ import "./look/app.css";
 import "./look/lists.css";
 import "./look/pages.css";
 import "./look/theme.ts";
+import "./standing.ts";
 import { SessionContext, useMay, useSession } from "./context.ts";
 import type { Connection } from "./api/client.ts";
 import { useInbox } from "./api/inbox.ts";

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime.commit.context import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 
@@ -28,26 +26,18 @@ steps:
 """
 
 
-class Ahead(Clock):
-    """A clock that is further on than the database's by `by` milliseconds, whatever that says."""
-
-    by = 0
-
-    def at(self, monotonic: float) -> int:
-        return super().at(monotonic) + self.by
-
-
 class Place:
-    """A server in which nobody performs, so that no timer ever fires; and its clock."""
+    """A server in which nobody performs, so that no timer ever fires; and its clock, which can be set ahead."""
 
-    def __init__(self, runtime: Runtime, http: httpx2.AsyncClient) -> None:
+    def __init__(self, runtime: Runtime, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.http = http
-        self._clock = runtime.committer.clock = Ahead()
-        now = time.monotonic()
-        self._clock.read(int(time.time() * 1000), now, now)
+        self._ahead_ms = 0
+        clock = runtime.committer.clock
+        at = clock.at
+        monkeypatch.setattr(clock, "at", lambda moment: at(moment) + self._ahead_ms)
 
     def wait(self, ms: int) -> None:
-        self._clock.by += ms
+        self._ahead_ms += ms
 
     async def decide(self, id: str, who: str) -> int:
         path, headers = f"/v1/pendings/{id}/decide", {"HAI-Act-As": who}
@@ -55,14 +45,14 @@ class Place:
 
 
 @pytest.fixture
-async def place(database_url: str) -> AsyncIterator[Place]:
+async def place(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     settings = Settings()
     runtime = Runtime(database_url, settings, performs=False)
     async with runtime.lifespan():
         await runtime.catalog.publish(LOCAL_TENANT, FLOW)
         transport = httpx2.ASGITransport(app=create_app(settings, runtime, act_as=True))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Place(runtime, http)
+            yield Place(runtime, http, monkeypatch)
 
 
 async def test_what_is_said_of_a_question_is_what_an_answer_is_told_though_no_timer_fires(place: Place) -> None:
