@@ -298,7 +298,9 @@ class Runtime(Service):
         self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
         queueing = Queueing(self.database).handlers
         home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
-        self.picks = Picks(self.database, self.committer, self.catalog, home, by_keys=by_keys, sweeps=self.performs)
+        self.picks = Picks(
+            self.database, self.committer, self.catalog, home, self.rows, by_keys=by_keys, sweeps=self.performs
+        )
         services = self.slots, self.messages, self.rules, self.picks
         handlers = {kind: take for each in services for kind, take in each.handlers.items()} | queueing
         self.delivery = Delivery(

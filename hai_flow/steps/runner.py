@@ -104,6 +104,10 @@ def _go_on() -> bool:
     return False
 
 
+async def _begin() -> None:
+    pass
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The answer of a person to the question with which the attempt before this one ended (`AsksPerson`).
 
@@ -132,7 +136,8 @@ class Attempt(msgspec.Struct, frozen=True):
     servers. `traceparent`: the attempt's place in a trace, as W3C writes it. `failures` and `lost`: how many attempts
     before it have failed, and how many were lost right before it. `is_stopped`: whether the run is being stopped.
     `receive` takes a function that gives what has come so far of the answer: the `data` of the error if the step's time
-    ends before the answer does.
+    ends before the answer does. `begin` is awaited before an effect that a lost attempt turns out not to have begun: it
+    raises where that may not begin any more.
     """
 
     run_id: str
@@ -158,6 +163,7 @@ class Attempt(msgspec.Struct, frozen=True):
     lost: int = 0
     is_stopped: Callable[[], bool] = _go_on
     receive: Callable[[Callable[[], Json]], None] = _ignore_receipt
+    begin: Callable[[], Awaitable[None]] = _begin
 
     @property
     def idempotency_key(self) -> str:

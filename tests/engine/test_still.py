@@ -18,7 +18,7 @@ from hai_flow.engine.runs.migrate import examine
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.still import ASKED_ANEW_MAX, find_gate_to_check, judge
+from hai_flow.engine.steps.still import ASKED_ANEW_MAX, find_gate_behind_loss, find_gate_to_check, judge
 from hai_flow.wire.receipt import ReceiptRecorder
 from tests.support.runs import MINUTE, Play, plan_of
 
@@ -39,6 +39,9 @@ BY_TOOL = TOOLS + (
     "steps:\n"
     '  - {id: pay, call: shop.pay, with: {n: "${{ input.count }}"}, delivery: at_most_once, approval: {from: anyone, '
     'still: {call: look.order, expect: response.status == "open"}}}\n'
+)
+BY_AGENT = TOOLS.replace("  fx:", '  helper: {a2a: {url: "https://example.com"}}\n  fx:') + (
+    'steps:\n  - {id: pay, call: helper, with: {text: pay}, approval: {from: anyone, still: "state.stock > 0"}}\n'
 )
 CHILD = TOOLS + (
     'steps:\n  - {id: pay, run: child, with: {n: 1}, approval: {from: anyone, still: "state.stock > 0"}}\n'
@@ -180,6 +183,19 @@ def test_a_lost_attempt_behind_the_gate_is_in_doubt_and_not_looked_at_and_one_th
     assert find_gate_to_check(run.state, step) is not None
     check(run, why="still", values={"response.status": "closed"})
     assert (run.open, run.state.pendings[run.pending("pay")].opened.kind) == ({}, "gate")
+
+
+def test_an_agents_task_is_looked_for_when_an_attempt_was_lost_and_the_gate_before_another_is_begun() -> None:
+    run = Play(BY_AGENT)
+    step = run.plan.steps["pay"]
+    run.answer("pay", decision="approve")
+    assert (find_gate_to_check(run.state, step) is None, find_gate_behind_loss(run.state, step)) == (False, None)
+    run.lose("pay")
+    assert (run.open, find_gate_to_check(run.state, step)) == ({"pay": 2}, None)
+    assert find_gate_behind_loss(run.state, step) is not None
+    check(run, values={"state.stock": 0}, why="still")
+    assert (run.open, run.state.pendings[run.pending("pay")].opened.kind) == ({}, "gate")
+    decided_again(run)
 
 
 def test_a_retry_looks_anew_and_a_gate_that_asked_nobody_is_not_looked_at() -> None:

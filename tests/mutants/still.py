@@ -22,15 +22,15 @@ still.bug(
 still.bug(
     "an attempt after a retry is not looked at",
     (
-        '    resumes = step.delivery == "resumed" and step_state.lost > 0\n',
-        "    resumes = step_state.failures > 0\n",
+        '    return step.delivery == "resumed" and state.steps[step.path].lost > 0\n',
+        "    return state.steps[step.path].failures > 0\n",
     ),
 )
 still.bug(
     "a look of a process that has ended counts for the next attempt",
     (
-        "    return None if resumes or is_answered else gate",
-        "    return None if resumes or is_answered or step_state.lost > 0 else gate",
+        "    return None if _may_have_begun(state, step) else _find_gate(state, step)\n",
+        "    return None if state.steps[step.path].lost > 0 else _find_gate(state, step)\n",
     ),
 )
 still.bug(
@@ -40,6 +40,11 @@ still.bug(
 still.bug(
     "a call that is shown stays open when people are asked anew",
     ("        if is_last or not step.of_agent:", "        if is_last:"),
+)
+
+still.bug(
+    "an agent's task that a lost attempt has not begun is begun without a look",
+    ("    return _find_gate(state, step) if _may_have_begun(state, step) else None\n", "    return None\n"),
 )
 
 outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)

@@ -101,7 +101,7 @@ class Office:
 
     async def look(self, *, by_keys: bool = True) -> None:
         runtime = self.runtime
-        await Picks(runtime.database, runtime.committer, runtime.catalog, None, by_keys=by_keys).look()
+        await Picks(runtime.database, runtime.committer, runtime.catalog, None, runtime.rows, by_keys=by_keys).look()
 
     async def leave(self, person: str, entered_by: str | None = None) -> None:
         now = datetime.now(UTC)

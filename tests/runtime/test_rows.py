@@ -27,6 +27,7 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.row_isolation import PASSING_MAX, Rows, Sweep
 from hai_flow.runtime.people import inbox
 from hai_flow.runtime.people.notifier import Notifier
+from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.people.stranded import Staff, Stranded
 from hai_flow.runtime.replication import Spreading
@@ -35,6 +36,7 @@ from hai_flow.runtime.worker import sweeper
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.cells import event_relays
 from hai_flow.store.cells.event_relays import Relay
+from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import concurrency_slots, outbox, signals, triggers
 from hai_flow.store.messaging import message_queue as queue
@@ -306,6 +308,25 @@ def judged_questions(stage: Stage) -> Round:
     return made.look
 
 
+def picked_people(stage: Stage) -> Round:
+    runtime = stage.runtime
+    made = Picks(runtime.database, runtime.committer, runtime.catalog, None, runtime.rows, by_keys=True)
+
+    async def selectors(*_: Any) -> dict[UUID, list[str]]:
+        return {LOCAL_TENANT: [PICKED]}
+
+    async def page(*_: Any, **more: Any) -> tuple[list[Any], None]:
+        return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
+
+    async def look_at(tenant: UUID, people: Any, away: Any, question: Any) -> None:
+        await stage.deal_with(question.id)
+
+    stage.patch.setattr(stranded, "list_selectors", selectors)
+    stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
+    stage.patch.setattr(made, "_look_at", look_at)
+    return made.look
+
+
 SCENES: dict[Sweep, Scene] = {
     Sweep.TIDYING: tidying,
     Sweep.INBOX: inboxes,
@@ -321,6 +342,7 @@ SCENES: dict[Sweep, Scene] = {
     Sweep.MIRRORS: mirrored_tenants,
     Sweep.ABSENCES: told_absences,
     Sweep.STRANDED: judged_questions,
+    Sweep.PICKS: picked_people,
 }
 NAMED_OTHERWISE = (Sweep.TIDYING, Sweep.WAITING_RUNS, Sweep.OUTBOX)  # than "bad": by a kind or an id
 
@@ -372,6 +394,7 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/people/chat_cards.py: cards in chats": (Sweep.NOTIFICATIONS,),
     "runtime/people/reseating.py: absences that begin and end": (Sweep.ABSENCES,),
     "runtime/people/stranded.py: questions that nobody can decide": (Sweep.STRANDED,),
+    "runtime/people/picks.py: people who are picked": (Sweep.PICKS,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
 }  # fmt: skip
@@ -382,7 +405,6 @@ ROWLESS = {
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
     "runtime/messaging/deposits.py: deposits": "one that can't take effect is refused, or left for its lease, alone",
     "runtime/commit/freezes.py: freezes": "one statement",
-    "runtime/people/picks.py: people who are picked": "sends each run a command, decided with others of its run",
     "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, decided with others of its run",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
     "runtime/commit/committer.py: late answers": "one answer each",

@@ -56,11 +56,14 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 ASKING = {"id": "t", "status": {"state": "input-required", "message": {"parts": [{"text": "Which?"}]}}}
 
 
-def errand(agent: ScriptedAgent, *, number: int = 2, lost: int = 0, answered: bool = False) -> Errand:
+def errand(
+    agent: ScriptedAgent, *, number: int = 2, lost: int = 0, answered: bool = False, begin: Any = None
+) -> Errand:
     state = json.dumps({"task": "t", "question": peer.question_of(ASKING).digest, "pending": None})
     attempt = Attempt(
         "r", "s", number, "{}", cast(Any, None), lost=lost, key="k",
         answer=Answer("accept", {"answer": "red"}, state, ()) if answered else None,
+        **({} if begin is None else {"begin": begin}),
     )  # fmt: skip
     agent.tasks["t"] = ASKING
     return Errand(cast(Agent, agent), attempt, cast(Any, None), streams=False)
@@ -77,6 +80,30 @@ async def test_where_an_attempt_was_lost_and_only_other_tasks_are_listed_people_
     agent = ScriptedAgent([{"id": "t", "contextId": "somebody else's", "status": {"state": "completed"}}])
     with pytest.raises(OutcomeLost, match="other contexts"):
         await errand(agent, lost=1).begin({"text": "go"})
+    assert agent.sent == []
+
+
+class Closed(Exception):
+    pass
+
+
+async def refuse_to_begin() -> None:
+    raise Closed
+
+
+async def test_where_a_lost_attempt_has_begun_nothing_the_task_is_sent_only_if_it_may_begin_yet() -> None:
+    agent = ScriptedAgent([])
+    with pytest.raises(Closed):
+        await errand(agent, lost=1, begin=refuse_to_begin).begin({"text": "go"})
+    assert agent.sent == []
+
+
+async def test_a_task_that_a_lost_attempt_has_begun_goes_on_whether_or_not_it_may_begin() -> None:
+    agent = ScriptedAgent(
+        [{"id": "t", "contextId": errand(ScriptedAgent(), lost=1)._context, "status": {"state": "working"}}]
+    )
+    task = await errand(agent, lost=1, begin=refuse_to_begin).begin({"text": "go"})
+    assert task["id"] == "t"
     assert agent.sent == []
 
 

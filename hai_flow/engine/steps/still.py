@@ -48,15 +48,28 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def find_gate_to_check(state: RunState, step: Step) -> PendingState | None:
     """The approved gate that has to be looked at before the step's open attempt may begin its effect; None: nothing can
-    have changed, or the attempt goes on with an effect that has begun."""
+    have changed, or the attempt goes on with an effect that has begun, or may have (`find_gate_behind_loss`)."""
+    return None if _may_have_begun(state, step) else _find_gate(state, step)
+
+
+def find_gate_behind_loss(state: RunState, step: Step) -> PendingState | None:
+    """The approved gate that has to be looked at where the effect turns out not to have begun: the attempt before was
+    lost, perhaps in its own look. None: nothing can have changed, or `find_gate_to_check` says which."""
+    return _find_gate(state, step) if _may_have_begun(state, step) else None
+
+
+def _may_have_begun(state: RunState, step: Step) -> bool:
+    return step.delivery == "resumed" and state.steps[step.path].lost > 0
+
+
+def _find_gate(state: RunState, step: Step) -> PendingState | None:
     if step.approval is None:
         return None
     gate, step_state = gates.find_last_approved_gate(state, step), state.steps[step.path]
     if gate is None or (step.approval.still is None and gate.opened.source is None):
         return None
-    resumes = step.delivery == "resumed" and step_state.lost > 0
     is_answered = step_state.asked > 0 and find_inquiry_to_answer(state, step, step_state.attempt) is not None
-    return None if resumes or is_answered else gate
+    return None if is_answered else gate
 
 
 def judge(draft: Draft, step: Step, args: str, roots: Mapping[str, Json]) -> Judgement:

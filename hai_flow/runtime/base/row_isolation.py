@@ -60,6 +60,8 @@ class Sweep(StrEnum):
     """Absences that have begun or ended (`Reseating`)."""
     STRANDED = "stranded"
     """Open questions that perhaps nobody can decide (`Stranded.look`)."""
+    PICKS = "picks"
+    """Open questions whose picked people perhaps can decide no more (`Picks.look`)."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -27,10 +28,11 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError, Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.people.stranded import DECIDER, ignore_picks, read_question
+from hai_flow.runtime.people.stranded import DECIDER, ignore_picks, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, stranded
@@ -88,6 +90,7 @@ class Picks(Service):
         committer: Committer,
         catalog: Catalog,
         home: Database | None,
+        rows: Rows,
         *,
         by_keys: bool,
         sweeps: bool = True,
@@ -98,6 +101,7 @@ class Picks(Service):
         self._database = database
         self._committer = committer
         self._catalog = catalog
+        self._rows = rows
         self._home = home or database
         self._by_keys = by_keys
         self._sweeps = sweeps
@@ -132,22 +136,22 @@ class Picks(Service):
             while picked:
                 questions, after = await inbox.page_of_inbox(pool, tenant, picked, Filters(), limit=500, after=after)
                 people, away = await self._load_people(pool, tenant)
-                for each in questions:
-                    if await self._is_due(tenant, each, people, away):
-                        await self.pick(tenant, each.run_id, each.id)
+                look = partial(self._look_at, tenant, people, away)
+                await self._rows.go_through(Sweep.PICKS, questions, name_question, look)
                 if after is None:
                     break
 
-    async def _is_due(
-        self, tenant: UUID, question: OpenQuestion, people: Sequence[c.Principal], away: Sequence[AbsenceRow]
-    ) -> bool:
+    async def _look_at(
+        self, tenant: UUID, people: Sequence[c.Principal], away: Sequence[AbsenceRow], question: OpenQuestion
+    ) -> None:
         judged = await self._read(tenant, question)
         if judged is None:
-            return False
+            return
         pending, world = judged
         picked, spent = derive_rules(pending).picked, votes.voters(pending.votes)
         able = list_able(pending, people, away, world)
-        return picked is None or any(id not in able and id not in spent for id in picked)
+        if picked is None or any(id not in able and id not in spent for id in picked):
+            await self.pick(tenant, question.run_id, question.id)
 
     async def pick(self, tenant: UUID, run_id: UUID, pending_id: str) -> None:
         """Pick for the question, where that changes anything."""

@@ -166,7 +166,7 @@ class Stranded(Service):
                 count += len(questions)
                 keys |= {(each.run_id, each.id) for each in questions}
                 judge = partial(self._judge, tenant, staff, verdicts)
-                await self._rows.go_through(Sweep.STRANDED, questions, _name, judge)
+                await self._rows.go_through(Sweep.STRANDED, questions, name_question, judge)
                 if after is None:
                     break
         for key in await stranded.list_marked(pool):
@@ -174,7 +174,7 @@ class Stranded(Service):
                 async with self._database.engine.acquire() as connection:
                     await stranded.mark(connection, *key, None)
         faulty = [each for each in verdicts.values() if each.fault is not None]
-        await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: _name(each.question), self._mark)
+        await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: name_question(each.question), self._mark)
 
     async def _read_page(
         self, tenant: UUID, selectors: Sequence[str], after: Place | None
@@ -207,7 +207,8 @@ class Stranded(Service):
         log.warning("question_stranded", pending=question.id, reason=fault)
 
 
-def _name(question: OpenQuestion) -> str:
+def name_question(question: OpenQuestion) -> str:
+    """As logs name its row."""
     return f"question {question.id} of {question.run_id}"
 
 

@@ -35,7 +35,7 @@ from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.state.tracing import TracePosition, derive_attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
-from hai_flow.engine.steps.still import find_gate_to_check
+from hai_flow.engine.steps.still import find_gate_behind_loss, find_gate_to_check
 from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_grown_start
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
@@ -49,7 +49,7 @@ from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.runtime.worker.gate_check import check_gate
+from hai_flow.runtime.worker.gate_check import GateClosed, check_gate
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
 from hai_flow.steps.pins import PinsOfApproval
 from hai_flow.steps.python.trace import trace_of
@@ -253,6 +253,8 @@ class RunningAttempt:
                     checked = await self._check_gate(attempt, gate)
                     if step_state.reading or checked.why is not None or isinstance(step.verb, RunVerb):
                         return checked
+                if (behind := find_gate_behind_loss(run.state, step)) is not None:
+                    attempt = msgspec.structs.replace(attempt, begin=partial(self._demand_gate, attempt, behind))
                 if gate is not None and gate.opened.anew is not None and gate.opened.source is not None:
                     attempt = _accept_as_approved(attempt, gate.opened.source)
             if step_state.asked and (inquiry := find_inquiry_to_answer(run.state, step, self.attempt)) is not None:
@@ -289,6 +291,8 @@ class RunningAttempt:
             if not self._is_stopped():
                 raise
             return self._report_failure(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+        except GateClosed as closed:
+            return closed.check
         except AsksPerson as asks:
             hidden = registry.hidden
             return c.StepAsks(
@@ -317,6 +321,12 @@ class RunningAttempt:
         run, stage = self.run, self._stage
         assert run.plan is not None
         return await check_gate(stage.registry, run.plan, run.state, attempt, stage.committer.now_ms(), gate)
+
+    async def _demand_gate(self, attempt: Attempt, gate: PendingState) -> None:
+        """Raises GateClosed where the effect may not begin."""
+        check = await self._check_gate(attempt, gate)
+        if check.why is not None:
+            raise GateClosed(check)
 
     def _is_stopped(self) -> bool:
         stops = self.run.state.status == "stopping" and not is_in_cleanup(self.path)

@@ -30,6 +30,14 @@ IDENTIFY_SECONDS: Final = 10.0
 READ_SECONDS: Final = 20.0  # for the tool of `still`, where its declaration has no `timeout`
 
 
+class GateClosed(Exception):
+    """The effect behind the gate may not begin any more; `check` says why."""
+
+    def __init__(self, check: c.GateChecked) -> None:
+        super().__init__()
+        self.check = check
+
+
 async def check_gate(
     registry: Registry, plan: Plan, state: RunState, attempt: Attempt, now: int, gate: PendingState | None
 ) -> c.GateChecked:

@@ -213,6 +213,7 @@ class Errand:
             task = await self._find("it does not list its tasks" if self._attempt.lost else None)
         if task is not None:
             return task
+        await self._attempt.begin()
         return await self._send([{name: arguments[name]} for name in ("text", "data") if name in arguments])
 
     async def _find(self, lost: str | None) -> Task | None:
