@@ -78,12 +78,10 @@ async def test_a_refusal_is_told_without_the_characters_that_can_not_be_stored(
 @pytest.mark.parametrize(
     "answer",
     [
-        result(f'{{"content": {DEEP}}}'),
         result("[]"),
         '{"jsonrpc": "2.0", "id": ID, "error": "no"}',
-        f'{{"jsonrpc": "2.0", "result": {{"content": {DEEP}, "id": 7, "s": "}}\\"}}"}}, "id": ID}}',
     ],
-    ids=["deep", "a list", "an error that is a text", "deep before its id"],
+    ids=["a list", "an error that is a text"],
 )
 async def test_an_answer_that_can_not_be_read_ends_its_call_and_no_other(
     way: Way, answer: str, make: Make, tmp_path: Path
@@ -91,6 +89,21 @@ async def test_an_answer_that_can_not_be_read_ends_its_call_and_no_other(
     state = await ended(make, tmp_path, Script(answers=(answer,)), way)
     assert (state.error.code, state.error.retriable) == ("tool.invalid_result", False)
     assert "answers with what can't be read" in state.error.message
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        result(f'{{"content": {DEEP}}}'),
+        f'{{"jsonrpc": "2.0", "result": {{"content": {DEEP}, "id": 7, "s": "}}\\"}}"}}, "id": ID}}',
+    ],
+    ids=["before the id", "with an id in it"],
+)
+async def test_what_a_call_gave_is_kept_however_deep_it_is(way: Way, answer: str, make: Make, tmp_path: Path) -> None:
+    state = await ended(make, tmp_path, Script(answers=(answer,)), way)
+    assert state.status == "finished"
+    assert str(state.output).startswith("[" * 60)
 
 
 async def test_the_connection_stays_for_the_calls_beside_one_whose_messages_can_not_be_read(
