@@ -6,12 +6,14 @@ import asyncio
 import base64
 import gzip
 import hashlib
+import os
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from hai_flow.api.rest.console import POLICY, Console
+from hai_flow.api.rest.console import POLICY, Console, _build
+from tests.support.waiting import until
 
 PAGES = {
     "index.html": "<!doctype html><title>index</title>",
@@ -146,6 +148,19 @@ async def test_a_development_server_builds_what_is_for_pages_of_others_before_it
     (sources / "building.py").write_text(f"import shutil\nshutil.copytree({str(folder)!r}, {str(built)!r})\n")
     async with client(built, sources=sources) as http:
         assert (await http.get("/elements.js")).text == "export {}"
+
+
+async def test_a_server_that_ends_while_it_builds_leaves_no_process_behind(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    building = f"import os, pathlib, time\npathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    (tmp_path / "building.py").write_text(building)
+    task = asyncio.create_task(_build(tmp_path))
+    await until(lambda: begun.exists() and begun.read_text())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 async def test_a_build_that_fails_says_why_and_is_tried_again(folder: Path, tmp_path: Path) -> None:

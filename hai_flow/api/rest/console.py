@@ -159,6 +159,7 @@ async def _build(sources: Path) -> str:
         _, output = await process.communicate()
     except asyncio.CancelledError:
         process.terminate()
+        await process.wait()  # or its pipes outlive the event loop
         raise
     if process.returncode:
         log.warning("console_not_built", error=output.decode(errors="replace"))
