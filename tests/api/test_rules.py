@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,9 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
+from hai_flow.cli import app
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -323,3 +326,37 @@ def test_a_proposal_that_is_none_is_refused(desk: Desk, wrong: dict[str, Any]) -
     desk.decide(pending, "user:cat")
     answer = desk.propose(pending=pending, **wrong)
     assert answer.status_code == 422, answer.text
+
+
+def test_the_commands_propose_list_show_and_revoke_a_rule(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAI_FLOW_URL", desk.server.url)
+
+    def run(who: str, *arguments: str) -> str:
+        key = desk.people.person(who, roles=ROLES[who], tenant="default")["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("HAI_FLOW_KEY", key)
+        result = CliRunner().invoke(app, ["rules", *arguments], terminal_width=200)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    pending = desk.gate(desk.start(5000))["id"]
+    assert desk.decide(pending, "user:cat").status_code == 200
+    proposed = run(
+        "user:ann",
+        "propose",
+        pending,
+        "--for",
+        "1d",
+        "--when",
+        SMALL,
+        "--reason",
+        "small ones",
+        "--uses",
+        "3",
+        "--json",
+    )
+    rule = desk.approve(json.loads(proposed))
+    assert rule["id"] in run("user:oli", "list")
+    assert SMALL in run("user:oli", "show", rule["id"])
+    run("user:oli", "revoke", rule["id"], "--reason", "a drill")
+    assert rule["id"] not in run("user:oli", "list")
+    assert "revoked" in run("user:oli", "list", "--all")

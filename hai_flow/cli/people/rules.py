@@ -34,7 +34,7 @@ def list_rules(
     """The standing rules, and how often each was used."""
 
     async def work(api: Server) -> Json:
-        return await api.get(f"/v1/rules?over={str(over).lower()}")
+        return await api.get("/v1/rules", over=over)
 
     answer = ask(server, as_json, work, act_as=act_as)
     if as_json:
