@@ -87,7 +87,6 @@ def _resolve_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> N
 
 
 def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, via: str) -> None:
-    world = world_of(draft.plan, draft.state)
     opened = draft.state.pendings[id].opened
     if reading.args is not None:
         edits = {**(draft.state.pendings[id].edits or {}), **map_edits_by_name(reading.edits or {})}
@@ -95,32 +94,15 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
         bound = compute_digest_with(draft.state, replace(opened, **texts), reading.args)
         changed = {name: text for name, text in texts.items() if text != getattr(opened, name)}
         draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound, **changed)
-    pending = draft.state.pendings[id]
-    rules = derive_rules(pending)
-    draft.emit(
-        e.VoteCast,
-        id=id,
-        by=by.id,
-        on_behalf_of=by.on_behalf_of,
-        aliases=by.aliases,
-        lent_aliases=by.lent_aliases,
-        issuer=by.issuer,
-        through=by.through,
-        decision=reading.outcome,
-        reason=reading.reason,
-        values=reading.value,
-        via=via,
-        digest=pending.opened.digest,
-        matched=list_matching_selectors(rules.selectors(), by, world),
-        barred=list_excluding_selectors(rules.exclusions(), by, world),
-        edited=reading.args is not None,
-        answer_sha=reading.sha,
-    )
+    _cast(
+        draft, id, by, reading.outcome, via,
+        reason=reading.reason, values=reading.value, edited=reading.args is not None, answer_sha=reading.sha,
+    )  # fmt: skip
     pending = draft.state.pendings[id]
     if reading.outcome not in (votes.APPROVE, votes.REJECT):
         decide_by(draft, step, pending, reading.outcome, pending.votes[-1])
         return
-    decision = votes.verdict(rules, pending)
+    decision = votes.verdict(derive_rules(pending), pending)
     if decision is not None:
         decide_by(draft, step, pending, decision, pending.votes[-1])
     elif reading.args is not None:
@@ -131,29 +113,35 @@ def vote_by_rule(draft: Draft, command: c.ApplyRule, voters: list[c.Principal]) 
     """Cast the votes of a standing rule: those of `voters`, until they have decided; or its own no, of `never`."""
     step = draft.step(draft.state.pendings[command.id].opened.path)
     for voter in [c.Principal(f"rule:{command.rule.id}")] if command.rule.never else voters:
+        decision = votes.REJECT if command.rule.never else votes.APPROVE
+        _cast(draft, command.id, voter, decision, RULE, reason=command.reason, rule=command.rule)
         pending = draft.state.pendings[command.id]
-        rules, world = derive_rules(pending), world_of(draft.plan, draft.state)
-        draft.emit(
-            e.VoteCast,
-            id=command.id,
-            by=voter.id,
-            on_behalf_of=voter.on_behalf_of,
-            aliases=voter.aliases,
-            lent_aliases=voter.lent_aliases,
-            through=voter.through,
-            decision=votes.REJECT if command.rule.never else votes.APPROVE,
-            reason=command.reason,
-            via=RULE,
-            digest=pending.opened.digest,
-            matched=list_matching_selectors(rules.selectors(), voter, world),
-            barred=list_excluding_selectors(rules.exclusions(), voter, world),
-            rule=command.rule,
-        )
-        pending = draft.state.pendings[command.id]
-        decision = votes.verdict(rules, pending)
-        if decision is not None:
-            decide_by(draft, step, pending, decision, pending.votes[-1])
+        verdict = votes.verdict(derive_rules(pending), pending)
+        if verdict is not None:
+            decide_by(draft, step, pending, verdict, pending.votes[-1])
             return
+
+
+def _cast(draft: Draft, id: str, voter: c.Principal, decision: str, via: str, **more: Any) -> None:
+    """Record the vote of `voter` on the question as it is now. `more`: further fields of the event."""
+    pending, world = draft.state.pendings[id], world_of(draft.plan, draft.state)
+    rules = derive_rules(pending)
+    draft.emit(
+        e.VoteCast,
+        id=id,
+        by=voter.id,
+        on_behalf_of=voter.on_behalf_of,
+        aliases=voter.aliases,
+        lent_aliases=voter.lent_aliases,
+        issuer=voter.issuer,
+        through=voter.through,
+        decision=decision,
+        via=via,
+        digest=pending.opened.digest,
+        matched=list_matching_selectors(rules.selectors(), voter, world),
+        barred=list_excluding_selectors(rules.exclusions(), voter, world),
+        **more,
+    )
 
 
 RULE: Final = "rule"

@@ -26,13 +26,13 @@ from hai_flow.engine.pendings.deciders import ineligible
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
-from hai_flow.errors import HaiFlowError, Rejected
+from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.people.stranded import DECIDER, ignore_picks, name_question, read_question
+from hai_flow.runtime.people.stranded import ignore_picks, list_people, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, stranded
@@ -144,7 +144,7 @@ class Picks(Service):
     async def _look_at(
         self, tenant: UUID, people: Sequence[c.Principal], away: Sequence[AbsenceRow], question: OpenQuestion
     ) -> None:
-        judged = await self._read(tenant, question)
+        judged = await read_question(self._catalog, tenant, question)
         if judged is None:
             return
         pending, world = judged
@@ -168,7 +168,7 @@ class Picks(Service):
     async def _choose(self, connection: Connection, tenant: UUID, run_id: UUID, pending_id: str) -> c.PickPeople | None:
         """None: the question is open no more, has no `pick`, or its picked people can decide."""
         question = await inbox.get_asked(connection, tenant, run_id, pending_id)
-        judged = None if question is None else await self._read(tenant, question)
+        judged = None if question is None else await read_question(self._catalog, tenant, question)
         if judged is None:
             return None
         pending, world = judged
@@ -189,15 +189,5 @@ class Picks(Service):
         self, connection: Connection | Pool, tenant: UUID
     ) -> tuple[list[c.Principal], list[AbsenceRow]]:
         at_home = connection if self._home is self._database else self._home.api
-        rows = await stranded.list_holders(at_home, tenant, DECIDER)
-        people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+        people = await list_people(at_home, tenant)
         return people, await absences.list_now(connection, tenant, None)
-
-    async def _read(self, tenant: UUID, question: OpenQuestion) -> tuple[PendingState, World] | None:
-        """The question and its world; None: a newer release wrote it, which picks for it."""
-        try:
-            plan = await self._catalog.plan(tenant, question.workflow)
-            pending = read_question(question)
-        except (HaiFlowError, msgspec.DecodeError):
-            return None
-        return pending, World(question.started_by, plan.roles, tuple((question.instigators or "").split()))

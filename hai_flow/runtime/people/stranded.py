@@ -38,7 +38,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.catalog.catalog import Catalog
-    from hai_flow.store.postgres.database import Database
+    from hai_flow.store.postgres.database import Connection, Database, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -156,8 +156,7 @@ class Stranded(Service):
         keys: set[tuple[UUID, str]] = set()
         verdicts: dict[tuple[UUID, str], _Verdict] = {}
         for tenant, selectors in (await stranded.list_selectors(pool)).items():
-            rows = await stranded.list_holders(self._home.api, tenant, DECIDER)
-            people = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+            people = await list_people(self._home.api, tenant)
             staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
             selectors = [each for each in selectors if not each.startswith(PICKED)]
             doubtful, after, count = staff.list_doubtful(selectors), None, 0
@@ -184,15 +183,10 @@ class Stranded(Service):
     async def _judge(
         self, tenant: UUID, staff: Staff, verdicts: dict[tuple[UUID, str], _Verdict], question: OpenQuestion
     ) -> None:
-        fault = None
-        try:
-            pending = ignore_picks(read_question(question))
-            plan = await self._catalog.plan(tenant, question.workflow)
-        except (HaiFlowError, msgspec.DecodeError):  # a newer release wrote it, which judges it
-            pass
-        else:
-            world = World(question.started_by, plan.roles, tuple((question.instigators or "").split()))
-            fault = staff.find_fault(pending, world)
+        fault, judged = None, await read_question(self._catalog, tenant, question)
+        if judged is not None:
+            pending, world = judged
+            fault = staff.find_fault(ignore_picks(pending), world)
         verdicts[question.run_id, question.id] = _Verdict(tenant, question, fault)
 
     async def _mark(self, verdict: _Verdict) -> None:
@@ -212,9 +206,20 @@ def name_question(question: OpenQuestion) -> str:
     return f"question {question.id} of {question.run_id}"
 
 
-def read_question(question: OpenQuestion) -> PendingState:
-    """The question with its votes. Raises Unreadable and msgspec.DecodeError: a newer release wrote it."""
-    return PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+async def list_people(connection: Connection | Pool, tenant: UUID) -> list[c.Principal]:
+    """Those whom a key of the tenant lets decide questions, once for each key, with its roles and groups."""
+    rows = await stranded.list_holders(connection, tenant, DECIDER)
+    return [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+
+
+async def read_question(catalog: Catalog, tenant: UUID, question: OpenQuestion) -> tuple[PendingState, World] | None:
+    """The question with its votes, and its world; None: a newer release wrote it, which looks after it."""
+    try:
+        pending = PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+        plan = await catalog.plan(tenant, question.workflow)
+    except (HaiFlowError, msgspec.DecodeError):
+        return None
+    return pending, World(question.started_by, plan.roles, tuple((question.instigators or "").split()))
 
 
 def ignore_picks(pending: PendingState) -> PendingState:
