@@ -205,22 +205,22 @@ def _event_that_a_run_takes(api: httpx2.Client, me: str, tag: str) -> object:
     return _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
 
 
-def _taken_by_its_child(api: httpx2.Client, me: str, tag: str, workflow: str = "t_above") -> object:
+def _let_child_take_event(api: httpx2.Client, me: str, tag: str, workflow: str = "t_above") -> object:
     """The event is to nobody in particular: the child takes it."""
     _waiting(api, _start(api, workflow, "user:zoe", tag))
     return _post(api, "/v1/events", me, type="t.go", data={"tag": tag})
 
 
-def _taken_by_its_grandchild(api: httpx2.Client, me: str, tag: str) -> object:
-    return _taken_by_its_child(api, me, tag, "t_far_above")
+def _let_grandchild_take_event(api: httpx2.Client, me: str, tag: str) -> object:
+    return _let_child_take_event(api, me, tag, "t_far_above")
 
 
-def _taken_by_its_child_that_failed(api: httpx2.Client, me: str, tag: str) -> object:
-    return _taken_by_its_child(api, me, tag, "t_catches")
+def _let_failing_child_take_event(api: httpx2.Client, me: str, tag: str) -> object:
+    return _let_child_take_event(api, me, tag, "t_catches")
 
 
-def _taken_in_a_branch(api: httpx2.Client, me: str, tag: str) -> object:
-    return _taken_by_its_child(api, me, tag, "t_branches")
+def _let_branch_take_event(api: httpx2.Client, me: str, tag: str) -> object:
+    return _let_child_take_event(api, me, tag, "t_branches")
 
 
 def _fork_of_what_a_child_took(api: httpx2.Client, me: str, tag: str) -> object:
@@ -275,10 +275,10 @@ CAUSES: Final[dict[str, Cause]] = {
     "the end above the child of what my event started does": _end_above_a_child,
     "others forked the forks of a rerun of mine": _fork_of_a_fork_of_a_rerun,
     "another one forked what my run's end started": _fork_of_an_end,
-    "its child has taken my event": _taken_by_its_child,
-    "its child's child has taken my event": _taken_by_its_grandchild,
-    "its child has taken my event and failed": _taken_by_its_child_that_failed,
-    "another branch has taken my event": _taken_in_a_branch,
+    "its child has taken my event": _let_child_take_event,
+    "its child's child has taken my event": _let_grandchild_take_event,
+    "its child has taken my event and failed": _let_failing_child_take_event,
+    "another branch has taken my event": _let_branch_take_event,
     "another one forked what stands above who took my event": _fork_of_what_a_child_took,
     "another one forked what took my event": _fork_of_what_took_my_event,
 }

@@ -63,7 +63,7 @@ def test_a_decision_becomes_a_rule_that_says_where_it_has_decided_and_is_revoked
     item = shown.locator(f"li:has-text('{rule['id'][:8]}')")
     item.words("in force").there()
 
-    run_id = asked_by_rule(http, rule, supplier)
+    run_id = finish_run_by_rule(http, rule, supplier)
     snapshot = http.get(f"/v1/runs/{run_id}/snapshot").json()
     shown.goto(f"/console/runs/{run_id}?view=talk")
     said = f"Allowed by rule {rule['id'][:8]}"
@@ -90,7 +90,7 @@ def test_a_decision_becomes_a_rule_that_says_where_it_has_decided_and_is_revoked
     shown.role("heading", "常设规则").there()
 
 
-def asked_by_rule(http: httpx2.Client, rule: dict[str, Any], supplier: str) -> str:
+def finish_run_by_rule(http: httpx2.Client, rule: dict[str, Any], supplier: str) -> str:
     """A finished run whose gate the rule has approved: it is in force once its own run has ended."""
     events = {"Accept": "text/event-stream"}
     with http.stream("GET", f"/v1/runs/{rule['run_id']}/events", headers=events) as stream:

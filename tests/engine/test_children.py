@@ -128,7 +128,7 @@ def _take(family: Family, by: str) -> None:
     family.do(family.child, c.Signal(id=f"s-{by}", name="t.go", sent_at=family.child.now, by=by))
 
 
-def _who_may_sign(play: Play) -> dict[str, str | None]:
+def _map_obstacles_to_sign(play: Play) -> dict[str, str | None]:
     """Who may decide the run's open approval: by person, the obstacle's code."""
     (id,) = [id for path, id in play.state.open_pendings.items() if path.endswith("ok")]
     pending, world = play.state.pendings[id], deciders.world_of(play.plan, play.state)
@@ -163,16 +163,16 @@ def test_who_sent_an_event_that_a_child_took_does_not_decide_in_the_run_above(st
         family.fail("look")
     family.deliver()
     assert family.parent.state.senders == ("user:bob",)
-    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_who_sent_an_event_that_a_child_took_which_still_works_does_not_decide_beside_it() -> None:
     family = Family("steps: [{" + _BESIDE + "}]", TAKING, {})
-    assert _who_may_sign(family.parent)["user:bob"] is None
+    assert _map_obstacles_to_sign(family.parent)["user:bob"] is None
     _take(family, "user:bob")
     family.deliver()
     assert family.child.state.status == "running"
-    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
     (moved,) = [each for each in family.parent.events if isinstance(each, e.ChildMoved) and each.senders]
     family.do(family.parent, c.ChildMoved(path="both/a/sub", attempt=1, working=True, senders=moved.senders))
     assert not family.parent.last
@@ -186,7 +186,7 @@ def test_who_sent_an_event_that_ended_a_child_does_not_decide_in_the_run_above()
     family.deliver()
     (end,) = [each for each in family.parent.events if isinstance(each, e.CollaborationEnded)]
     assert end.senders == ("user:bob",)
-    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
@@ -201,7 +201,7 @@ def test_senders_of_a_child_that_took_up_its_work_again_are_told_once() -> None:
     ends = [each for each in family.parent.events if isinstance(each, e.CollaborationEnded)]
     moves = [each for each in family.parent.events if isinstance(each, e.ChildMoved)]
     assert [each.senders for each in (*moves, *ends) if each.senders] == [("user:bob",)]
-    assert _who_may_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_who_retries_a_run_is_not_behind_it_and_who_caused_it_stays_so() -> None:
@@ -210,7 +210,7 @@ def test_who_retries_a_run_is_not_behind_it_and_who_caused_it_stays_so() -> None
     play.do(c.StepFailed(path="look", attempt=1, code="tool.failed", message="It broke.", retriable=False))
     play.do(c.Retry(by="user:zoe"))
     play.do(c.StepSucceeded(path="look", attempt=play.attempt("look"), output=1))
-    assert _who_may_sign(play) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(play) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_a_child_of_a_run_that_was_begun_behind_an_event_knows_who_sent_that() -> None:
@@ -218,7 +218,7 @@ def test_a_child_of_a_run_that_was_begun_behind_an_event_knows_who_sent_that() -
     family = Family(f"steps: [{steps}]", f"steps: [{SIGNING}]", {})
     family.do(family.parent, c.Signal(id="s", name="t.go", sent_at=family.parent.now, by="user:bob"))
     family.deliver()
-    assert _who_may_sign(family.child) == {"user:bob": "excluded.instigator", "user:zoe": None}
+    assert _map_obstacles_to_sign(family.child) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
 def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:

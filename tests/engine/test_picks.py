@@ -19,7 +19,7 @@ steps:
 DAN, BOB, CAT = (c.Principal(f"user:{name}", ("boss",)) for name in ("dan", "bob", "cat"))
 
 
-def asked(fields: str = "quorum: 1") -> Play:
+def begin_asking(fields: str = "quorum: 1") -> Play:
     play = Play(FLOW.replace("FIELDS", fields))
     play.start()
     return play
@@ -31,13 +31,13 @@ def pick(play: Play, *people: str, before: tuple[str, ...] | None = None, stages
 
 
 def test_nobody_decides_before_people_are_picked() -> None:
-    play = asked()
+    play = begin_asking()
     with pytest.raises(Rejected, match="being picked"):
         play.answer("go", DAN, decision="approve")
 
 
 def test_only_those_who_were_picked_decide_and_their_delegates_do() -> None:
-    play = asked()
+    play = begin_asking()
     pick(play, "user:dan", "user:bob")
     with pytest.raises(Rejected, match="user:dan, user:bob were picked"):
         play.answer("go", CAT, decision="approve")
@@ -48,7 +48,7 @@ def test_only_those_who_were_picked_decide_and_their_delegates_do() -> None:
 
 
 def test_where_nobody_could_be_picked_all_decide() -> None:
-    play = asked()
+    play = begin_asking()
     pick(play)
     play.answer("go", CAT, decision="approve")
     assert play.status == "finished"
@@ -71,14 +71,14 @@ def test_a_pick_of_the_requester_or_of_another_question_is_refused(people: tuple
 
 
 def test_a_quorum_that_the_picked_can_reach_no_more_is_a_rejection() -> None:
-    play = asked("quorum: 2, reject_when: unreachable")
+    play = begin_asking("quorum: 2, reject_when: unreachable")
     pick(play, "user:dan", "user:bob")
     play.answer("go", BOB, decision="reject")
     assert play.error.code == "approval.rejected"
 
 
 def test_a_quorum_from_a_hole_picks_as_many_as_it_needs() -> None:
-    play = asked("quorum: '${{ 1 + 2 }}'")
+    play = begin_asking("quorum: '${{ 1 + 2 }}'")
     policy: Any = play.state.pendings[play.pending("go")].opened.policy
     assert policy["pick"] == 3
 

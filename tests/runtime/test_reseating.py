@@ -44,7 +44,7 @@ async def look(world: World, processes: int = 1) -> None:
         await each.stop()
 
 
-async def told(world: World, run_id: UUID) -> list[tuple[str, str | None]]:
+async def list_sent(world: World, run_id: UUID) -> list[tuple[str, str | None]]:
     """What was sent of the run, and to whom."""
     return sorted((each.what, each.person) for each in await world.listed(run_id) if each.status == "sent")
 
@@ -54,7 +54,7 @@ async def test_who_decides_for_an_absent_person_is_told_in_their_place(world: Wo
     run_id = await world.ask("[email]")
     async with world.notifier():
         await world.ended(run_id, 3)
-    assert await told(world, run_id) == [("opened", "user:bob"), ("opened", "user:cy")]
+    assert await list_sent(world, run_id) == [("opened", "user:bob"), ("opened", "user:cy")]
     (mail,) = [each for each in world.mail.mails if str(each["To"]) == "cy@example.com"]
     assert "/links/" not in str(mail.get_payload()), "a link decides for its reader alone"
 
@@ -66,14 +66,14 @@ async def test_a_question_that_waits_is_told_of_once_when_an_absence_begins_and_
         id = await leave(world, "user:ann", "user:cy")
         await look(world, processes=3)
         await world.ended(run_id, 4)
-        assert await told(world, run_id) == [
+        assert await list_sent(world, run_id) == [
             ("opened", "user:ann"), ("opened", "user:bob"), ("reseated", "user:cy"),
         ]  # fmt: skip
         await world.runtime.database.api.execute("UPDATE absences SET until = now() WHERE id = $1", id)
         await look(world, processes=3)
         await world.ended(run_id, 5)
         await look(world, processes=3)
-        assert await told(world, run_id) == [
+        assert await list_sent(world, run_id) == [
             ("opened", "user:ann"), ("opened", "user:bob"), ("reseated", "user:ann"), ("reseated", "user:cy"),
         ]  # fmt: skip
 
@@ -92,7 +92,7 @@ async def test_one_whose_seat_nobody_holds_is_told_all_the_same(world: World) ->
     run_id = await world.ask("[email]")
     async with world.notifier():
         await world.ended(run_id, 3)
-    assert ("opened", "user:ann") in await told(world, run_id)
+    assert ("opened", "user:ann") in await list_sent(world, run_id)
 
 
 async def test_who_is_asked_by_no_role_of_theirs_moves_nothing(world: World) -> None:

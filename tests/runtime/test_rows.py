@@ -279,7 +279,7 @@ def mirrored_tenants(stage: Stage) -> Round:
     return made.send_due_again
 
 
-def told_absences(stage: Stage) -> Round:
+def sweep_absences(stage: Stage) -> Round:
     made = Reseating(stage.runtime.database, lambda tenant: None, stage.runtime.rows)
 
     async def due(*_: Any) -> list[str]:
@@ -290,7 +290,7 @@ def told_absences(stage: Stage) -> Round:
     return made.sweep
 
 
-def judged_questions(stage: Stage) -> Round:
+def judge_questions(stage: Stage) -> Round:
     made = Stranded(stage.runtime.database, stage.runtime.catalog, None, stage.runtime.rows, by_keys=True)
 
     async def selectors(*_: Any) -> dict[UUID, list[str]]:
@@ -308,7 +308,7 @@ def judged_questions(stage: Stage) -> Round:
     return made.look
 
 
-def picked_people(stage: Stage) -> Round:
+def replace_picked_people(stage: Stage) -> Round:
     runtime = stage.runtime
     made = Picks(runtime.database, runtime.committer, runtime.catalog, None, runtime.rows, by_keys=True)
 
@@ -340,9 +340,9 @@ SCENES: dict[Sweep, Scene] = {
     Sweep.SCHEDULES: schedules,
     Sweep.RELAYS: relayed_events,
     Sweep.MIRRORS: mirrored_tenants,
-    Sweep.ABSENCES: told_absences,
-    Sweep.STRANDED: judged_questions,
-    Sweep.PICKS: picked_people,
+    Sweep.ABSENCES: sweep_absences,
+    Sweep.STRANDED: judge_questions,
+    Sweep.PICKS: replace_picked_people,
 }
 NAMED_OTHERWISE = (Sweep.TIDYING, Sweep.WAITING_RUNS, Sweep.OUTBOX)  # than "bad": by a kind or an id
 
