@@ -7,14 +7,13 @@ import asyncio
 
 import asyncpg
 from alembic import context
-from sqlalchemy import Connection
+from sqlalchemy import Connection, MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from hai_flow.store.postgres.schema import metadata
 
-
-def run(connection: Connection) -> None:
+def run(connection: Connection, metadata: MetaData | None = None) -> None:
+    """`metadata`: the tables that `--autogenerate` compares the database with."""
     context.configure(
         connection=connection, target_metadata=metadata, transactional_ddl=True, transaction_per_migration=True
     )
@@ -23,11 +22,13 @@ def run(connection: Connection) -> None:
 
 
 async def run_by_hand(dsn: str) -> None:
+    from migrations.schema import metadata
+
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
     )
     async with engine.connect() as connection:
-        await connection.run_sync(run)
+        await connection.run_sync(run, metadata)
     await engine.dispose()
 
 

@@ -1,4 +1,4 @@
-"""The schema: what the revisions make is what tables.py says, however many processes make it at once."""
+"""The schema: what the revisions make is what migrations/schema.py says, however many processes make it at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import migrations, revisions
-from hai_flow.store.postgres.schema import metadata
+from migrations.schema import metadata
 
 CATALOGUE = {
     "columns": """
@@ -51,7 +51,7 @@ async def catalogue(dsn: str) -> dict[str, set[tuple[object, ...]]]:
         }
 
 
-async def test_the_migrated_schema_is_the_one_that_tables_py_describes(
+async def test_the_migrated_schema_is_the_one_that_schema_py_describes(
     database_url: str, empty_database_url: str
 ) -> None:
     engine = create_async_engine(

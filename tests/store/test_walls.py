@@ -17,7 +17,7 @@ from hai_flow.store.postgres import database_roles, row_security
 from hai_flow.store.postgres.database import SETTINGS, Database
 from hai_flow.store.postgres.database_roles import API, OF_ALL, OF_TENANTS, READ
 from hai_flow.store.postgres.row_security import Reads
-from hai_flow.store.postgres.schema import metadata
+from migrations.schema import metadata
 from tests.store.conftest import as_role, role
 from tests.support.postgres import Server
 
