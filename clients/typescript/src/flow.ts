@@ -242,15 +242,15 @@ export class Approvals {
 
   /**
    * Consumes an approval, right before the action: once, for exactly the arguments that were approved, as edited. Without
-   * `arguments` and `digest` the record's own digest is sent. Refused (409) where it was consumed before or is not
+   * `arguments` and `digest` the record's own digest is sent. `action` (with `arguments`) must be the approved one. Refused (409) where it was consumed before or is not
    * approved, and (422) where the arguments are others.
    */
   async consume(
     approval: string | Approval,
-    { digest, arguments: args, signal, key }: Abortable & { digest?: string; arguments?: Record<string, unknown>; key?: string } = {},
+    { digest, action, arguments: args, signal, key }: Abortable & { digest?: string; action?: string; arguments?: Record<string, unknown>; key?: string } = {},
   ): Promise<ConsumedApproval> {
     const own = typeof approval === "string" || args !== undefined ? undefined : approval.digest;
-    const body = { digest: digest ?? own, arguments: args };
+    const body = { digest: digest ?? own, action, arguments: args };
     return recordOf<ConsumedApproval>(
       await this.#rest.post(`${approvalPath(approval)}/consume`, body, { signal, ...(key !== undefined && { key }) }),
     );
