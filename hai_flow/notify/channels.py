@@ -260,12 +260,14 @@ def recipients(
 
 @dataclass(frozen=True, slots=True)
 class ChatPerson:
-    """A person with an account on the platform of a channel."""
+    """A person with an account on the platform of a channel. `held`: all roles and groups that they hold now, as
+    selectors, where more is known than the account lends."""
 
     id: str
     account: str
     roles: Sequence[str]
     groups: Sequence[str]
+    held: Sequence[str] = ()
 
     def is_among(self, wanted: Collection[str]) -> bool:
         """Whether one of the selectors means them."""

@@ -192,6 +192,14 @@ def test_the_requester_of_the_decision_proposes_no_rule_and_one_that_they_propos
     assert desk.gate(desk.start(50))["status"] == "approve"
 
 
+def test_a_rule_does_not_vote_where_a_role_that_its_approver_had_is_excluded(desk: Desk) -> None:
+    desk.publish("walled_pay", more=", exclude: [requester, role:operator]")
+    rule = desk.approved(voters=("user:both",), every_workflow=True)
+    assert rule["status"] == "active"
+    assert desk.gate(desk.start(50, workflow="walled_pay"))["status"] == "open"
+    assert desk.gate(desk.start(50))["status"] == "approve"
+
+
 def test_agents_operators_and_limited_credentials_propose_none(desk: Desk) -> None:
     pending = desk.gate(desk.start(5000))["id"]
     desk.decide(pending, "user:cat")

@@ -175,7 +175,7 @@ def test_an_excluded_role_excludes_also_who_is_away_between_and_who_entered_the_
         body = {"decision": "approve", "on_behalf_of": person}
         answer = place.api.post(f"/v1/pendings/{item['id']}/decide", json=body, headers=place.friend).json()
         assert answer["code"] == "pending_forbidden"
-        assert f"somebody by whose absence the vote came to {place.friend_id} is excluded" in answer["detail"]
+        assert f"somebody by whom the vote came to {place.friend_id}, is excluded" in answer["detail"]
     assert place.decide(item, third) == (200, "approve")
 
 

@@ -354,3 +354,70 @@ def test_delegations_that_have_ended_make_room_for_new_ones_and_hide_none(place:
     place.lend(place.people.person(person, roles=BOSS))
     query = "SELECT count(*) FROM delegations WHERE from_id = $1"
     assert place.people.do(lambda connection: connection.fetchval(query, person)) == 1
+
+
+Gain = Callable[[Place, str], object]
+
+
+def another_key(place: Place, person: str, **holding: Any) -> None:
+    place.people.key(person, roles=holding.get("roles", ["requester"]), groups=holding.get("groups", []))
+
+
+GAINS: Final[dict[str, Gain]] = {
+    "a role, by another key": lambda place, person: another_key(place, person, roles=["auditor"]),
+    "a group, by another key": lambda place, person: another_key(place, person, groups=["audit"]),
+    "a role, by the same key": lambda place, person: place.change(
+        "UPDATE keys SET roles = roles || '{auditor}' WHERE principal = $1", person
+    ),
+}
+
+
+def audited(place: Place) -> dict[str, Any]:
+    """A question that no auditor may decide."""
+    excluded = "[role:boss], exclude: [role:auditor, group:audit]"
+    source = FLOW.replace("name: deal", "name: audited").replace("[role:boss]", excluded)
+    publisher = place.people.person(f"user:{unique('pat')}", roles=["publisher"])
+    assert place.api.post("/v1/workflows", content=source, headers={**YAML, **publisher}).status_code in (200, 201)
+    run = place.api.post("/v1/runs", json={"workflow": "audited"}, headers=place.req).json()
+    items = place.api.get("/v1/pendings", params={"limit": 200}, headers=place.operator).json()["items"]
+    return next(each for each in items if each["run_id"] == run["id"])
+
+
+@pytest.mark.parametrize(
+    ("way", "who", "gain"),
+    [
+        *(("delegation", "giver", gain) for gain in GAINS),
+        ("delegation", "delegate", "a role, by another key"),
+        ("absence", "giver", "a role, by another key"),
+        ("absence", "delegate", "a group, by another key"),
+    ],
+)
+def test_an_excluded_role_that_either_gets_afterwards_excludes_the_vote(
+    place: Place, way: str, who: str, gain: str
+) -> None:
+    boss = f"user:{unique('boss')}"
+    theirs = place.people.person(boss, roles=BOSS)
+    if way == "delegation":
+        place.lend(theirs)
+    else:
+        day = datetime.now(UTC).date()
+        body = {"first_day": str(day), "last_day": str(day + timedelta(days=1)), "delegate": place.friend_id}
+        assert place.api.post("/v1/absences", json=body, headers=theirs).status_code == 201
+    item = audited(place)
+    assert place.decide(audited(place), boss) == (200, "approve"), "until then they decide"
+    GAINS[gain](place, boss if who == "giver" else place.friend_id)
+    assert place.decide(item, boss) == (404, "pending_unknown")
+    listed = place.api.get("/v1/inbox", params={"limit": 200}, headers=place.friend).json()["items"]
+    assert [each["may_decide"] for each in listed if each["id"] == item["id"]] == [False]
+    assert place.decide(place.ask(), boss) == (200, "approve"), "what excludes no auditor they still decide"
+
+
+def test_a_role_that_the_session_of_the_giver_gets_afterwards_excludes_the_vote(place: Place) -> None:
+    boss = f"user:{unique('boss')}"
+    session = place.sign_in(boss)
+    place.lend(place.page(session))
+    item = audited(place)
+    roles = json.dumps([*BOSS, "auditor"])
+    changed = f"principal = jsonb_set(principal::jsonb, '{{who,roles}}', '{roles}')::text"
+    of_session(f"UPDATE sessions SET version = version + 1, {changed} WHERE sha256 = $1")(place, session)
+    assert place.decide(item, boss) == (404, "pending_unknown")

@@ -26,6 +26,8 @@ approving.bug(
     "rules that were revoked since are not looked at",
     ("await store.lock_in_force(connection, self.tenant, self.tool) != self.read", "False"),
 )
+voting = Room("hai_flow/engine/pendings/decide.py", _API)
+voting.bug("a rule votes for somebody with an excluded role", ("if opened.tool == ESTABLISH:", "if False:"))
 rows = Room("hai_flow/store/people/rules.py", _API)
 rows.bug(
     "a rule is used more often than it may be",

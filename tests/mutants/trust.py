@@ -149,6 +149,14 @@ delegates.bug(
 )
 delegates.bug("a role that was lost is lent", ("roles, groups = each.caps(roles, groups)", "each.caps(roles, groups)"))
 delegates.bug("who may decide no more lends what they had", ("(not held or may_decide(capped.roles))", "capped.roles"))
+delegates.bug(
+    "a role that the giver has got excludes nobody",
+    ("*held, *personal, *_find", "*_find"),
+)
+delegates.bug(
+    "a role that the delegate has got excludes nobody",
+    ("*personal, *_find_personal_holding(people, all_ids(each.to_id))]", "*personal]"),
+)
 _ABSENCES: Final = "tests/attacks/test_absences.py"
 away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
 away.bug("a chain has no end", ("if len(chain) == CHAIN_MAX:", "if False:"))
@@ -166,6 +174,11 @@ away.bug(
     ("all(row.id in lent for row in seat.chain)", "seat.chain[0].id in lent"),
 )
 away.bug("an absence overlaps another", ("if all_ids(each.person)[0] == person:", "if False:"))
+away.bug(
+    "a role that an absent person has got excludes nobody",
+    ("for row in seat.chain for selector in lent[row.id].held", "for row in seat.chain for selector in ()"),
+    by=_DELEGATIONS,
+)
 through = Room("hai_flow/engine/pendings/selectors.py", _ABSENCES)
 through.bug("the people by whom a vote came may be excluded", ("    if principal.through:\n", "    if False:\n"))
 through.bug("their roles may be excluded", ("name if kind in parts else each", "each"))

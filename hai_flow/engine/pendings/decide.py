@@ -16,7 +16,11 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, compute_digest_with, map_edits_by_name
 from hai_flow.engine.pendings.deciders import world_of
-from hai_flow.engine.pendings.selectors import list_excluding_selectors, list_matching_selectors
+from hai_flow.engine.pendings.selectors import (
+    list_excluding_selectors,
+    list_held_selectors,
+    list_matching_selectors,
+)
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH, RULE_DECIDED, consult_rules
 from hai_flow.engine.state.state import PendingState
@@ -94,6 +98,8 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
         bound = compute_digest_with(draft.state, replace(opened, **texts), reading.args)
         changed = {name: text for name, text in texts.items() if text != getattr(opened, name)}
         draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound, **changed)
+    if opened.tool == ESTABLISH:  # the rule votes for them later, where other roles may be excluded
+        by = replace(by, through=tuple(dict.fromkeys((*by.through, *list_held_selectors(by)))))
     _cast(
         draft, id, by, reading.outcome, via,
         reason=reading.reason, values=reading.value, edited=reading.args is not None, answer_sha=reading.sha,

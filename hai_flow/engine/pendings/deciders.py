@@ -64,7 +64,7 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
         return _find_requester_obstacle(principal, world)
     if kept_out:
         own = list_excluding_selectors(rules.exclude, msgspec.structs.replace(principal, through=()), world)
-        who = principal.id if own else f"somebody by whose absence the vote came to {principal.id}"
+        who = principal.id if own else f"{principal.id}, or somebody by whom the vote came to {principal.id},"
         return Obstacle("excluded", f"{who} is excluded from it ({', '.join(kept_out)})")
     if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
         reason = f"{principal.id} is an agent, and agents decide only where `from` names them"

@@ -110,8 +110,8 @@ def list_matching_selectors(selectors: Iterable[str], principal: Principal, worl
 
 
 def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
-    """The selectors of an exclusion that `principal` falls under: itself, the person it votes for, or one of those by
-    whom the vote came to it."""
+    """The selectors of an exclusion that `principal` falls under: itself, the person it votes for, one of those by whom
+    the vote came to it, or any of them by what they hold beside that."""
     people = (principal, voting_person(principal))
     if principal.through:
         people = (*people, _read_people_between(principal.through))
@@ -125,7 +125,7 @@ def _read_people_between(through: Sequence[str]) -> Principal:
     for each in through:
         kind, _, name = each.partition(":")
         parts.get(kind, ids).append(name if kind in parts else each)
-    return Principal(ids[0], tuple(parts["role"]), tuple(parts["group"]), aliases=tuple(ids[1:]))
+    return Principal(ids[0] if ids else AGENT, tuple(parts["role"]), tuple(parts["group"]), aliases=tuple(ids[1:]))
 
 
 def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
@@ -180,6 +180,18 @@ def principal_selectors(principal: Principal) -> tuple[str, ...]:
     roles = (f"role:{name}" for name in person.roles)
     groups = (f"group:{name}" for name in person.groups)
     return (person.id, *person.aliases, *roles, *groups, ANYONE)
+
+
+def list_held_selectors(principal: Principal) -> tuple[str, ...]:
+    """The roles and groups of the principal, and of the person that it votes for, as selectors."""
+    people = (principal, voting_person(principal))
+    held = (
+        f"{kind}:{name}"
+        for each in people
+        for kind, names in (("role", each.roles), ("group", each.groups))
+        for name in names
+    )
+    return tuple(dict.fromkeys(held))
 
 
 def list_people(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:

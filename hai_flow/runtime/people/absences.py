@@ -133,7 +133,11 @@ async def list_voices(
             lent_roles=tuple(lent[seat.chain[0].id].roles),
             lent_groups=tuple(lent[seat.chain[0].id].groups),
             lent_aliases=tuple(all_ids(person)[1:]),
-            through=seat.list_selectors_between(all_ids, holdings),
+            through=(
+                *who.through,
+                *seat.list_selectors_between(all_ids, holdings),
+                *dict.fromkeys(selector for row in seat.chain for selector in lent[row.id].held),
+            ),
         )
         for person, seat in seats.items()
         if person not in mine and all(row.id in lent for row in seat.chain)

@@ -336,7 +336,7 @@ async def find_connected(inbox: Inbox, home: Database, tenant: UUID, channel: st
     """The people who have connected an account of the channel that holds now, with what they have now."""
     accounts = await chat.find_accounts(home.api, tenant, channel)
     return [
-        ChatPerson(held.from_id, account.account or "", held.roles, held.groups)
+        ChatPerson(held.from_id, account.account or "", held.roles, held.groups, held.held)
         for account in accounts
         for held in await inbox.in_force(tenant, [as_delegation(account)])
     ]

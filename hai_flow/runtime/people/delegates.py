@@ -28,16 +28,16 @@ MayDecide: TypeAlias = Callable[[Iterable[str]], bool]
 async def in_force(
     credentials: Pool, tenant: UUID, found: Sequence[Delegation], all_ids: AllIds, may_decide: MayDecide
 ) -> list[Delegation]:
-    """Those of the delegations that hold now, each with the roles and groups that its giver still has. `credentials`
-    reads home, the cell that has keys and sessions."""
+    """Those of the delegations that hold now, each with the roles and groups that its giver still has, and with
+    all that either of the two holds by now. `credentials` reads home, the cell that has keys and sessions."""
     if not found:
         return []
     keys = await proofs.load_holdings_of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
     sessions = await proofs.load_holdings_of_sessions(
         credentials, tenant, {each.session for each in found if each.session is not None}
     )
-    givers = {id for each in found if each.ends_with is None for id in all_ids(each.from_id)}
-    people = await proofs.load_holdings_of_people(credentials, tenant, givers)
+    ids = {id for each in found for person in (each.from_id, each.to_id) if person for id in all_ids(person)}
+    people = await proofs.load_holdings_of_people(credentials, tenant, ids)
     holding: list[Delegation] = []
     for each in found:
         held: list[Holding | None] = []
@@ -45,11 +45,13 @@ async def in_force(
             held.append(keys.get(each.key))
         if each.session is not None:
             held.append(sessions.get(each.session))
+        personal = _find_personal_holding(people, all_ids(each.from_id))
         if each.ends_with is None:
-            held += _find_personal_holding(people, all_ids(each.from_id))
+            held += personal
         capped = _cap(each, held)
         if capped is not None and (not held or may_decide(capped.roles)):
-            holding.append(capped)
+            of_both = [*held, *personal, *_find_personal_holding(people, all_ids(each.to_id))]
+            holding.append(replace(capped, held=_list_selectors(of_both)))
     return holding
 
 
@@ -60,6 +62,15 @@ def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> li
         return []
     roles = frozenset[str]().union(*(each.roles or () for each in holdings))
     return [Holding(roles, frozenset[str]().union(*(each.groups for each in holdings)))]
+
+
+def _list_selectors(held: Iterable[Holding | None]) -> tuple[str, ...]:
+    """All roles and groups of the holdings, as selectors."""
+    selectors: set[str] = set()
+    for each in filter(None, held):
+        selectors.update(f"role:{name}" for name in each.roles or ())
+        selectors.update(f"group:{name}" for name in each.groups)
+    return tuple(sorted(selectors))
 
 
 def _cap(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:

@@ -211,6 +211,7 @@ class Inbox:
             lent_roles=tuple(delegation.roles),
             lent_groups=tuple(delegation.groups),
             lent_aliases=tuple(further),
+            through=(*who.through, *delegation.held),
         )
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:

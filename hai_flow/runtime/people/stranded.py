@@ -106,8 +106,11 @@ class Staff:
         if seat.holder is None or (self.by_keys and seat.holder not in self._holdings):
             faults[seat.why or f"{person.id} is away, and {seat.holder} has no key to decide with"] = None
             return None
+        holding = self._holdings.get(seat.holder, Holding(frozenset(), frozenset()))
         return c.Principal(
             seat.holder,
+            tuple(holding.roles or ()),
+            tuple(holding.groups),
             on_behalf_of=person.id,
             lent_roles=person.roles,
             lent_groups=person.groups,

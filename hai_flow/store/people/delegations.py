@@ -18,7 +18,8 @@ SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
 class Delegation:
     """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. It ends with
     what they did so by: `key` is the API key, `session` the digest of the browser's session (which may rest on a key),
-    `token` names the issuer's token, behind whose time `until` is not. None of them: it is not known."""
+    `token` names the issuer's token, behind whose time `until` is not. None of them: it is not known. `held`: the roles
+    and groups that either of the two holds now, as selectors; what excludes one of these excludes the vote."""
 
     id: UUID
     from_id: str
@@ -32,6 +33,7 @@ class Delegation:
     key: str | None = None
     session: bytes | None = None
     token: str | None = None
+    held: tuple[str, ...] = ()
 
     @property
     def ends_with(self) -> str | None:

@@ -197,13 +197,13 @@ class _Desk:
             for row in await chat.find_accounts(home, self._tenant, self._channel, account):
                 theirs = await self._access_of(ChatPerson(row.principal, account, (), ()))
                 for held in await theirs.at_home.inbox.in_force(self._tenant, [as_delegation(row)]):
-                    person = ChatPerson(row.principal, account, held.roles, held.groups)
+                    person = ChatPerson(row.principal, account, held.roles, held.groups, held.held)
         if person is None:
             return None
         return (await self._access_of(person)).at(access.cell)
 
     async def _access_of(self, person: ChatPerson) -> Access:
-        who = c.Principal(person.id, tuple(person.roles), tuple(person.groups))
+        who = c.Principal(person.id, tuple(person.roles), tuple(person.groups), through=tuple(person.held))
         credential = f"{self._channel}:{person.account}"
         principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
         actor = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
