@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -136,10 +137,16 @@ def _has_package(folder: Path, name: str) -> bool:
 
 def _read(file: Path) -> PythonModule | str | None:
     try:
-        if file.stat().st_size > _BYTES_MAX:
-            return None
+        state = file.stat()
+        return None if state.st_size > _BYTES_MAX else _read_once(file, state.st_mtime_ns, state.st_size)
+    except OSError as error:
+        return f"{file} can't be read: {error.strerror}"
+
+
+@lru_cache(maxsize=256)
+def _read_once(file: Path, mtime_ns: int, size: int) -> PythonModule | str:
+    """An editor asks after each key, and the file is seldom another. Raises OSError."""
+    try:
         return python_module(file.read_bytes())
     except SyntaxError as error:
         return f"{file.name}:{error.lineno or 1}: {error.msg}"
-    except OSError as error:
-        return f"{file} can't be read: {error.strerror}"

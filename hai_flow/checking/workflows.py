@@ -16,6 +16,8 @@ from typing import Final, TypeAlias
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import read_workflow
+from hai_flow.definition.context import StepContext
+from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, Run, WebhookTrigger
 from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse_once
@@ -65,6 +67,8 @@ class Workflows:
         self._under_way: list[str] = []
         self._folders: dict[Path, _Folder] = {}
         self._interfaces: dict[tuple[str, bytes], Plan | None] = {} if cache is None else cache
+        self.names: dict[str, tuple[StepContext, Types]] = {}
+        """The steps and declarations of the files that were compiled, and the types of what expressions may name."""
 
     def findings(self, file: str) -> list[Finding]:
         """Every finding of one of the files, in document order; those about other files of its folder come last."""
@@ -124,9 +128,12 @@ class Workflows:
             def child(name: str, version: int | None) -> Child | None:
                 return self._child(folder, name, version)
 
+            def note(context: StepContext, types: Types) -> None:
+                self.names[file] = context, types
+
             try:
                 self._entries[file] = read_workflow(
-                    self._sources[file], file, children=child, modules=self._modules.find
+                    self._sources[file], file, children=child, modules=self._modules.find, note=note
                 )
             finally:
                 self._under_way.pop()

@@ -12,10 +12,10 @@ registered in code by the decorator, under the name that the call uses (`shop.re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.asking import report_queues
@@ -46,6 +46,8 @@ from hai_flow.definition.yaml.reader import Reader, TooMany
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
+NoteNames: TypeAlias = "Callable[[StepContext, Types], None]"
+
 _SECTIONS = {"defaults": ("retry", "timeout", "deadline"), "limits": ("duration", "tokens", "cost_usd", "tool_calls")}
 
 
@@ -69,6 +71,10 @@ def compile_workflow(
     return compiled
 
 
+def _note_nothing(context: StepContext, types: Types) -> None:
+    """Nobody asks for the names."""
+
+
 def check_workflow(
     source: bytes, file: str = "<workflow>", *, children: Children = find_no_child, modules: Modules = unread
 ) -> list[Finding]:
@@ -83,8 +89,10 @@ def read_workflow(
     children: Children = find_no_child,
     modules: Modules = unread,
     stored: bool = False,
+    note: NoteNames = _note_nothing,
 ) -> tuple[plan.Plan | None, list[Finding]]:
-    """The plan of a workflow, None where a finding is an error; and every finding, in document order. Never raises."""
+    """The plan of a workflow, None where a finding is an error; and every finding, in document order. Never raises.
+    `note` gets the steps and declarations, also of a document with errors, unless it can't be read as a mapping."""
     document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
     readers = [reader]
@@ -92,7 +100,7 @@ def read_workflow(
     # Without a whole tree (the scanner stopped) every further finding would be about the part that could not be read.
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
-            compiled = _plan(source, readers, children, modules, parts)
+            compiled = _plan(source, readers, children, modules, parts, note)
             check_plain_values(reader)
     findings = [finding for each in readers for finding in _sort_findings(each)]
     if any(finding.severity == "error" for finding in findings):
@@ -132,25 +140,8 @@ def _is_another_kind(reader: Reader) -> bool:
     return True
 
 
-def read_names(
-    source: bytes, file: str = "<workflow>", *, children: Children = find_no_child
-) -> tuple[Document, StepContext, Types] | None:
-    """The document, its steps and declarations, and the types of what expressions may name, also where it has errors;
-    None where it can't be read as a mapping. No expression is compiled."""
-    document, parts = _documents(source, file)
-    reader = Reader(document)
-    with suppress(TooMany):
-        fields = reader.fields(SHAPES["document"], document.value, (), "the workflow", inside=_SECTIONS)
-        if fields:
-            drafts = outline(reader, fields)
-            declared_names = read_declarations(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
-            context = StepContext(reader, declared_names, drafts, children, unread, compile_list)
-            return document, context, collect_types(context)
-    return None
-
-
 def _plan(
-    source: bytes, readers: list[Reader], children: Children, modules: Modules, parts: Sequence[Part]
+    source: bytes, readers: list[Reader], children: Children, modules: Modules, parts: Sequence[Part], note: NoteNames
 ) -> plan.Plan | None:
     """The plan; None, or one with holes in it, where findings say so. `readers` gets one for each file that is used."""
     reader = readers[0]
@@ -163,6 +154,7 @@ def _plan(
         modules, compile_list,
     )  # fmt: skip
     types = collect_types(context)
+    note(context, types)
     top = build_names(types, Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
     behind = context.compile(drafts.steps, top)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
-from hai_flow.definition.compiler import read_names
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
@@ -68,14 +67,14 @@ class Analyst:
             self._cache.clear()
         workflows = Workflows(sources, modules, cache=self._cache)
         findings = tuple(workflows.findings(file))
-        names = _names(sources[file], file, text) or (before.names if before is not None else None)
+        names = _take_names(workflows, file, text) or (before.names if before is not None else None)
         is_valid = not any(each.severity == "error" for each in findings)
         valid = text if is_valid else before.valid if before is not None else None
         return Analysis(file, text, findings, names, valid, modules)
 
 
-def _names(source: bytes, file: str, text: str) -> DocumentNames | None:
-    readable = read_names(source, file)
-    if readable is None or not readable[1].outline.steps:
+def _take_names(workflows: Workflows, file: str, text: str) -> DocumentNames | None:
+    names = workflows.names.get(file)
+    if names is None or not names[0].outline.steps:
         return None
-    return DocumentNames(text, *readable)
+    return DocumentNames(text, names[0].reader.document, *names)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -32,7 +32,7 @@ from hai_flow.lsp.renaming import edits_in_test, workflow_of
 
 T = TypeVar("T")
 
-DEBOUNCE_SECONDS: Final = 0.03
+DEBOUNCE_SECONDS: Final = 0.005
 BESIDE_MAX: Final = 2000
 GRAPH: Final = "haiFlow/graph"
 _SUFFIXES: Final = (".flow.yaml", ".flow.yml")
@@ -135,10 +135,10 @@ class FlowServer(LanguageServer):
         return t.Diagnostic(span, finding.message, severity=severity, code=finding.code, source="hai-flow", data=record)
 
     def range_of(self, text: str, line: int, column: int, end_line: int, end_column: int) -> t.Range:
-        lines = text.split("\n")
+        lines = _split_lines(text)
         return t.Range(self._position(lines, line, column), self._position(lines, end_line, end_column))
 
-    def _position(self, lines: list[str], line: int, column: int) -> t.Position:
+    def _position(self, lines: Sequence[str], line: int, column: int) -> t.Position:
         place = t.Position(max(0, line - 1), max(0, column - 1))
         own = lines[place.line] if place.line < len(lines) else ""
         units = self.workspace.position_codec.client_num_units(own[: place.character])
@@ -146,7 +146,7 @@ class FlowServer(LanguageServer):
 
     def place_in(self, text: str, position: t.Position) -> tuple[int, int]:
         """The line and the character of a position, from 0."""
-        lines = text.split("\n")
+        lines = _split_lines(text)
         own = lines[position.line] if position.line < len(lines) else ""
         codec = self.workspace.position_codec
         column, units = 0, 0
@@ -182,6 +182,12 @@ class FlowServer(LanguageServer):
                     name = line.removeprefix("name:").split("#")[0].strip().strip("\"'")
                     files.setdefault(name or path.name.split(".")[0], str(path))
         return files
+
+
+@lru_cache(maxsize=4)
+def _split_lines(text: str) -> Sequence[str]:
+    """The lines of a text; each of its findings asks for them."""
+    return text.split("\n")
 
 
 def file_of(uri: str) -> str:
@@ -382,7 +388,7 @@ def _item(server: FlowServer, analysis: Analysis, position: t.Position, offer: O
 
 def _symbol(server: FlowServer, analysis: Analysis, symbol: Symbol) -> t.DocumentSymbol:
     text = analysis.names.text if analysis.names is not None else analysis.text
-    lines = text.split("\n")
+    lines = _split_lines(text)
     own = lines[symbol.line - 1] if symbol.line <= len(lines) else ""
     span = server.range_of(text, symbol.line, symbol.column, symbol.line, len(own) + 1)
     inside = [_symbol(server, analysis, each) for each in symbol.inside]

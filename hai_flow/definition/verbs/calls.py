@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits, path_inside, types_taken
@@ -54,17 +54,17 @@ def compile_call(context: StepContext, draft: StepDraft, names: Names) -> plan.C
     if isinstance(tool, plan.HttpTool) and tool.service is not None:
         operation = tool.service.find(function)
         check_arguments(
-            context, f"the operation `{value}`", operation.parameters, "call", draft, argument_names, template
+            context, f"the operation `{value}`", operation.parameters.raw, "call", draft, argument_names, template
         )
     if isinstance(tool, plan.A2ATool):
-        check_arguments(context, f"the agent `{name}`", ARGUMENTS, "call", draft, argument_names, template)
+        check_arguments(context, f"the agent `{name}`", ARGUMENTS.raw, "call", draft, argument_names, template)
         if isinstance(arguments, Mapping) and not arguments.keys() & {"text", "data"}:
             message = f"the agent `{name}` needs something to read: write `text` or `data` under `with`"
             context.reader.error(at, "call.missing_argument", message)
     if isinstance(tool, plan.FrontendTool):
         if tool.parameters is not None:
             check_arguments(
-                context, f"the tool `{tool.name}`", tool.parameters, "call", draft, argument_names, template
+                context, f"the tool `{tool.name}`", tool.parameters.raw, "call", draft, argument_names, template
             )
         for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
             if key in draft.fields:
@@ -218,16 +218,16 @@ def _check_operation(service: plan.Service, function: str, name: str) -> str | N
 def check_arguments(
     context: StepContext,
     who: str,
-    schema: plan.Schema,
+    raw: Mapping[str, Any],
     code: str,
     draft: StepDraft,
     names: Names,
     template: CompiledTemplate | None,
 ) -> None:
-    """Report the keys and values of `with` that do not fit a schema. `who` names the tool or workflow in messages;
-    `template` is `with` compiled."""
+    """Report the keys and values of `with` that do not fit a JSON Schema, `raw`. `who` names the tool or workflow in
+    messages; `template` is `with` compiled."""
     report = context.reader.refuse if code == "run" else context.reader.error
-    raw, arguments = schema.raw, draft.fields.get("with", {})
+    arguments = draft.fields.get("with", {})
     properties = raw.get("properties", {})
     at = (*draft.at, "with")
     strangers = [name for name in arguments if name not in properties]
@@ -330,7 +330,7 @@ def _check_python(
         "additionalProperties": signature.takes_any,
     }
     who = f"the function `{names[0]}` of {target}" if target else f"the registered function `{names[0]}`"
-    check_arguments(context, who, JsonSchema(raw), "call", draft, place, template)
+    check_arguments(context, who, raw, "call", draft, place, template)
 
 
 def _gives(context: StepContext, draft: StepDraft) -> Json:

@@ -34,7 +34,7 @@ def _run(context: StepContext, draft: StepDraft, names: Names) -> plan.Run | Non
         return None
     callee = _child(context, value)
     if callee is not None:
-        check_arguments(context, f"the workflow `{value}`", callee.input, "run", draft, names, arguments)
+        check_arguments(context, f"the workflow `{value}`", callee.input.raw, "run", draft, names, arguments)
     detach = draft.fields.get("detach", False)
     if detach and "timeout" in draft.fields:
         message = (
