@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.dependencies import refuse_unknown_parameters
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 def _derive_operation_id(route: APIRoute) -> str:
@@ -22,11 +29,65 @@ OF_EVERY_ROUTE: Final[dict[str, Any]] = {
 }
 
 
+class RouteOptions(TypedDict, total=False):
+    """What an operation may say beside its path and its rights."""
+
+    answer: Any  # the shape of the answer, or OpenAPI's description of a response that is not JSON
+    refusals: Sequence[int]  # statuses beside `ALWAYS`; `WITH_BODY` is added where the function takes a `body`
+    responses: dict[int | str, dict[str, Any]]  # further answers for OpenAPI
+    dependencies: Sequence[Dependency]  # for what `rights` can't say
+    status_code: int
+    response_class: type[Response]
+    openapi_extra: dict[str, Any]
+    name: str
+    description: str
+    include_in_schema: bool
+
+
 class Routes(APIRouter):
     """Routes that are complete where they are declared, so that an application takes them as they are. FastAPI works
     out everything about the routes of an included router once more, in the first request: for all of ours 0.2 s, in
-    which nobody else is served."""
+    which nobody else is served.
+
+    An operation names the rights of which its callers need at least one. Its shape is for OpenAPI alone: the answer is
+    sent as the function returns it.
+    """
 
     def __init__(self, *, dependencies: Sequence[Dependency] = (), **settings: Any) -> None:
         every = OF_EVERY_ROUTE | {"dependencies": [*OF_EVERY_ROUTE["dependencies"], *dependencies]}
         super().__init__(**every, **settings)
+
+    def get(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
+        return self.declare("GET", path, *rights, **operation)
+
+    def post(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
+        return self.declare("POST", path, *rights, **operation)
+
+    def put(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
+        return self.declare("PUT", path, *rights, **operation)
+
+    def patch(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
+        return self.declare("PATCH", path, *rights, **operation)
+
+    def delete(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
+        return self.declare("DELETE", path, *rights, **operation)
+
+    def declare(
+        self, method: str, path: str, *rights: Right, **operation: Unpack[RouteOptions]
+    ) -> Callable[[Endpoint], Endpoint]:
+        """A decorator for the function that answers requests of this method to this path."""
+        settings: dict[str, Any] = {**operation}
+        answer, refusals = settings.pop("answer", None), settings.pop("refusals", ())
+        answers = settings.pop("responses", {})
+        if answer is not None:
+            description = {"model": answer} if isinstance(answer, type) else answer
+            answers = {settings.get("status_code", 200): description, **answers}
+        settings["dependencies"] = [*([requires(*rights)] if rights else ()), *settings.get("dependencies", ())]
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            of_body = WITH_BODY if "body" in inspect.signature(endpoint).parameters else ()
+            responses = {**list_refusal_responses(*refusals, *of_body), **answers}
+            self.add_api_route(path, endpoint, methods=[method], response_model=None, responses=responses, **settings)
+            return endpoint
+
+        return register

@@ -18,8 +18,8 @@ showing = Room("hai_flow/api/rest/admin/oversight.py", "tests/api/test_oversight
 showing.bug(
     "a person's figures are for everybody",
     (
-        '"/people/{person:path}",\n    dependencies=[requires(Right.READ_AUDIT)]',
-        '"/people/{person:path}",\n    dependencies=[requires(Right.DECIDE, Right.READ_AUDIT)]',
+        '"/people/{person:path}", Right.READ_AUDIT',
+        '"/people/{person:path}", Right.DECIDE, Right.READ_AUDIT',
     ),
 )
 showing.bug("reading is not recorded", ("    await _note(access, by=by, since=since)\n", ""))

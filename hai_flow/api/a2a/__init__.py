@@ -30,10 +30,10 @@ from hai_flow.api.a2a.push_configs import (
     store_push_config,
 )  # fmt: skip
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.mcp_resource import base_of
-from hai_flow.api.permissions.principals import open_to_everybody, requires
+from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -49,15 +49,8 @@ from hai_flow.wire.mcp import RunView
 PATH: Final = "/a2a"
 CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404, *WITH_BODY),
-    200: {"description": "an answer of A2A, as JSON or as a stream"},
-}
-_CARD_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404),
-    200: {"description": "an agent card"},
-}
-_SPEAKS: Final = requires(Right.SEE_OWN)
+_ANSWER: Final = {"description": "an answer of A2A, as JSON or as a stream"}
+_CARD: Final = {"description": "an agent card"}
 
 router = Routes(tags=["a2a"])
 
@@ -65,7 +58,7 @@ router = Routes(tags=["a2a"])
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
-@router.get(CARD, dependencies=[open_to_everybody()], response_model=None, responses=_CARD_RESPONSES)
+@router.get(CARD, dependencies=[open_to_everybody()], answer=_CARD, refusals=(404,))
 async def get_agent_card(request: Request) -> Response:
     """The card of the server, for clients that have no credential yet: it names no workflow."""
     settings = request.app.state.settings
@@ -73,12 +66,7 @@ async def get_agent_card(request: Request) -> Response:
     return JSONResponse(_build_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
 
 
-@router.get(
-    "/workflows/{name}" + CARD,
-    dependencies=[requires(Right.SPEAK, Right.START_RUNS)],
-    response_model=None,
-    responses=_CARD_RESPONSES,
-)
+@router.get("/workflows/{name}" + CARD, Right.SPEAK, Right.START_RUNS, answer=_CARD, refusals=(404,))
 async def get_workflow_card(name: str, request: Request, access: CurrentAccess) -> Response:
     """The card of a workflow that the caller may start."""
     return JSONResponse(await _build_extended_card(request, access, name))
@@ -111,13 +99,13 @@ def _build_card_of_server(
 # --- JSON-RPC ---------------------------------------------------------------------------------------------------------
 
 
-@router.post(PATH, dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+@router.post(PATH, Right.SEE_OWN, answer=_ANSWER, refusals=(404, *WITH_BODY))
 async def post_a2a(request: Request, access: CurrentAccess) -> Response:
     """A request of an A2A client in JSON-RPC."""
     return await _answer_rpc(request, access, None)
 
 
-@router.post("/workflows/{name}" + PATH, dependencies=[_SPEAKS], response_model=None, responses=_RESPONSES)
+@router.post("/workflows/{name}" + PATH, Right.SEE_OWN, answer=_ANSWER, refusals=(404, *WITH_BODY))
 async def post_workflow_a2a(name: str, request: Request, access: CurrentAccess) -> Response:
     """A request of an A2A client in JSON-RPC, to one workflow."""
     return await _answer_rpc(request, access, name)
@@ -197,16 +185,15 @@ for _method, _does, _such_as in (
         ("", "", _answer_operation, _such_as),
         ("/workflows/{name}", "workflow_", _answer_workflow_operation, ", of one workflow."),
     ):
-        router.add_api_route(
+        router.declare(
+            _method,
             _prefix + PATH + "/{operation:path}",
-            _endpoint,
-            methods=[_method],
+            Right.SEE_OWN,
             name=f"{_method.lower()}_{_of}a2a_operation",
             description=_does + _rest,
-            dependencies=[_SPEAKS],
-            response_model=None,
-            responses=_RESPONSES,
-        )
+            answer=_ANSWER,
+            refusals=(404, *WITH_BODY),
+        )(_endpoint)
 
 
 async def _answer_rest(operation: str, request: Request, access: Access, name: str | None) -> Response:

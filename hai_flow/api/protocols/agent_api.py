@@ -14,9 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Frames
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
 from hai_flow.api.protocols.follow import encode_last_frames
@@ -65,44 +63,33 @@ _OBJECT: Final[dict[str, Any]] = {
         "sequence_number": {"type": ["integer", "null"], "minimum": 0},
     },
 }
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404, 409, 410, *WITH_BODY),
-    200: {
-        "description": "with `stream: true` (the default) Server-Sent Events, with `false` the last object alone",
-        "content": {
-            sse.CONTENT_TYPE: {
-                "schema": {
-                    "type": "string",
-                    "description": "Frames `data: {...}` and an empty line, each with one AgentObject: the response as "
-                    "it is created and in progress, messages with their contents, and at the end the whole response. "
-                    "Lines that begin with a colon keep the connection open.",
-                    "contentMediaType": sse.CONTENT_TYPE,
-                    "contentSchema": {**_OBJECT, "required": ["object", "status", "sequence_number"]},
-                },
-                "example": 'data: {"object": "response", "status": "created", "id": "response_r1", '
-                '"sequence_number": 0}\n\n',
+_ANSWER: Final = {
+    "description": "with `stream: true` (the default) Server-Sent Events, with `false` the last object alone",
+    "content": {
+        sse.CONTENT_TYPE: {
+            "schema": {
+                "type": "string",
+                "description": "Frames `data: {...}` and an empty line, each with one AgentObject: the response as "
+                "it is created and in progress, messages with their contents, and at the end the whole response. "
+                "Lines that begin with a colon keep the connection open.",
+                "contentMediaType": sse.CONTENT_TYPE,
+                "contentSchema": {**_OBJECT, "required": ["object", "status", "sequence_number"]},
             },
-            "application/json": {"schema": {**_OBJECT, "required": ["object", "status", "id"]}},
+            "example": 'data: {"object": "response", "status": "created", "id": "response_r1", '
+            '"sequence_number": 0}\n\n',
         },
+        "application/json": {"schema": {**_OBJECT, "required": ["object", "status", "id"]}},
     },
 }
 
 
-@router.post(
-    "/process", dependencies=[requires(Right.SEE_OWN)], response_model=None, openapi_extra=_BODY, responses=_RESPONSES
-)
+@router.post("/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=(404, 409, 410))
 async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API: start a run, answer its open questions, or attach to it."""
     return await _process(body, access, request, None)
 
 
-@router.post(
-    "/workflows/{name}/process",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    openapi_extra=_BODY,
-    responses=_RESPONSES,
-)
+@router.post("/workflows/{name}/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=(404, 409, 410))
 async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API, for one workflow."""
     return await _process(body, access, request, name)

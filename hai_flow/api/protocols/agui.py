@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Header
 from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import respond
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
+from hai_flow.api.protocols.openapi_streams import REFUSALS, RUN_AGENT_INPUT, describe_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import RouteOptions, Routes
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire.dialects.agui import AGUI, PROTOCOL, decode
 from hai_flow.wire.dialects.agui_capabilities import capabilities
 
 router = Routes(tags=["dialects"])
-
-_RESPONSES: Final = build_stream_responses(AGUI)
 
 Accept = Annotated[str, Header()]
 
@@ -38,46 +34,37 @@ async def answer(
     return await respond(posted, access, dialect, workflow, corrects=corrects)
 
 
-_POSTED: Final[dict[str, Any]] = {
-    "dependencies": [requires(Right.SEE_OWN)],
-    "response_model": None,
+_POSTED: Final[RouteOptions] = {
     "openapi_extra": RUN_AGENT_INPUT,
-    "responses": _RESPONSES,
+    "answer": describe_stream(AGUI),
+    "refusals": REFUSALS,
 }
 
 
-@router.post("/ag-ui", name="post_agui", **_POSTED)
-@router.post("/send-message", name="post_message", **_POSTED)
+@router.post("/ag-ui", Right.SEE_OWN, name="post_agui", **_POSTED)
+@router.post("/send-message", Right.SEE_OWN, name="post_message", **_POSTED)
 async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await answer(body, access, accept)
 
 
-@router.post("/workflows/{name}/ag-ui", name="post_workflow_agui", **_POSTED)
-@router.post("/workflows/{name}/send-message", name="post_workflow_message", **_POSTED)
+@router.post("/workflows/{name}/ag-ui", Right.SEE_OWN, name="post_workflow_agui", **_POSTED)
+@router.post("/workflows/{name}/send-message", Right.SEE_OWN, name="post_workflow_message", **_POSTED)
 async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI, for one workflow."""
     return await answer(body, access, accept, name)
 
 
-_CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404),
-    200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-}
+_CAPABILITIES: Final = {"content": {"application/json": {"schema": {"type": "object"}}}}
 
 
-@router.get("/ag-ui/capabilities", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_CAPABILITIES)
+@router.get("/ag-ui/capabilities", Right.SEE_OWN, answer=_CAPABILITIES, refusals=(404,))
 async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
     """AG-UI: the capabilities of the agents here (AgentCapabilities)."""
     return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
 
 
-@router.get(
-    "/workflows/{name}/ag-ui/capabilities",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses=_CAPABILITIES,
-)
+@router.get("/workflows/{name}/ag-ui/capabilities", Right.SEE_OWN, answer=_CAPABILITIES, refusals=(404,))
 async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
     """AG-UI: the capabilities of one workflow."""
     stored, plan = await access.catalog.resolve(access.tenant, name)

@@ -19,7 +19,6 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute, limits_of
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import log_broken_off
 from hai_flow.api.permissions.credential_expiry import REVOKED, StreamLease
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -51,14 +50,9 @@ CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE, CLOSE_EXPIRED = 1000, 1011, 4000, 
 CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended without a close
 
 
-_PONG: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(),
-    200: {"description": "it is", "content": {"application/json": {"schema": {"type": "object"}}}},
-}
-_TAKEN: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404, 409, 410, *WITH_BODY),
-    200: {"description": "it is committed", "content": {"application/json": {"schema": {"type": "object"}}}},
-}
+_OBJECT: Final = {"application/json": {"schema": {"type": "object"}}}
+_PONG: Final = {"description": "it is", "content": _OBJECT}
+_TAKEN: Final = {"description": "it is committed", "content": _OBJECT}
 
 
 class InputBody(Body):
@@ -71,16 +65,14 @@ class InputBody(Body):
     interrupt_id: str | None = Field(default=None, max_length=200)
 
 
-@router.get("/ping", dependencies=[open_to_everybody()], name="ping_aui", response_model=None, responses=_PONG)
-@router.get(
-    "/ws/ping", dependencies=[open_to_everybody()], name="ping_aui_stream", response_model=None, responses=_PONG
-)
+@router.get("/ping", name="ping_aui", dependencies=[open_to_everybody()], answer=_PONG)
+@router.get("/ws/ping", name="ping_aui_stream", dependencies=[open_to_everybody()], answer=_PONG)
 async def ping() -> Response:
     """The server is there."""
     return JSONResponse({"status": "ok"})
 
 
-@router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
+@router.post("/input", Right.SPEAK, Right.ANSWER, answer=_TAKEN, refusals=(404, 409, 410))
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
     receipt = await AuiSession(await access.find_at_thread(body.session_id), body.session_id, None).take(

@@ -15,12 +15,11 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols import agui
 from hai_flow.api.protocols.conversation import attach
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
+from hai_flow.api.protocols.openapi_streams import REFUSALS, RUN_AGENT_INPUT, describe_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -38,48 +37,31 @@ router = Routes(prefix="/cpk", tags=["dialects"])
 
 DEFAULT: Final = "default"
 
-_STREAM: Final = build_stream_responses(AGUI)
-_OBJECT: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404, *WITH_BODY),
-    200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-}
+_STREAM: Final = describe_stream(AGUI)
+_OBJECT: Final = {"content": {"application/json": {"schema": {"type": "object"}}}}
 
 Accept = Annotated[str, Header()]
 
 
-@router.get("/info", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_OBJECT)
+@router.get("/info", Right.SEE_OWN, answer=_OBJECT, refusals=(404, *WITH_BODY))
 async def get_copilotkit_info(access: CurrentAccess) -> JSONResponse:
     """CopilotKit: the agents there are."""
     return await _info(access)
 
 
-@router.post(
-    "/agent/{agent}/run",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_STREAM,
-)
+@router.post("/agent/{agent}/run", Right.SEE_OWN, openapi_extra=RUN_AGENT_INPUT, answer=_STREAM, refusals=REFUSALS)
 async def run_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await _run(agent, body, access, accept)
 
 
-@router.post(
-    "/agent/{agent}/connect",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_STREAM,
-)
+@router.post("/agent/{agent}/connect", Right.SEE_OWN, openapi_extra=RUN_AGENT_INPUT, answer=_STREAM, refusals=REFUSALS)
 async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess) -> Response:
     """CopilotKit: the thread as it is now, then live if a turn is open. Nothing is started or answered."""
     return await _connect(agent, body, access)
 
 
-@router.post(
-    "/agent/{agent}/stop/{thread_id:path}", dependencies=[requires(Right.SPEAK)], response_model=None, responses=_OBJECT
-)
+@router.post("/agent/{agent}/stop/{thread_id:path}", Right.SPEAK, answer=_OBJECT, refusals=(404,))
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
     limits = limits_of(access.settings)
@@ -87,7 +69,7 @@ async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, acce
     return await _stop(agent, thread_id, inner_body, access)
 
 
-@router.post("", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_STREAM)
+@router.post("", Right.SEE_OWN, answer=_STREAM, refusals=REFUSALS)
 async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit, all in one: `{method: info | agent/run | agent/connect | agent/stop, params, body}`."""
     envelope = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))

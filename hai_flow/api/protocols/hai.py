@@ -11,35 +11,23 @@ from fastapi.responses import Response
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import converse
-from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, build_stream_responses
+from hai_flow.api.protocols.openapi_streams import REFUSALS, RUN_AGENT_INPUT, describe_stream
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.wire.dialects.hai import HAI
 
 router = Routes(tags=["dialects"])
 
-_RESPONSES: Final = build_stream_responses(HAI)
+_STREAM: Final = describe_stream(HAI)
 
 
-@router.post(
-    "/awp",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
+@router.post("/awp", Right.SEE_OWN, openapi_extra=RUN_AGENT_INPUT, answer=_STREAM, refusals=REFUSALS)
 async def post_awp(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
     """HAI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await converse(body, access, HAI.choose_framing(accept))
 
 
-@router.post(
-    "/workflows/{name}/awp",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    openapi_extra=RUN_AGENT_INPUT,
-    responses=_RESPONSES,
-)
+@router.post("/workflows/{name}/awp", Right.SEE_OWN, openapi_extra=RUN_AGENT_INPUT, answer=_STREAM, refusals=REFUSALS)
 async def post_workflow_awp(
     name: str, body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
 ) -> Response:

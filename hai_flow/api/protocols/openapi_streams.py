@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.wire.dialects.dialect import Dialect
 
+REFUSALS: Final = (404, 409, 410)
 RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -33,12 +33,9 @@ RUN_AGENT_INPUT: Final[dict[str, Any]] = {
 }
 
 
-def build_stream_responses(dialect: Dialect) -> dict[int | str, dict[str, Any]]:
-    """The responses to a POST of the dialect, for the OpenAPI document."""
+def describe_stream(dialect: Dialect) -> dict[str, Any]:
+    """The stream that answers a POST of the dialect, for the OpenAPI document."""
     text, binary = {"type": "string"}, {"type": "string", "format": "binary"}
     content = {dialect.framing.content_type: {"schema": text}}
     content |= {other.framing.content_type: {"schema": binary} for other in dialect.others}
-    return {
-        **list_refusal_responses(404, 409, 410, *WITH_BODY),
-        200: {"description": "the events of one turn", "content": content},
-    }
+    return {"description": "the events of one turn", "content": content}

@@ -17,9 +17,7 @@ from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.base.id_patterns import ThreadId
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Frames
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import farewell, list_earlier_entries
@@ -73,12 +71,7 @@ _HISTORY: Final[dict[str, Any]] = {
 }
 
 
-@router.get(
-    "/{thread_id:path}/events",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(400), 200: _STREAM},
-)
+@router.get("/{thread_id:path}/events", Right.SEE_OWN, refusals=(400,), answer=_STREAM)
 async def get_thread_events(
     thread_id: ThreadId,
     access: CurrentAccess,
@@ -92,12 +85,7 @@ async def get_thread_events(
     return await access.stream(lambda: thread.after(cursor), SOCIAL, farewell(access, SOCIAL, thread_id))
 
 
-@router.get(
-    "/{thread_id:path}/history",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(400), 200: _HISTORY},
-)
+@router.get("/{thread_id:path}/history", Right.SEE_OWN, refusals=(400,), answer=_HISTORY)
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
     last = await access.last_run(thread_id)

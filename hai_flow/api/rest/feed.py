@@ -11,9 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import Header, Query, Response
 
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Frames
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.follow import farewell
 from hai_flow.api.requests import schemas
@@ -41,12 +39,7 @@ _RIGHTS: Final[Mapping[Topic, Right]] = {
 }
 
 
-@router.get(
-    "",
-    dependencies=[requires(*_RIGHTS.values())],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: live_lists.STREAM},
-)
+@router.get("", *_RIGHTS.values(), answer=live_lists.STREAM)
 async def follow(
     access: CurrentAccess,
     topic: Annotated[list[Topic] | None, Query(description="default: all that you may see")] = None,

@@ -23,9 +23,8 @@ from starlette.types import Receive, Scope, Send
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.bodies import arriving, parse_content_length
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.http.stream import CONNECTION, ResponseConnection
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -69,12 +68,7 @@ def render_file(file: File) -> dict[str, Json]:
 
 
 @router.post(
-    "",
-    dependencies=[requires(Right.SPEAK, Right.ANSWER)],
-    status_code=201,
-    response_model=None,
-    openapi_extra=_BODY,
-    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.File}},
+    "", Right.SPEAK, Right.ANSWER, status_code=201, openapi_extra=_BODY, answer=schemas.File, refusals=(*WITH_BODY,)
 )
 async def upload_file(
     request: Request,
@@ -106,10 +100,9 @@ async def upload_file(
 
 @router.get(
     "/{file}",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
+    Right.SEE_OWN,
+    refusals=(404, 416),
     responses={
-        **list_refusal_responses(404, 416),
         200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "what it holds"},
         206: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "the range of it"},
     },

@@ -9,8 +9,6 @@ from uuid import UUID
 from fastapi import Query, Response
 
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -28,15 +26,8 @@ router = Routes(prefix="/v1/schedules", tags=["schedules"])
 FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
 
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**list_refusal_responses(404), 200: {"model": schemas.Schedule}}
 
-
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.SchedulePage}},
-)
+@router.get("", Right.SEE_RUNS, answer=schemas.SchedulePage)
 async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
     place = decode_place(cursor)
@@ -51,18 +42,13 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     }
 
 
-@router.get("/{schedule_id}", dependencies=[requires(Right.SEE_RUNS)], response_model=None, responses=_ONE)
+@router.get("/{schedule_id}", Right.SEE_RUNS, answer=schemas.Schedule, refusals=(404,))
 async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One schedule."""
     return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads))
 
 
-@router.get(
-    "/{schedule_id}/fires",
-    dependencies=[requires(Right.SEE_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Fires}},
-)
+@router.get("/{schedule_id}/fires", Right.SEE_RUNS, answer=schemas.Fires, refusals=(404,))
 async def get_fires(
     schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
 ) -> dict[str, Any]:
@@ -73,7 +59,7 @@ async def get_fires(
     return {"next": [time_of(each) for each in coming], "past": [render_fire(each) for each in past]}
 
 
-@router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
+@router.post("/{schedule_id}/pause", Right.CONTROL_RUNS, answer=schemas.Schedule, refusals=(404,))
 async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire no more until it is resumed."""
     row = await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
@@ -81,7 +67,7 @@ async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, A
     return await _view(access, row)
 
 
-@router.post("/{schedule_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
+@router.post("/{schedule_id}/resume", Right.CONTROL_RUNS, answer=schemas.Schedule, refusals=(404,))
 async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
     row = await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
@@ -91,11 +77,10 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
 
 @router.post(
     "/{schedule_id}/run",
-    dependencies=[requires(Right.CONTROL_RUNS)],
+    Right.CONTROL_RUNS,
     status_code=201,
-    response_model=None,
+    refusals=(404, 409),
     responses={
-        **list_refusal_responses(404, 409),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },

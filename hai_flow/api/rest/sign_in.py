@@ -22,7 +22,6 @@ from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer
 from hai_flow.api.auth.sessions import demand_own_origin, derive_csrf, forget_cookie, read_session, set_cookie
 from hai_flow.api.http.bodies import read_body
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -113,7 +112,7 @@ def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, 
     return _find_identity(request), issuer, back if issuer is issuers[0] else f"{back}/{quote(issuer.name, safe='')}"
 
 
-@router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.get("/sign-in", include_in_schema=False, dependencies=[open_to_everybody()])
 async def begin_sign_in(
     request: Request, return_to: Annotated[str, Query()] = "/", issuer: Annotated[str | None, Query()] = None
 ) -> Response:
@@ -142,8 +141,8 @@ def _choice(issuers: list[Issuer], return_to: str) -> Response:
     return page
 
 
-@router.get("/sign-in/callback", dependencies=[open_to_everybody()], include_in_schema=False)
-@router.get("/sign-in/callback/{issuer_name}", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.get("/sign-in/callback", include_in_schema=False, dependencies=[open_to_everybody()])
+@router.get("/sign-in/callback/{issuer_name}", include_in_schema=False, dependencies=[open_to_everybody()])
 async def finish_sign_in(
     request: Request,
     issuer_name: str | None = None,
@@ -165,7 +164,7 @@ async def finish_sign_in(
     return await _begin_session(request, identity, done.principal, done.return_to, done.grant)
 
 
-@router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.get(LINK_PATH + "{link}", include_in_schema=False, dependencies=[open_to_everybody()])
 async def show_link(link: str) -> Response:
     """A page with a button. Opening a link alone signs in no browser: programs that check links open them, too."""
     action = html.escape(LINK_PATH + quote(link, safe=""))
@@ -173,7 +172,7 @@ async def show_link(link: str) -> Response:
     return _page("Sign in", f'{text}<form method="post" action="{action}"><button>Sign in</button></form>')
 
 
-@router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.post(LINK_PATH + "{link}", include_in_schema=False, dependencies=[open_to_everybody()])
 async def use_link(link: str, request: Request) -> Response:
     """Begin a session with a link, which is used up."""
     identity = _find_identity(request)
@@ -192,7 +191,7 @@ class KeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str
 
 
-@router.post("/sign-in/key", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.post("/sign-in/key", include_in_schema=False, dependencies=[open_to_everybody()])
 async def use_key(request: Request) -> Response:
     """Begin a session with an API key, which the browser does not keep. Pages of this server alone may do that."""
     identity = _find_identity(request)
@@ -228,12 +227,7 @@ async def _begin_session(
     return response
 
 
-@router.get(
-    "/v1/session",
-    dependencies=[requires(*Right)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.Session}},
-)
+@router.get("/v1/session", answer=schemas.Session, dependencies=[requires(*Right)])
 async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Your identity here, and, in a browser's session, the word that its requests send in HAI-CSRF."""
     principal = access.principal
@@ -249,12 +243,7 @@ async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]
     }
 
 
-@router.delete(
-    "/v1/session",
-    dependencies=[requires(*Right)],
-    response_model=None,
-    responses={**list_refusal_responses(), 204: {"description": "the session has ended"}},
-)
+@router.delete("/v1/session", *Right, responses={204: {"description": "the session has ended"}})
 async def end_session(access: CurrentAccess, request: Request) -> Response:
     """Sign out: the session of the cookie ends. Other credentials stay."""
     response = Response(status_code=204)

@@ -16,8 +16,8 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import reject_missing_right, requires
+from hai_flow.api.http.problems import WITH_BODY
+from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -68,12 +68,7 @@ class MigrateBody(Body):
     dry_run: bool = False
 
 
-@router.get(
-    "/{name}/diff",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Diff}},
-)
+@router.get("/{name}/diff", Right.READ_WORKFLOWS, answer=schemas.Diff, refusals=(404,))
 async def diff_versions(
     name: str,
     access: CurrentAccess,
@@ -87,10 +82,10 @@ async def diff_versions(
 
 @router.post(
     "/{name}/backtest",
-    dependencies=[requires(Right.SEE_RUNS)],
-    response_model=None,
+    Right.SEE_RUNS,
     openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(403, 404, *WITH_BODY), 200: {"model": schemas.BacktestReport}},
+    answer=schemas.BacktestReport,
+    refusals=(403, 404, *WITH_BODY),
 )
 async def backtest_workflow(
     name: str,
@@ -158,12 +153,7 @@ async def _has_personal_values(access: Access, run_id: UUID) -> bool:
     return False
 
 
-@router.post(
-    "/{name}/migrate",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
-)
+@router.post("/{name}/migrate", Right.CONTROL_RUNS, answer=schemas.Migration, refusals=(404, 409))
 async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from fastapi import Query, Response
 
 from hai_flow import values
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import reject_missing_right, requires
+from hai_flow.api.http.problems import WITH_BODY
+from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -37,11 +37,11 @@ YAML_BODY: dict[str, Any] = {
 
 @router.post(
     "",
-    dependencies=[requires(Right.PUBLISH)],
+    Right.PUBLISH,
     status_code=201,
-    response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(403, 409, *WITH_BODY), 201: {"model": schemas.PublishedWorkflow}},
+    answer=schemas.PublishedWorkflow,
+    refusals=(403, 409, *WITH_BODY),
 )
 async def publish_workflow(
     source: WorkflowBody,
@@ -75,11 +75,7 @@ async def publish_workflow(
 
 
 @router.post(
-    "/validate",
-    dependencies=[requires(Right.CHECK_WORKFLOWS)],
-    response_model=None,
-    openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.Validation}},
+    "/validate", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, answer=schemas.Validation, refusals=(*WITH_BODY,)
 )
 async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
@@ -90,11 +86,7 @@ async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict
 
 
 @router.post(
-    "/format",
-    dependencies=[requires(Right.CHECK_WORKFLOWS)],
-    response_model=None,
-    openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.Formatted}},
+    "/format", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, answer=schemas.Formatted, refusals=(*WITH_BODY,)
 )
 async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
@@ -103,12 +95,7 @@ async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[s
     return {"source": text, "changed": text.encode() != source}
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.WorkflowPage}},
-)
+@router.get("", Right.READ_WORKFLOWS, answer=schemas.WorkflowPage)
 async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The latest version of each workflow, by name."""
     place = decode_place(cursor)
@@ -121,24 +108,14 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     }
 
 
-@router.post(
-    "/{reference}/retire",
-    dependencies=[requires(Right.PUBLISH)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
-)
+@router.post("/{reference}/retire", Right.PUBLISH, answer=schemas.WorkflowSummary, refusals=(404, 409, 422))
 async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """Retire `name@version`: no run, child or fork begins with it any more, by whatever way; those that have begun go
     on. `name` means the highest version that is in use. To retire it again changes nothing."""
     return await _retire(access, reference, retired=True)
 
 
-@router.post(
-    "/{reference}/unretire",
-    dependencies=[requires(Right.PUBLISH)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
-)
+@router.post("/{reference}/unretire", Right.PUBLISH, answer=schemas.WorkflowSummary, refusals=(404, 409, 422))
 async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """Take `name@version` back into use."""
     return await _retire(access, reference, retired=False)
@@ -151,12 +128,7 @@ async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str,
     return render_workflow(stored)
 
 
-@router.get(
-    "/{reference}",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Workflow}},
-)
+@router.get("/{reference}", Right.READ_WORKFLOWS, answer=schemas.Workflow, refusals=(404,))
 async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
     stored, plan = await access.catalog.resolve(access.tenant, reference)
@@ -173,9 +145,10 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
 
 @router.get(
     "/{reference}/source",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
+    Right.READ_WORKFLOWS,
     response_class=Response,
-    responses={**list_refusal_responses(404), 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    refusals=(404,),
+    answer={"content": {"application/yaml": {"schema": {"type": "string"}}}},
 )
 async def get_source(reference: str, access: CurrentAccess) -> Response:
     """The document's bytes, as they were published."""
@@ -212,10 +185,11 @@ async def _picture(access: Access, source: bytes, form: Format) -> Response:
 
 @router.post(
     "/graph",
-    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    Right.CHECK_WORKFLOWS,
     response_class=Response,
     openapi_extra=YAML_BODY,
-    responses={**list_refusal_responses(*WITH_BODY), 200: _DRAWN},
+    refusals=(*WITH_BODY,),
+    answer=_DRAWN,
 )
 async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
@@ -226,12 +200,7 @@ async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "
     return await _picture(access, source, form)
 
 
-@router.get(
-    "/{reference}/graph",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
-    response_class=Response,
-    responses={**list_refusal_responses(404), 200: _DRAWN},
-)
+@router.get("/{reference}/graph", Right.READ_WORKFLOWS, response_class=Response, refusals=(404,), answer=_DRAWN)
 async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
     each step with its verb and its place in the source, and each shape with the step that it belongs to."""
@@ -246,9 +215,9 @@ def _schema() -> bytes:
 
 @language.get(
     "/schema",
-    dependencies=[requires(Right.READ_WORKFLOWS)],
+    Right.READ_WORKFLOWS,
     response_class=Response,
-    responses={**list_refusal_responses(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    answer={"content": {"application/json": {"schema": {"type": "object"}}}},
 )
 async def get_language_schema() -> Response:
     """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and their meaning."""

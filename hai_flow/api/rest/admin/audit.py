@@ -11,7 +11,6 @@ from uuid import UUID
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, is_run_id
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
@@ -41,7 +40,7 @@ async def _note(access: Access, **what: Any) -> None:
         await access.record(connection, READ, **what)
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditPage}})
+@router.get("", answer=schemas.AuditPage)
 async def list_audit(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -88,9 +87,7 @@ def _id(row: audit.ListedRecord) -> UUID:
     return row.record.id
 
 
-@router.get(
-    "/chain", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditChainPage}}
-)
+@router.get("/chain", answer=schemas.AuditChainPage)
 async def read_chain(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
 ) -> dict[str, Any]:
@@ -105,7 +102,7 @@ async def read_chain(
     return {"items": [render_link(access.tenant, link) for link in rows], "next_cursor": following}
 
 
-@router.get("/anchor", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AuditAnchor}})
+@router.get("/anchor", answer=schemas.AuditAnchor)
 async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
     """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
     that the chain up to there is the same, and that its end was not cut off."""

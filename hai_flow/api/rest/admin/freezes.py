@@ -10,7 +10,6 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -41,12 +40,7 @@ class FreezeBody(Body):
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS), Visible]
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.Freezes}},
-)
+@router.get("", Right.SEE_OWN, answer=schemas.Freezes)
 async def list_freezes(
     access: CurrentAccess, over: Annotated[bool, Query(description="also those that have ended")] = False
 ) -> dict[str, Any]:
@@ -60,13 +54,7 @@ async def list_freezes(
     return {"items": [await _view(access, row) for row in rows]}
 
 
-@router.post(
-    "",
-    dependencies=[_CONTROLS],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, *WITH_BODY), 201: {"model": schemas.Freeze}},
-)
+@router.post("", status_code=201, answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404))
 async def freeze(body: FreezeBody, access: CurrentAccess) -> dict[str, Any]:
     """Let nobody begin a step in the runs, or of the kind, that `scope` and `name` say. Every process obeys within two
     seconds; what has begun is finished, and questions are answered as ever. 503 while a cell of it is away: those that
@@ -88,12 +76,7 @@ async def freeze(body: FreezeBody, access: CurrentAccess) -> dict[str, Any]:
     return await _view(access, row)
 
 
-@router.post(
-    "/{freeze_id}/thaw",
-    dependencies=[_CONTROLS],
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409), 200: {"model": schemas.Freeze}},
-)
+@router.post("/{freeze_id}/thaw", answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404, 409))
 async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
     """End a freeze: the runs that it held go on where they stood, in any worker."""
     id = UUID(freeze_id) if is_run_id(freeze_id) else None

@@ -10,8 +10,6 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -40,13 +38,7 @@ class KeyBody(Body):
     speaks_for: list[PrincipalPattern] = Field(default=[], max_length=100)
 
 
-@router.post(
-    "",
-    dependencies=[requires(Right.MANAGE_KEYS)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.NewKey}},
-)
+@router.post("", Right.MANAGE_KEYS, status_code=201, answer=schemas.NewKey)
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
@@ -74,12 +66,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     return {**render_key(key), "key": text}
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.MANAGE_KEYS)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.KeyPage}},
-)
+@router.get("", Right.MANAGE_KEYS, answer=schemas.KeyPage)
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
     listed = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
@@ -87,12 +74,7 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
     return {"items": [render_key(each) for each in rows], "next_cursor": following}
 
 
-@router.post(
-    "/{key_id}/revoke",
-    dependencies=[requires(Right.MANAGE_KEYS)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Key}},
-)
+@router.post("/{key_id}/revoke", Right.MANAGE_KEYS, answer=schemas.Key, refusals=(404,))
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
     home, is_last = access.at_home, False

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import PrincipalId
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -30,12 +28,7 @@ _Since: TypeAlias = Annotated[
 _Under: TypeAlias = Annotated[int, Query(ge=1, le=3600, description="a vote in fewer seconds counts as quick")]
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.READ_AUDIT)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.Oversight}},
-)
+@router.get("", Right.READ_AUDIT, answer=schemas.Oversight)
 async def read_oversight(
     access: CurrentAccess, since: _Since = "30d", by: By = "workflow", under: _Under = 10
 ) -> dict[str, Any]:
@@ -63,24 +56,14 @@ async def read_oversight(
     }
 
 
-@router.get(
-    "/me",
-    dependencies=[requires(Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.PersonOversight}},
-)
+@router.get("/me", Right.DECIDE, answer=schemas.PersonOversight)
 async def read_own_oversight(access: CurrentAccess, since: _Since = "30d", under: _Under = 10) -> dict[str, Any]:
     """How you have decided approvals and gates within the time. `questions` are those that have your vote, and what
     was decided is your vote. Only you see this, and auditors."""
     return await _read_person(access, access.principal.id, since, under)
 
 
-@router.get(
-    "/people/{person:path}",
-    dependencies=[requires(Right.READ_AUDIT)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.PersonOversight}},
-)
+@router.get("/people/{person:path}", Right.READ_AUDIT, answer=schemas.PersonOversight)
 async def read_oversight_of_person(
     person: PrincipalId, access: CurrentAccess, since: _Since = "30d", under: _Under = 10
 ) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -28,7 +27,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 router = Routes(prefix="/v1/overview", tags=["overview"], dependencies=[requires(Right.CONTROL_RUNS)])
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(403), 200: {"model": schemas.Overview}})
+@router.get("", answer=schemas.Overview, refusals=(403,))
 async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     """What `hai-flow status` shows of each cell: servers, workers, the queue, open runs, open questions and all that a
     person should look at; what `hai-flow doctor` finds there, no older than a minute; and how many runs of each of the

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path
 from pydantic import Field
@@ -36,7 +36,6 @@ router = Routes(
 )
 
 Name = Annotated[str, Path(max_length=63)]
-_ONE: Final[dict[int | str, dict[str, Any]]] = {**list_refusal_responses(404), 200: {"model": schemas.Tenant}}
 
 
 class TenantBody(Body):
@@ -52,7 +51,7 @@ class TenantBody(Body):
     log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.Tenants}})
+@router.get("", answer=schemas.Tenants)
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
@@ -60,14 +59,14 @@ async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     return {"items": [_view(access, each) for each in listed if _is_seen(access, each)]}
 
 
-@router.get("/{tenant}", response_model=None, responses=_ONE)
+@router.get("/{tenant}", answer=schemas.Tenant, refusals=(404,))
 async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
     """One tenant."""
     return _view(access, await _tenant(access, tenant))
 
 
-@router.patch("/{tenant}", response_model=None, responses={**_ONE, **list_refusal_responses(403, 404, *WITH_BODY)})
-async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
+@router.patch("/{tenant}", answer=schemas.Tenant, refusals=(403, 404), responses=list_refusal_responses(*WITH_BODY))
+async def limit_tenant(tenant: Name, limits: TenantBody, access: CurrentAccess) -> dict[str, Any]:
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
     row = await _tenant(access, tenant)
@@ -77,7 +76,7 @@ async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) ->
             "tenant_forbidden",
             f"what {row.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
         )
-    changed = body.model_dump(exclude_unset=True)
+    changed = limits.model_dump(exclude_unset=True)
     cells = changed.pop("cells", None)
     numbers = None if cells is None else _numbers(access, cells)
     async with access.at_home.act() as connection:

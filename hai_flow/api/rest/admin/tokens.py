@@ -13,8 +13,7 @@ from hai_flow.api.auth.frontend_tokens import issue, new_claims
 from hai_flow.api.auth.tickets import SECONDS, create
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import now_ms, requires
+from hai_flow.api.permissions.principals import now_ms
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -45,13 +44,7 @@ class TokenBody(Body):
     expires_in: int = Field(default=900, ge=1, le=SECONDS_MAX)
 
 
-@router.post(
-    "/tokens",
-    dependencies=[requires(Right.ISSUE_TOKENS)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(*WITH_BODY), 201: {"model": schemas.Token}},
-)
+@router.post("/tokens", Right.ISSUE_TOKENS, status_code=201, answer=schemas.Token)
 async def create_token(body: TokenBody, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Make a short-lived token for a frontend. It can hold no more rights than the API key with which you ask, and ends
     with that key. Every protocol takes it as `Authorization: Bearer`."""
@@ -81,13 +74,7 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     return {"token": token, "principal": body.principal, "expires_at": instants.rfc3339(exp)}
 
 
-@router.post(
-    "/tickets",
-    dependencies=[requires(Right.SEE_OWN)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(), 201: {"model": schemas.Ticket}},
-)
+@router.post("/tickets", Right.SEE_OWN, status_code=201, answer=schemas.Ticket)
 async def create_ticket(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Make a ticket: `?ticket=...` opens one event stream or one WebSocket, as you, within half a minute. For clients
     that can't send a header there. The stream ends when your own credential does. 429 beyond 120 within a minute."""

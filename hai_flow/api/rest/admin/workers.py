@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -21,7 +20,7 @@ router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(R
 WORKERS_MAX: Final = 1000
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(403), 200: {"model": schemas.Workers}})
+@router.get("", answer=schemas.Workers, refusals=(403,))
 async def list_workers(access: CurrentAccess) -> dict[str, Any]:
     """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
     an hour, and longer if runs of it still wait to be taken over."""

@@ -11,7 +11,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
@@ -28,11 +28,11 @@ router = Routes(prefix="/callbacks", tags=["signals"])
 
 @router.post(
     "/{token}",
-    dependencies=[open_to_everybody()],
     status_code=202,
-    response_model=None,
     openapi_extra=webhook.OPENAPI_BODY,
-    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
+    answer=schemas.ReceivedCallback,
+    dependencies=[open_to_everybody()],
+    refusals=(404, 409, 410, *WITH_BODY),
 )
 async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,

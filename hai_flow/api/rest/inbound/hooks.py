@@ -12,7 +12,7 @@ import structlog
 from fastapi import Request
 
 from hai_flow.api.http.bodies import limits_of, read_body
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -32,11 +32,11 @@ router = Routes(prefix="/v1/hooks", tags=["events"])
 
 @router.post(
     "/{path:path}",
-    dependencies=[open_to_everybody()],
     status_code=202,
-    response_model=None,
     openapi_extra=webhook.OPENAPI_BODY,
-    responses={**list_refusal_responses(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
+    answer=schemas.ReceivedWebhook,
+    dependencies=[open_to_everybody()],
+    refusals=(401, 404, 409, *WITH_BODY),
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of

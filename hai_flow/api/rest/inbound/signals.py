@@ -3,14 +3,12 @@ or to one."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from fastapi import Response
 
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -25,34 +23,20 @@ from hai_flow.store.messaging import signals
 router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 
 
-def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {
-        **list_refusal_responses(409, *statuses, *WITH_BODY),
-        200: {"model": schemas.Signal, "description": "it has been sent before"},
-        201: {"model": schemas.Signal, "description": "it is stored"},
-    }
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": schemas.Signal, "description": "it has been sent before"},
+    201: {"model": schemas.Signal, "description": "it is stored"},
+}
 
 
-@router.post(
-    "/signals",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    status_code=201,
-    response_model=None,
-    responses=_responses(404),
-)
+@router.post("/signals", Right.CONTROL_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
 async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event to every run that has started before it and waits, or will wait, for its type. It also starts the
     workflows with a trigger for it; `POST /v1/events` does the same and lists their runs."""
     return await _send(access, body, key, response)
 
 
-@router.post(
-    "/runs/{run_id}/signals",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    status_code=201,
-    response_model=None,
-    responses=_responses(404),
-)
+@router.post("/runs/{run_id}/signals", Right.CONTROL_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
 async def signal_run(
     run_id: str, body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:

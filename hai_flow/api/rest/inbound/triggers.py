@@ -8,8 +8,6 @@ from typing import Any, Final
 from fastapi import Response
 
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
@@ -19,14 +17,13 @@ from hai_flow.api.routes import Routes
 
 router = Routes(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
 
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(404, 409, *WITH_BODY),
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": schemas.ReceivedEvent, "description": "it has been sent before"},
     201: {"model": schemas.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
 }
 
 
-@router.post("", dependencies=[requires(Right.START_RUNS)], status_code=201, response_model=None, responses=_RESPONSES)
+@router.post("", Right.START_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
 async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
 

@@ -11,7 +11,6 @@ from pydantic import Field, Strict
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -54,7 +53,7 @@ class AbsenceBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.AbsencePage}})
+@router.get("", answer=schemas.AbsencePage)
 async def list_absences(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, everybody: bool = False
 ) -> dict[str, Any]:
@@ -71,12 +70,7 @@ async def list_absences(
     return {"items": [_render(access, row, away) for row in rows], "next_cursor": following}
 
 
-@router.post(
-    "",
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(409, *WITH_BODY), 201: {"model": schemas.Absence}},
-)
+@router.post("", status_code=201, answer=schemas.Absence, refusals=(409,))
 async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, Any]:
     """Enter that you are away, or as an admin that somebody else is. Meanwhile `delegate` decides what asks them, with
     what they may decide then; where the delegate is away too, it is that one's delegate, over at most five people. Both
@@ -113,7 +107,7 @@ async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, A
     return _render(access, row, await _map_now(access))
 
 
-@router.delete("/{absence_id}", status_code=204, response_model=None, responses=list_refusal_responses(404))
+@router.delete("/{absence_id}", status_code=204, refusals=(404,))
 async def end_absence(absence_id: str, access: CurrentAccess) -> None:
     """End an absence at once, or take back one that has not begun: yours, one in which you decide for somebody, or as
     an admin anybody's."""

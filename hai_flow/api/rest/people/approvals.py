@@ -18,9 +18,7 @@ from pydantic import Field
 
 from hai_flow import addresses, values
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.mcp_resource import base_of
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -87,11 +85,11 @@ class ConsumeBody(Body):
 
 @router.post(
     "",
-    dependencies=[requires(Right.START_RUNS, Right.SPEAK)],
+    Right.START_RUNS,
+    Right.SPEAK,
     status_code=201,
-    response_model=None,
+    refusals=(404, 409),
     responses={
-        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Approval, "description": "this key has asked for it before"},
         201: {"model": schemas.Approval, "description": "people are asked"},
     },
@@ -129,12 +127,7 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
     return view_of(await find(access, run["id"]), base)
 
 
-@router.get(
-    "/{run_id}",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Approval}},
-)
+@router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Approval, refusals=(404,))
 async def get_approval(
     run_id: str,
     access: CurrentAccess,
@@ -149,12 +142,7 @@ async def get_approval(
     return view_of(state, base_of(access.settings.public_url, request))
 
 
-@router.post(
-    "/{run_id}/consume",
-    dependencies=[requires(Right.ANSWER)],
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ConsumedApproval}},
-)
+@router.post("/{run_id}/consume", Right.ANSWER, answer=schemas.ConsumedApproval, refusals=(403, 404, 409))
 async def consume_approval(
     run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey, request: Request
 ) -> dict[str, Any]:

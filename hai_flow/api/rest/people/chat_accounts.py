@@ -11,7 +11,6 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -37,7 +36,7 @@ class AccountBody(Body):
     channel: str = Field(min_length=1, max_length=100, description="the channel of the deployment, like `slack`")
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.ChatAccounts}})
+@router.get("", answer=schemas.ChatAccounts)
 async def list_chat_accounts(access: CurrentAccess) -> dict[str, Any]:
     """Your accounts in chats that hold now, and codes that were not sent yet."""
     home = access.at_home
@@ -46,13 +45,7 @@ async def list_chat_accounts(access: CurrentAccess) -> dict[str, Any]:
     return {"items": [render_account(each) for each in rows if each.id in holding]}
 
 
-@router.post(
-    "",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, *WITH_BODY), 201: {"model": schemas.ChatCode}},
-)
+@router.post("", Right.DECIDE, status_code=201, answer=schemas.ChatCode, refusals=(404, 409))
 async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict[str, Any]:
     """Get a code that connects your account in a chat to you: send it there, to the app, within ten minutes. It is good
     once, for this channel. The account decides with the roles that your API key, session or token has at that moment,
@@ -83,13 +76,7 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
     return {**render_account(account), "code": code, "send": f"connect {code}"}
 
 
-@router.delete(
-    "/{account_id}",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=204,
-    response_model=None,
-    responses=list_refusal_responses(404),
-)
+@router.delete("/{account_id}", Right.DECIDE, status_code=204, refusals=(404,))
 async def disconnect_chat_account(account_id: str, access: CurrentAccess) -> None:
     """Disconnect an account of yours at once."""
     id, home = UUID(account_id) if is_run_id(account_id) else None, access.at_home

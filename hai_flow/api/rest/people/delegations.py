@@ -10,7 +10,6 @@ from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -45,19 +44,13 @@ class DelegationBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.Delegations}})
+@router.get("", answer=schemas.Delegations)
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
     return {"items": [render_delegation(each) for each in await _list_of_caller(access)]}
 
 
-@router.post(
-    "",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
-)
+@router.post("", Right.DECIDE, status_code=201, answer=schemas.Delegation, refusals=(409,))
 async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
@@ -109,7 +102,7 @@ async def _list_of_caller(access: Access) -> list[Delegation]:
     return await access.inbox.in_force(access.tenant, granted)
 
 
-@of_all.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.DelegationPage}})
+@of_all.get("", answer=schemas.DelegationPage)
 async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
@@ -122,7 +115,7 @@ async def list_all_delegations(
     return {"items": [render_delegation(each) for each in holding], "next_cursor": following}
 
 
-@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=list_refusal_responses(404))
+@of_all.delete("/{delegation_id}", status_code=204, refusals=(404,))
 async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End somebody's delegation at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None
@@ -134,13 +127,7 @@ async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     access.hint_lists()
 
 
-@router.delete(
-    "/{delegation_id}",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=204,
-    response_model=None,
-    responses=list_refusal_responses(404),
-)
+@router.delete("/{delegation_id}", Right.DECIDE, status_code=204, refusals=(404,))
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None

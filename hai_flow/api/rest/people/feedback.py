@@ -14,8 +14,6 @@ from pydantic import BeforeValidator, Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -64,12 +62,7 @@ class FeedbackBody(Body):
         return Opinion(rating, self.comment or None, list(dict.fromkeys(self.labels)))
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.FeedbackPage}},
-)
+@router.get("", Right.SEE_OWN, answer=schemas.FeedbackPage, refusals=(404,))
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
@@ -88,12 +81,7 @@ async def list_feedback(
     }
 
 
-@router.get(
-    "/{kind}/{subject_id:path}",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Feedback}},
-)
+@router.get("/{kind}/{subject_id:path}", Right.SEE_OWN, answer=schemas.Feedback, refusals=(404,))
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
 ) -> dict[str, Any]:
@@ -109,10 +97,10 @@ async def get_feedback(
 
 @router.put(
     "/{kind}/{subject_id:path}",
-    dependencies=[requires(Right.SPEAK, Right.DECIDE)],
-    response_model=None,
+    Right.SPEAK,
+    Right.DECIDE,
+    refusals=(404, 409),
     responses={
-        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Feedback, "description": "it stands, instead of what you said before"},
         201: {"model": schemas.Feedback, "description": "it stands"},
     },
@@ -144,10 +132,11 @@ async def put_feedback(
 
 @router.delete(
     "/{kind}/{subject_id:path}",
-    dependencies=[requires(Right.SPEAK, Right.DECIDE)],
+    Right.SPEAK,
+    Right.DECIDE,
     status_code=204,
-    response_model=None,
-    responses={**list_refusal_responses(404), 204: {"description": "nothing that you said of it stands"}},
+    refusals=(404,),
+    answer={"description": "nothing that you said of it stands"},
 )
 async def withdraw_feedback(thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess) -> None:
     """Take back your opinion of it, if you gave one."""

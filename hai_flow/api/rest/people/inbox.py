@@ -13,7 +13,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, build_problem, list_refusal_responses, reject_unreadable
+from hai_flow.api.http.problems import WITH_BODY, build_problem, reject_unreadable
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -126,7 +126,7 @@ def _decode(cursor: str | None) -> Place | None:
     return after
 
 
-@router.get("", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.InboxPage}})
+@router.get("", answer=schemas.InboxPage)
 async def read_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -157,7 +157,7 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
 
-@router.get("/counts", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.InboxCounts}})
+@router.get("/counts", answer=schemas.InboxCounts)
 async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
 
@@ -173,7 +173,7 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
 # --- live -------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/events", response_model=None, responses={**list_refusal_responses(), 200: live_lists.STREAM})
+@router.get("/events", answer=live_lists.STREAM)
 async def follow_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -229,12 +229,7 @@ class DecideSeveralBody(Body):
     items: list[BulkItem] = Field(min_length=1, max_length=BULK_MAX)
 
 
-@router.post(
-    "/decide",
-    dependencies=[requires(Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
-)
+@router.post("/decide", Right.DECIDE, answer=schemas.BulkOutcomes)
 async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
     others."""
@@ -258,9 +253,7 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
     return {"items": await asyncio.gather(*map(outcome, body.items))}
 
 
-@router.get(
-    "/decided", response_model=None, responses={**list_refusal_responses(), 200: {"model": schemas.DecidedPage}}
-)
+@router.get("/decided", answer=schemas.DecidedPage)
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """Your decisions, and those of your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
@@ -300,21 +293,13 @@ async def _item(access: Access, pending_id: str) -> InboxEntry:
     return item
 
 
-@router.get(
-    "/{pending_id}", response_model=None, responses={**list_refusal_responses(404), 200: {"model": schemas.InboxItem}}
-)
+@router.get("/{pending_id}", answer=schemas.InboxItem, refusals=(404,))
 async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Whether you may decide the question, why not, and which others may."""
     return await _view(access, await _item(access, pending_id))
 
 
-_CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
-    **list_refusal_responses(403, 404, 409, *WITH_BODY),
-    200: {"model": schemas.InboxItem},
-}
-
-
-@router.post("/{pending_id}/claim", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+@router.post("/{pending_id}/claim", Right.DECIDE, answer=schemas.InboxItem, refusals=(403, 404, 409))
 async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> dict[str, Any]:
     """Tell others that you are working on the question. They can still decide it, and the claim ends by itself."""
     item, who = await _item(access, pending_id), access.principal.who
@@ -341,7 +326,7 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
     return await _view(access, item)
 
 
-@router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+@router.post("/{pending_id}/release", Right.DECIDE, answer=schemas.InboxItem, refusals=(403, 404, 409, *WITH_BODY))
 async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Withdraw your claim. Without a claim of yours this changes nothing."""
     run_id, who = (await _item(access, pending_id)).asked.run_id, access.principal.who

@@ -11,8 +11,6 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -27,12 +25,7 @@ from hai_flow.store.people import notifications
 router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.NotificationPage}},
-)
+@router.get("", Right.SEE_RUNS, answer=schemas.NotificationPage, refusals=(404,))
 async def list_notifications(
     access: CurrentAccess,
     limit: PageLimit = 50,

@@ -10,8 +10,6 @@ from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -70,12 +68,7 @@ async def _view(access: Access, row: pendings.PendingSummary) -> dict[str, Any] 
     return render_pending_in_list(row, await access.redact_question(run, opened))
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.PendingPage}},
-)
+@router.get("", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingPage)
 async def list_pendings(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -113,12 +106,7 @@ async def list_pendings(
     }
 
 
-@router.get(
-    "/{pending_id}",
-    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Pending}},
-)
+@router.get("/{pending_id}", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.Pending, refusals=(404,))
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
     state, pending = await find_pending(access, pending_id)
@@ -130,45 +118,27 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 
 
 @router.post(
-    "/{pending_id}/decide",
-    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
+    "/{pending_id}/decide", Right.ANSWER, Right.DECIDE, answer=schemas.DecidedPending, refusals=(404, 409, 410)
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
     return await decide(access, pending_id, body, key)
 
 
-@router.post(
-    "/{pending_id}/check",
-    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
-)
+@router.post("/{pending_id}/check", Right.ANSWER, Right.DECIDE, answer=schemas.CheckedAnswer, refusals=(404, 409, 410))
 async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
     """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
     form learns its faults, and an approver learns which votes their edit would void."""
     return await check(access, pending_id, body)
 
 
-@router.get(
-    "/{pending_id}/arguments",
-    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.PendingArguments}},
-)
+@router.get("/{pending_id}/arguments", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingArguments, refusals=(404,))
 async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """The arguments that the call in question may have: for a form in which an approver changes them."""
     return await describe_arguments(access, *await find_pending(access, pending_id))
 
 
-@router.get(
-    "/{pending_id}/history",
-    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.PendingHistory}},
-)
+@router.get("/{pending_id}/history", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingHistory, refusals=(404,))
 async def get_history(
     pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -70,12 +68,7 @@ class RevocationBody(Body):
     reason: Annotated[str, _TEXT, Visible] = ""
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_RUNS, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.RuleRecords}},
-)
+@router.get("", Right.SEE_RUNS, Right.SEE_INBOX, answer=schemas.RuleRecords)
 async def list_rules(
     access: CurrentAccess, over: Annotated[bool, Query(description="also those that hold no more")] = False
 ) -> dict[str, Any]:
@@ -86,12 +79,7 @@ async def list_rules(
     return {"items": [view_of(row) for row in rows if _is_visible(access, row)]}
 
 
-@router.get(
-    "/{rule_id}",
-    dependencies=[requires(Right.SEE_RUNS, Right.SEE_INBOX)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.RuleWithUses}},
-)
+@router.get("/{rule_id}", Right.SEE_RUNS, Right.SEE_INBOX, answer=schemas.RuleWithUses, refusals=(404,))
 async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """A rule, and its last uses."""
     cell, row = await _find(access, rule_id)
@@ -104,13 +92,7 @@ async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
     }
 
 
-@router.post(
-    "",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 201: {"model": schemas.RuleRecord}},
-)
+@router.post("", Right.DECIDE, status_code=201, answer=schemas.RuleRecord, refusals=(403, 404, 409))
 async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Propose that calls like this one are always allowed, or never. A run of the workflow `rule_approval` asks
     people; neither you nor the requester of that call is among them. The same Idempotency-Key again is the same
@@ -188,12 +170,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     return view_of(stored)
 
 
-@router.post(
-    "/{rule_id}/revoke",
-    dependencies=[requires(Right.CONTROL_RUNS, Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.RuleRecord}},
-)
+@router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, answer=schemas.RuleRecord, refusals=(403, 404, 409))
 async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess) -> dict[str, Any]:
     """End a rule, or a proposal: when this is answered no process lets it vote any more. Operators may, and who has
     proposed or approved it."""

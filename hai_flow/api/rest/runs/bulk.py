@@ -16,8 +16,6 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -80,12 +78,7 @@ class ControlRunsBody(Body):
     dry_run: bool = False
 
 
-@router.post(
-    "/bulk",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
-)
+@router.post("/bulk", Right.CONTROL_RUNS, answer=schemas.BulkReport, refusals=(404, 409))
 async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
     answer has the outcome of each run. With `dry_run` it lists the runs, and nothing is done.

@@ -10,8 +10,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
+from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -40,12 +39,6 @@ class ReasonBody(Body):
     reason: str = Field(default="", max_length=2000)
 
 
-_CONTROL: dict[int | str, dict[str, Any]] = {
-    **list_refusal_responses(404, 409, *WITH_BODY),
-    200: {"model": schemas.ControlledRun},
-}
-
-
 async def _view(access: Access, row: RunRow) -> dict[str, Any]:
     """The run as it is now."""
     return await build_run_view(*await access.redact_rows([await access.run(row.id)]))
@@ -59,7 +52,7 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     return {**await _view(access, row), **extra}
 
 
-@router.post("/{run_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/pause", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
 async def pause_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -67,13 +60,13 @@ async def pause_run(
     return await _control(access, run_id, c.Pause(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/resume", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409, *WITH_BODY))
 async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on after a pause."""
     return await _control(access, run_id, c.Resume(by=access.principal.id), key)
 
 
-@router.post("/{run_id}/stop", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/stop", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
 async def stop_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -81,9 +74,7 @@ async def stop_run(
     return await _control(access, run_id, c.Stop(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post(
-    "/{run_id}/terminate", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL
-)
+@router.post("/{run_id}/terminate", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
 async def terminate_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -91,7 +82,7 @@ async def terminate_run(
     return await _control(access, run_id, c.Terminate(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/retry", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/retry", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409, *WITH_BODY))
 async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on from the failed step of a failed run, or with a run that needs attention. What was answered with no is
     asked anew by those alone who may decide it: 403 `retry.forbidden`. Once a fork has acted on an approval that both
@@ -99,12 +90,7 @@ async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict
     return await _control(access, run_id, c.Retry(by=access.principal.id, who=access.principal.who), key)
 
 
-@router.post(
-    "/{run_id}/skip",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
-)
+@router.post("/{run_id}/skip", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(403, 404, 409))
 async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
     does nothing more, `output` replaces its own, and its open questions end without an answer.
@@ -128,12 +114,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     return {**await _view(access, row), "in_flight": 0}
 
 
-@router.post(
-    "/{run_id}/jump",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    response_model=None,
-    responses={**list_refusal_responses(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
-)
+@router.post("/{run_id}/jump", Right.CONTROL_RUNS, answer=schemas.JumpedRun, refusals=(403, 404, 409))
 async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.
 

@@ -9,9 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
-from hai_flow.api.http.problems import list_refusal_responses
 from hai_flow.api.http.stream import Frames
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import farewell, list_earlier_entries, make_empty_stream, put_first, up_to
@@ -48,12 +46,7 @@ _STREAM: Final[dict[str, Any]] = {
 }
 
 
-@router.get(
-    "/{run_id}/events",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: _STREAM},
-)
+@router.get("/{run_id}/events", Right.SEE_OWN, refusals=(404,), answer=_STREAM)
 async def get_events(
     run_id: str,
     access: CurrentAccess,

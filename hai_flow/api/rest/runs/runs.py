@@ -17,8 +17,6 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
@@ -73,11 +71,11 @@ async def in_workflows_like(cell: Access, selection: run_lists.Filter, part: str
 
 @router.post(
     "",
-    dependencies=[requires(Right.START_RUNS, Right.SPEAK)],
+    Right.START_RUNS,
+    Right.SPEAK,
     status_code=201,
-    response_model=None,
+    refusals=(404, 409),
     responses={
-        **list_refusal_responses(404, 409, *WITH_BODY),
         200: {"model": schemas.Run, "description": "this key has started it before"},
         201: {"model": schemas.Run, "description": "it is started"},
     },
@@ -182,12 +180,7 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     return Rejected(rejected.status, rejected.code, rejected.detail, winner=winner)
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.RunPage}},
-)
+@router.get("", Right.SEE_OWN, answer=schemas.RunPage)
 async def list_runs(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -246,12 +239,7 @@ COUNTED_MAX: Final = 1000
 _STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
 
 
-@router.get(
-    "/counts",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.RunCounts}},
-)
+@router.get("/counts", Right.SEE_OWN, answer=schemas.RunCounts)
 async def count_runs(
     access: CurrentAccess,
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
@@ -282,12 +270,7 @@ async def count_runs(
     return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
 
 
-@router.get(
-    "/{run_id}",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Run}},
-)
+@router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Run, refusals=(404,))
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
     of a paused one who paused it. Without all of these, if you may see only questions of it."""
@@ -328,12 +311,7 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     return None
 
 
-@router.get(
-    "/{run_id}/snapshot",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Snapshot}},
-)
+@router.get("/{run_id}/snapshot", Right.SEE_OWN, answer=schemas.Snapshot, refusals=(404,))
 async def get_snapshot(
     run_id: str,
     access: CurrentAccess,

@@ -9,8 +9,6 @@ import msgspec
 from fastapi import Query
 
 from hai_flow import values
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -28,12 +26,7 @@ router = Routes(prefix="/v1/runs", tags=["runs"])
 COMMITS_AT_ONCE: Final = 500
 
 
-@router.get(
-    "/{run_id}/steps",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.StepPage}},
-)
+@router.get("/{run_id}/steps", Right.SEE_OWN, answer=schemas.StepPage, refusals=(404,))
 async def list_steps(
     run_id: str,
     access: CurrentAccess,

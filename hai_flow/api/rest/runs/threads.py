@@ -9,8 +9,6 @@ from uuid import UUID, uuid4
 
 from hai_flow.api.base.id_patterns import ThreadId, is_run_id
 from hai_flow.api.http.bodies import CheckedRoute
-from hai_flow.api.http.problems import list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -58,12 +56,7 @@ async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
     return True
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.ThreadPage}},
-)
+@router.get("", Right.SEE_OWN, answer=schemas.ThreadPage)
 async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The threads, the one with the newest run first."""
     place = decode_cursor(cursor)
@@ -89,12 +82,7 @@ def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
     return thread.run_created_at, thread.run_id
 
 
-@router.get(
-    "/{thread_id}",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.ThreadWithRuns}},
-)
+@router.get("/{thread_id}", Right.SEE_OWN, answer=schemas.ThreadWithRuns, refusals=(404,))
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
@@ -104,12 +92,7 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     return {**render_thread(thread), "runs": [await build_run_view(run) for run in await access.redact_rows(newest)]}
 
 
-@router.get(
-    "/{thread_id}/messages",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.ThreadMessagePage}},
-)
+@router.get("/{thread_id}/messages", Right.SEE_OWN, answer=schemas.ThreadMessagePage, refusals=(404,))
 async def list_messages(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
@@ -131,12 +114,7 @@ async def list_messages(
     }
 
 
-@router.get(
-    "/{thread_id}/queue",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.QueuedMessages}},
-)
+@router.get("/{thread_id}/queue", Right.SEE_OWN, answer=schemas.QueuedMessages, refusals=(404,))
 async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
     the last day that could start no run. Callers that do not see the conversation get no texts."""
@@ -146,11 +124,7 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
 
 
 @router.delete(
-    "/{thread_id}/queue/{run_id}",
-    dependencies=[requires(Right.SPEAK, Right.CONTROL_RUNS)],
-    status_code=204,
-    response_model=None,
-    responses=list_refusal_responses(403, 404, 409),
+    "/{thread_id}/queue/{run_id}", Right.SPEAK, Right.CONTROL_RUNS, status_code=204, refusals=(403, 404, 409)
 )
 async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: CurrentAccess) -> None:
     """Take back a message that waits: it starts no run. 409 if its run is there already."""

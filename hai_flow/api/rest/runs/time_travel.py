@@ -15,9 +15,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.http.stream import Frames
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.follow import farewell
@@ -69,12 +67,7 @@ class ForkBody(Body):
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-@router.get(
-    "/{run_id}/marks",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Marks}},
-)
+@router.get("/{run_id}/marks", Right.SEE_OWN, answer=schemas.Marks, refusals=(404,))
 async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Where the run waited and where its steps began, in order; whether it can be forked there, and with edits."""
     row = await access.run(run_id)
@@ -105,12 +98,7 @@ def _render_refusal(refused: Rejected | None) -> dict[str, Any] | None:
     return None if refused is None else {"code": refused.code, "detail": refused.detail}
 
 
-@router.get(
-    "/{run_id}/diff",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Difference}},
-)
+@router.get("/{run_id}/diff", Right.SEE_OWN, answer=schemas.Difference, refusals=(404,))
 async def get_difference(
     run_id: str,
     access: CurrentAccess,
@@ -131,12 +119,9 @@ async def get_difference(
 
 @router.get(
     "/{run_id}/replay",
-    dependencies=[requires(Right.SEE_OWN)],
-    response_model=None,
-    responses={
-        **list_refusal_responses(404),
-        200: {"description": "the events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
-    },
+    Right.SEE_OWN,
+    refusals=(404,),
+    answer={"description": "the events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
 )
 async def replay_run(
     run_id: str,
@@ -184,11 +169,10 @@ async def _replay(
 
 @router.post(
     "/{run_id}/fork",
-    dependencies=[requires(Right.CONTROL_RUNS)],
+    Right.CONTROL_RUNS,
     status_code=201,
-    response_model=None,
+    refusals=(404, 409, 413),
     responses={
-        **list_refusal_responses(404, 409, 413, *WITH_BODY),
         200: {"model": schemas.Rehearsal, "description": "with `dry_run`: what it would do, and nothing has happened"},
         201: {"model": schemas.Run, "description": "it is forked"},
     },
