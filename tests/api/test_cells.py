@@ -106,10 +106,12 @@ class Deployment:
 
 
 @asynccontextmanager
-async def deployed(home: str, *cells: Cell, deadlines: Deadlines | None = None) -> AsyncIterator[Deployment]:
+async def deployed(
+    home: str, *cells: Cell, deadlines: Deadlines | None = None, **more: Any
+) -> AsyncIterator[Deployment]:
     settings = Settings(
         identity="keys", publish=True, tools=effects.MODULES, lease_seconds=3.0, heartbeat_seconds=0.3,
-        poll_seconds=0.1, shutdown_seconds=1.0,
+        poll_seconds=0.1, shutdown_seconds=1.0, **more,
     )  # fmt: skip
     runtime = Runtime(home, settings, performs=True, deadlines=deadlines)
     found = Cells(runtime, cells)

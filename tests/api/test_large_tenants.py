@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ import pytest
 
 from hai_flow.cells import cell_of, draw_cell
 from hai_flow.store.cells.cells import Cell
+from hai_flow.store.identity import keys
 from tests.api.test_cells import QUICK, YAML, Deployment, deployed
 from tests.support import cells as support
 from tests.support.postgres import Server
@@ -71,6 +72,15 @@ concurrency: {key: all}
 steps:
   - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}
 """
+PAYING = """
+hai: flow/v1
+name: paying2
+version: 1
+tools:
+  fx: {python: tests.support.effects, effect: write}
+steps:
+  - {id: pay, call: fx.echo, with: {value: 7}, approval: {from: role:decider}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +125,13 @@ class Large:
 
         await until(found, 60)
 
-    async def in_both(self, workflow: str = "asking") -> tuple[str, str]:
-        """A run in each of the cells."""
+    async def in_both(self, workflow: str = "asking", threads: str = "") -> tuple[str, str]:
+        """A run in each of the cells, in threads of such names."""
         found: dict[int, str] = {}
         number = 0
         while len(found) < 2:
             number += 1
-            run = await self.start(workflow, thread_id=f"{workflow}-{number}")
+            run = await self.start(workflow, thread_id=f"{threads or workflow}-{number}")
             found.setdefault(cell_of(UUID(run["id"])), run["id"])
         return found[1], found[2]
 
@@ -618,3 +628,70 @@ async def test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer
         await until(repeated, 60)
         await there.decided(large.who, question)
         await large.is_now(gone, "finished")
+
+
+# --- standing rules --------------------------------------------------------------------------------------------------
+
+
+async def _person(large: Large, id: str, *roles: str) -> dict[str, str]:
+    connection = await asyncpg.connect(large.there.home)
+    try:
+        tenant = await connection.fetchval("SELECT id FROM tenants WHERE name = 'acme'")
+        _, text = await keys.create_key(connection, tenant, id, name=id, groups=[], created_by="user:test", roles=roles)
+    finally:
+        await connection.close()
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def test_a_rule_votes_in_every_cell_and_in_none_once_it_is_revoked(large: Large) -> None:
+    await large.publish(PAYING)
+    ann, bob = await _person(large, "user:ann", "decider"), await _person(large, "user:bob", "decider")
+    http = large.there.http
+
+    async def approve(run: str, who: dict[str, str]) -> str:
+        pending = await large.there.asked(large.who, run)
+        answer = await http.post(f"/v1/pendings/{pending}/decide", json={"decision": "approve"}, headers=who)
+        assert answer.status_code == 200, answer.text
+        return pending
+
+    async def votes(run: str) -> list[str]:
+        page = await large.get(f"/v1/runs/{run}/events")
+        return [each["via"] for each in page["items"] if each["type"] == "vote_cast"]
+
+    first, second = await large.in_both("paying2")
+    await approve(first, bob)
+    until_then = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    body = {"until": until_then, "reason": "small", "arguments": {"value": {"max": 9}}}
+    pending = await approve(second, bob)  # in the other cell than the rule
+    refused = await http.post("/v1/rules", json={"pending_id": pending, "uses": 3, **body}, headers=ann)
+    assert (refused.status_code, refused.json()["code"]) == (422, "rule_invalid")
+    proposed = await http.post("/v1/rules", json={"pending_id": pending, **body}, headers=ann)
+    assert proposed.status_code == 201, proposed.text
+    rule = proposed.json()
+    assert cell_of(UUID(rule["run_id"])) == 1
+    await approve(rule["run_id"], bob)
+
+    async def is_known() -> bool:
+        await large.there.cells.at(2).freezes.read()
+        query = "SELECT count(*) FROM rules WHERE approved_at IS NOT NULL"
+        return await fetched(large.one, query) == await fetched(large.two, query) == [(1,)]
+
+    await until(is_known, 60)
+    ruled = await large.in_both("paying2", "ruled")
+    for run in ruled:
+        await large.is_now(run, "finished")
+        assert await votes(run) == ["rule"]
+    listed = await large.get(f"/v1/rules/{rule['id']}")
+    assert (listed["uses"], {each["run_id"] for each in listed["last_uses"]} >= set(ruled)) == (
+        len(listed["last_uses"]),
+        True,
+    )
+    (item,) = (await large.get("/v1/rules"))["items"]
+    assert (item["status"], item["uses"]) == ("active", listed["uses"])
+    revoked = await http.post(f"/v1/rules/{rule['id']}/revoke", json={}, headers=large.who)
+    assert (revoked.status_code, revoked.json()["status"]) == (200, "revoked"), revoked.text
+    for run in await large.in_both("paying2", "asked"):
+        await large.there.asked(large.who, run)
+        assert await votes(run) == []
+    again = await http.post(f"/v1/rules/{rule['id']}/revoke", json={}, headers=large.who)
+    assert again.status_code == 409

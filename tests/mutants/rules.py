@@ -33,3 +33,16 @@ rows.bug(
     "a rule is used more often than it may be",
     ("AND id = $2 AND {_IN_FORCE} AND {_LEFT} RETURNING 1", "AND id = $2 AND {_IN_FORCE} RETURNING 1"),
 )
+
+_CELLS: Final = "tests/api/test_large_tenants.py::test_a_rule_votes_in_every_cell_and_in_none_once_it_is_revoked"
+cells = Room("hai_flow/store/cells/replication.py", _CELLS)
+cells.bug("a revoked rule goes on in other cells", ('"extract(epoch FROM ended_at)", "ended_why"', '"digest"'))
+asking = Room("hai_flow/api/rest/people/rules.py", _CELLS)
+asking.bug(
+    "each cell counts the uses of a rule for itself",
+    ("if body.uses is not None and access.living.is_large:", "if False:"),
+)
+asking.bug(
+    "the uses of other cells are not told",
+    ("uses=row.uses + sum(each.uses for each in others)", "uses=row.uses"),
+)

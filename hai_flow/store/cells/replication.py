@@ -1,6 +1,6 @@
 """Copies from the seat of a large tenant to its other cells: published workflows with their pinned tools, triggers by
-the ends of runs, delegations and absences. Schedules, webhooks and triggers by events are not repeated: they start
-runs from the seat alone.
+the ends of runs, delegations, absences, and standing rules without a bound of uses. Schedules, webhooks and triggers by
+events are not repeated: they start runs from the seat alone.
 
 The seat is right. A cell is made like it in one transaction of its own, of which there is one at a time, and the seat
 is read inside of it: so an older reading never overwrites a newer one.
@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+from hai_flow.store.people import rules
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -82,6 +84,34 @@ _TABLES: Final = (
         ("extract(epoch FROM until)",),
         by_tenant=False,
     ),
+    _Table(
+        "rules",
+        ("id",),
+        (
+            "kind",
+            "tool",
+            "workflow",
+            "body",
+            "digest",
+            "until",
+            "proposed_by",
+            "proposer_ids",
+            "excluded_ids",
+            "run_id",
+            "pending_id",
+            "created_at",
+            "voters",
+            "people",
+            "approved_at",
+            "ended_at",
+            "ended_by",
+            "ended_why",
+        ),
+        ("extract(epoch FROM approved_at)", "extract(epoch FROM ended_at)", "ended_why"),
+        whole=False,
+        only="uses_max IS NULL",
+        by_tenant=False,
+    ),
 )
 
 
@@ -123,7 +153,10 @@ async def _repeat(seat: Connection | Pool, there: Connection, tenant: UUID, tabl
     if table.whole:
         for key in prints_there.keys() - prints.keys():
             await there.execute(f"DELETE {one}", tenant, *key)
-    for key in (key for key, print in prints.items() if prints_there.get(key) != print):
+    changed = [key for key, print in prints.items() if prints_there.get(key) != print]
+    if table.name == "rules" and changed:  # no vote by a rule that ends here comes after
+        await rules.begin_change(there, tenant)
+    for key in changed:
         row = await seat.fetchrow(f"SELECT {', '.join(columns)} {one}", tenant, *key)
         if row is not None:  # else it has gone since
             await there.execute(put, *row.values())

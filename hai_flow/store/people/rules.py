@@ -108,7 +108,7 @@ async def list_rules(connection: Connection | Pool, tenant: UUID, *, over: bool)
 
 
 async def list_uses(connection: Connection | Pool, tenant: UUID, rule: UUID, limit: int) -> list[RuleVote]:
-    """The last uses of a rule, the last one first."""
+    """The last uses of a rule in this cell, the last one first."""
     query = "SELECT run_id, pending_id, at FROM rule_uses WHERE tenant = $1 AND rule = $2 ORDER BY at DESC LIMIT $3"
     return [RuleVote(*row) for row in await connection.fetch(query, tenant, rule, limit)]
 
@@ -150,25 +150,27 @@ async def count_use(connection: Connection, tenant: UUID, rule: UUID, run_id: UU
     return (await connection.execute(_COUNTED, tenant, rule, run_id, pending_id)).endswith(" 1")
 
 
+async def begin_change(connection: Connection, tenant: UUID) -> None:
+    """Let nobody count uses of the tenant's rules until the transaction ends; then every process reads them again."""
+    await connection.execute(_LOCKED.format(""), tenant)
+    await connection.execute(RAISE_FREEZE_VERSION)
+
+
 async def approve(connection: Connection, tenant: UUID, id: UUID, voters: bytes, people: Sequence[str]) -> bool:
     """Put a proposed rule in force. False: it is decided already, or over."""
-    await connection.execute(_LOCKED.format(""), tenant)
+    await begin_change(connection, tenant)
     query = """
     UPDATE rules SET approved_at = clock_timestamp(), voters = $3, people = $4
     WHERE tenant = $1 AND id = $2 AND approved_at IS NULL AND ended_at IS NULL AND until > clock_timestamp()
     """
-    done = (await connection.execute(query, tenant, id, voters, list(people))).endswith(" 1")
-    await connection.execute(RAISE_FREEZE_VERSION)
-    return done
+    return (await connection.execute(query, tenant, id, voters, list(people))).endswith(" 1")
 
 
 async def end(connection: Connection, tenant: UUID, id: UUID, by: str, why: str) -> bool:
     """End a rule: it was refused or revoked. False: it had ended."""
-    await connection.execute(_LOCKED.format(""), tenant)
+    await begin_change(connection, tenant)
     query = """
     UPDATE rules SET ended_at = clock_timestamp(), ended_by = $3, ended_why = $4
     WHERE tenant = $1 AND id = $2 AND ended_at IS NULL
     """
-    done = (await connection.execute(query, tenant, id, by, why)).endswith(" 1")
-    await connection.execute(RAISE_FREEZE_VERSION)
-    return done
+    return (await connection.execute(query, tenant, id, by, why)).endswith(" 1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -73,21 +75,21 @@ async def list_rules(
     access: CurrentAccess, over: Annotated[bool, Query(description="also those that hold no more")] = False
 ) -> dict[str, Any]:
     """The standing rules; who sees no runs of others is told of those that they have proposed or approved."""
-    rows: list[RuleRow] = []
-    for cell in access.everywhere:
-        rows += await store.list_rules(cell.reads, access.tenant, over=over)
+    seat, *others = [await store.list_rules(cell.reads, access.tenant, over=over) for cell in access.everywhere]
+    rows = (_with_uses(row, [each for rows in others for each in rows if each.id == row.id]) for row in seat)
     return {"items": [view_of(row) for row in rows if _is_visible(access, row)]}
 
 
 @router.get("/{rule_id}", Right.SEE_RUNS, Right.SEE_INBOX, answer=schemas.RuleWithUses, refusals=(404,))
 async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """A rule, and its last uses."""
-    cell, row = await _find(access, rule_id)
-    uses = await store.list_uses(cell.reads, access.tenant, row.id, USES_SHOWN)
+    row = await _find(access, rule_id)
+    cells = [await store.list_uses(cell.reads, access.tenant, row.id, USES_SHOWN) for cell in access.everywhere]
+    last = sorted((use for uses in cells for use in uses), key=lambda use: use.at, reverse=True)[:USES_SHOWN]
     return {
         **view_of(row),
         "last_uses": [
-            {"run_id": str(each.run_id), "pending_id": each.pending_id, "at": time_of(each.at)} for each in uses
+            {"run_id": str(each.run_id), "pending_id": each.pending_id, "at": time_of(each.at)} for each in last
         ],
     }
 
@@ -119,6 +121,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     if body.from_ is None and not all(each.startswith(("user:", "role:", "group:")) for each in voters):
         raise Rejected(422, "rule_invalid", "from: say who approves the rule: this gate asks its requester, or anyone.")
 
+    access = access.at_seat  # from where the rule is repeated to the other cells
     if await built_in.ensure(access.runtime.catalog, access.tenant, built_in.RULE_APPROVAL):
         await access.repeat()
         access.hint_lists()
@@ -139,7 +142,6 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
             "expires_in": body.expires_in,
         },
     )
-    access = await access.beginning_anew(asking, start, None if key is None else start_id)
     earlier = await store.find_rule(access.pool, access.tenant, row.id)
     if earlier is not None:
         if earlier.digest != row.digest:
@@ -172,33 +174,42 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
 
 @router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, answer=schemas.RuleRecord, refusals=(403, 404, 409))
 async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess) -> dict[str, Any]:
-    """End a rule, or a proposal: when this is answered no process lets it vote any more. Operators may, and who has
-    proposed or approved it."""
-    cell, row = await _find(access, rule_id)
+    """End a rule, or a proposal: when this is answered no process lets it vote any more; 503 where a cell of the tenant
+    is away, in which that is so as soon as it is back. Operators may, and who has proposed or approved it."""
+    row, seat = await _find(access, rule_id), access.at_seat
     own = set(access.ids).intersection(row.people or row.proposer_ids)
     if not own and not access.principal.may(Right.CONTROL_RUNS):
         detail = "who has proposed or approved this rule may revoke it, and operators."
         raise Rejected(403, "rule_forbidden", detail)
     who = access.principal.id
-    async with cell.act() as connection:
-        if not await store.end(connection, access.tenant, row.id, who, body.reason):
-            raise Rejected(409, "rule_over", f"the rule {row.id} has ended already.")
-        details = {"rule_digest": row.digest, "reason": body.reason or None}
-        await cell.record(connection, "rule.revoked", subject=f"rule:{row.id}", **details)
-    await cell.runtime.freezes.read()
+    async with seat.act() as connection:
+        done = await store.end(connection, access.tenant, row.id, who, body.reason)
+        if done:
+            details = {"rule_digest": row.digest, "reason": body.reason or None}
+            await seat.record(connection, "rule.revoked", subject=f"rule:{row.id}", **details)
+    await access.repeat()
+    for cell in access.everywhere:
+        await cell.runtime.freezes.read()
+        ended = await store.find_rule(cell.pool, access.tenant, row.id)
+        if ended is not None and ended.ended_at is None:
+            raise Rejected(503, "cell_away", "one of the tenant's cells did not hear of it: send the request again.")
     access.hint_lists()
-    ended = await store.find_rule(cell.pool, access.tenant, row.id)
-    assert ended is not None, "rows of rules stay"
-    return view_of(ended)
+    if not done:
+        raise Rejected(409, "rule_over", f"the rule {row.id} has ended already.")
+    return view_of(await _find(access, rule_id))
 
 
-async def _find(access: Access, rule_id: str) -> tuple[Access, RuleRow]:
+async def _find(access: Access, rule_id: str) -> RuleRow:
     if is_run_id(rule_id):
-        for cell in access.everywhere:
-            row = await store.find_rule(cell.reads, access.tenant, UUID(rule_id))
-            if row is not None and _is_visible(access, row):
-                return cell, row
+        seat, *others = [await store.find_rule(cell.reads, access.tenant, UUID(rule_id)) for cell in access.everywhere]
+        if seat is not None and _is_visible(access, seat):
+            return _with_uses(seat, [row for row in others if row is not None])
     raise Rejected(404, "rule_unknown", f"there is no rule {rule_id[:60]!r}.")
+
+
+def _with_uses(row: RuleRow, others: Sequence[RuleRow]) -> RuleRow:
+    """The rule of the tenant's seat, with its uses in the other cells, too."""
+    return replace(row, uses=row.uses + sum(each.uses for each in others))
 
 
 def _is_visible(access: Access, row: RuleRow) -> bool:
@@ -238,6 +249,9 @@ def _read(
         raise Rejected(422, "rule_invalid", detail)
     if body.kind == "never" and (body.uses is not None or body.every is not None):
         raise Rejected(422, "rule_invalid", "uses: expected none: what is never allowed is not counted out.")
+    if body.uses is not None and access.living.is_large:
+        detail = "uses: expected none: this tenant lives in several cells, and they do not count together."
+        raise Rejected(422, "rule_invalid", detail)
     if body.every is not None and body.uses is None:
         raise Rejected(422, "rule_invalid", "every: expected `uses` beside it.")
     has_arguments = values.loads(pending.opened.args or "{}") != {}
