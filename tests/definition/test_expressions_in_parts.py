@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Faults
 from hai_flow.definition.expressions.expressions import compile_expression
@@ -115,4 +117,46 @@ def test_a_filter_that_keeps_little_of_a_short_list_is_taken_as_it_is_written() 
     program = compile_expression("state.log.filter(x, x == 3)", names())._program
     program.evaluate({"state": {"log": list(range(1_000))}})
     assert program._parted is not None
-    assert not program._parted._programs
+    assert not any("in_parts__" in source for source in program._parted._programs)
+
+
+TURNING: Final = (
+    *LISTS, *NESTED, "state.log.all(x, x > 0)", "state.log.exists(x, x == 3 || x.a)", "state.log.exists_one(x, x == 3)",
+    "state.log.exists(x, x)", "state.log.filter(x, x)", "state.log.filter ( // of all, some\n x, ( x > 1 ) ) // end\n",
+    "state.log.map(x, x > 1 && x < 4, [x, x])", "state.log.filter(x, state.log.map(y, y).exists(z, z == x))",
+    "state.log.filter(x, x > 1).map(x, {'a': x, 'b': [x].map(y, y + 1)})", "state.log.all(x, 1 / x > 0)",
+    "state.log.exists(x, string(x).matches('[' + string(x) + ']'))", "state.log.filter(x, 'a'.matches(')'))",
+    "state.log.filter(x, duration(string(x) + 's') > duration('2s'))", "state.log.map(x, x.sort_by(y, [y][0]))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", TURNING)
+@pytest.mark.parametrize("log", [[], [1, 2, 3, 4], [3], [0, "a"], [[3, 2], [1]], [{"a": 1}]], ids=str)
+def test_a_loop_that_leaves_others_their_turns_gives_what_it_gives_without(
+    source: str, log: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = outcome(source, {"state": {"log": log}}, in_parts=True)
+    monkeypatch.setattr(cel, "_TURN_WORK", -1)
+    assert outcome(source, {"state": {"log": log}}, in_parts=True) == without
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "state.log.exists(x, string(x).matches('(ab){1,20}q'))", "state.log.all(x, !string(x).matches('(ab){1,20}q'))",
+        "state.log.exists_one(x, string(x).matches('(ab){1,20}q'))", "size(state.log.sort_by(x, -x))",
+        "size(state.log.filter(x, string(x).matches('(ab){1,20}q')))", "size(state.log.map(x, x))",
+        "size(state.log.map(x, x > 0, x))",
+    ],
+)  # fmt: skip
+def test_other_threads_get_their_turn_in_each_round_of_a_long_loop(source: str) -> None:
+    """One hundred rounds with a pattern took 100 ms, in which nothing else in the process ran."""
+    program = compile_expression(source, names())
+    turns: list[str] = []
+    scope = {"state": {"log": list(range(1_000))}}
+    sys.setprofile(lambda frame, event, _: turns.append(event) if "_let_others" in frame.f_code.co_name else None)
+    try:
+        program.evaluate(scope)
+    finally:
+        sys.setprofile(None)
+    assert turns.count("call") >= 1_000

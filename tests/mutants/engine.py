@@ -121,6 +121,10 @@ cel.bug(
     ("            value = self._run_in_parts(data, sizes)\n", "            value = None\n"),
 )
 cel.bug(
+    "a long loop keeps all other threads waiting from its first round to its last",
+    ("                turns = self._parted if work > _TURN_WORK else None\n", "                turns = None\n"),
+)
+cel.bug(
     "a program that takes its budget up is begun again",
     ("        if _OVER_BUDGET in text and longest > _AGAIN_MAX:\n", "        if False:\n"),
 )

@@ -81,6 +81,9 @@ _JOINED: Final = "joined__"
 _WRITTEN: Final = "written__"
 _TEXTS: Final = "texts__"
 _BOUNDED: Final = "bounded__"
+_TURN: Final = "turn__"
+_TURN_WORK: Final = 1_000
+"""Microseconds of an evaluation in whose loops other threads get their turns."""
 _PART: Final = "part__"  # a variable for them
 _PART_ITEMS: Final = 128
 _LONG: Final = 256  # items of a list that is taken in parts
@@ -96,6 +99,12 @@ def _split_list(items: Any) -> Any:
 
 def _join_lists(parts: Any) -> Any:
     return [item for part in parts for item in part]
+
+
+def _let_others_run() -> bool:
+    """True. To call any function of Python is to give the interpreter's lock to a thread that waits for it; the
+    library keeps it from the first round of a loop to the last."""
+    return True
 
 
 def _convert_duration_argument(value: Any) -> Any:
@@ -136,6 +145,7 @@ def _declare_functions() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl(_TEXTS, texts)
     pattern = cel.Overload(_BOUNDED, kinds.STRING, [kinds.STRING], True, _count_states)
     yield cel.FunctionDecl(_BOUNDED, [pattern])
+    yield cel.FunctionDecl(_TURN, [cel.Overload(_TURN, kinds.BOOL, [], False, _let_others_run)])
     for name, compute in PAIRED.items():
         pairs = [kinds.List(kinds.DYN)]
         yield cel.FunctionDecl(f"{name}__", [cel.Overload(f"{name}__", kinds.List(kinds.DYN), pairs, True, compute)])
@@ -278,8 +288,10 @@ def compile_tree(
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
-    outer = _with(rewritten, sorted([*insertions, *_find_partings(source, loops[0])])) if loops[0] else ""
-    every = _with(rewritten, sorted([*insertions, *_find_partings(source, loops[0] + loops[1])])) if loops[1] else outer
+    turning = [*insertions, *_find_turns(source, tree)]
+    turned = _with(rewritten, sorted(turning)) if len(turning) > len(insertions) else ""
+    outer = _with(rewritten, sorted([*turning, *_find_partings(source, loops[0])])) if loops[0] else ""
+    every = _with(rewritten, sorted([*turning, *_find_partings(source, loops[0] + loops[1])])) if loops[1] else outer
     rewritten = _with(rewritten, insertions)
     environment = _environment(tuple((binding.name, binding.bound_kind) for binding in bindings))
     try:
@@ -293,7 +305,8 @@ def compile_tree(
             raise Faults([fault])  # no advice may lead to an empty credential
         raise Faults([ExpressionFault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = Growth(tree, {node: binding.name for node, binding in bound.items()})
-    parted = _Parted(environment, outer, every, inner_ranges, _has_only_filters(loops[0] + loops[1])) if outer else None
+    only_filters = _has_only_filters(loops[0] + loops[1])
+    parted = _Parted(environment, turned, outer, every, inner_ranges, only_filters) if turned else None
     return Program(source, program, bindings, result, growth, parted)
 
 
@@ -329,14 +342,37 @@ def _find_partings(source: str, loops: Sequence[Comprehension]) -> Iterator[Inse
         yield Insertion(_closing(source, node.offset) + 1, 0, f").{_JOINED}()")
 
 
+def _find_turns(source: str, tree: Tree) -> Iterator[Insertion]:
+    """The texts to insert so that other threads get their turns between the rounds of each loop. What a loop asks in
+    each round goes into a condition, which has its type and its errors."""
+    for node in walk(tree):
+        if isinstance(node, Comprehension) and not is_empty(node.range):
+            macro = _MACRO.search(source, 0, node.offset)
+            assert macro is not None, "a loop is written as a call of what it runs over"
+            commas, closes = _find_arguments(source, node.offset)
+            if len(commas) == 1 and isinstance(node.start, Listing) and not _has_only_filters([node]):
+                yield Insertion(commas[0] + 1, 3, f" {_TURN}(), ")
+            else:
+                yield Insertion(commas[0] + 1, 3, f" {_TURN}() ? (")
+                yield Insertion([*commas, closes][1], 9, ") : false")
+
+
 def _closing(source: str, opens: int) -> int:
     """The offset of the bracket that closes the one at `opens`."""
+    return _find_arguments(source, opens)[1]
+
+
+def _find_arguments(source: str, opens: int) -> tuple[list[int], int]:
+    """Offsets of the commas between the arguments in the bracket at `opens`, and of the bracket that closes it."""
+    commas: list[int] = []
     depth = 0
     for token in TOKEN.finditer(source, opens):
         word = token.group()
         depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
+        if depth == 1 and word == ",":
+            commas.append(token.start())
         if not depth and word == ")":
-            return token.start()
+            return commas, token.start()
     raise AssertionError("it was parsed")
 
 
@@ -380,20 +416,9 @@ def _find_patterns(source: str, tree: Tree) -> Iterator[Insertion]:
     """The texts to insert so that a pattern that is made while the expression is evaluated is measured first."""
     for node in walk(tree):
         if isinstance(node, Call) and node.function == "matches" and not isinstance(node.operands[-1], Const):
-            begins = node.offset if node.target is not None else _find_comma(source, node.offset)
+            begins = node.offset if node.target is not None else _find_arguments(source, node.offset)[0][0]
             yield Insertion(begins + 1, 6, "(")
             yield Insertion(_closing(source, node.offset), 6, f").{_BOUNDED}()")
-
-
-def _find_comma(source: str, opens: int) -> int:
-    """The offset of the comma between the two arguments in the bracket at `opens`."""
-    depth = 0
-    for token in TOKEN.finditer(source, opens):
-        word = token.group()
-        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
-        if depth == 1 and word == ",":
-            return token.start()
-    raise AssertionError("it was parsed")
 
 
 @lru_cache(maxsize=1024)
@@ -449,15 +474,22 @@ def _replace_path(source: str, chain: Chain, name: str) -> str:
 
 
 class _Parted:
-    """An expression whose loops take long lists in parts. A part is one more round of the budget, so a loop inside of
-    another is only written so where its own lists are long."""
+    """An expression whose loops leave others their turns, and take long lists in parts. A part is one more round of the
+    budget, so a loop inside of another is only written so where its own lists are long."""
 
-    __slots__ = ("_environment", "_every", "_inner_ranges", "_longest", "_outer", "_programs", "_splits")
+    __slots__ = ("_environment", "_every", "_inner_ranges", "_longest", "_outer", "_programs", "_splits", "_turned")
 
     def __init__(
-        self, environment: cel.Env, outer: str, every: str, inner_ranges: frozenset[str], only_filters: bool
+        self,
+        environment: cel.Env,
+        turned: str,
+        outer: str,
+        every: str,
+        inner_ranges: frozenset[str],
+        only_filters: bool,
     ) -> None:
         self._environment = environment
+        self._turned = turned
         self._outer, self._every = outer, every
         self._splits = "split" in outer  # a text becomes a list
         self._inner_ranges = inner_ranges
@@ -469,9 +501,15 @@ class _Parted:
         deep = any(_count_items(size) > _LONG for size in sizes.values())
         deep = deep or any(sizes[name].count > _LONG for name in self._inner_ranges if name in sizes)
         items = sum(size.total if self._splits else size.count for size in sizes.values())
-        if not deep and items <= self._longest:
+        if not self._outer or (not deep and items <= self._longest):
             return None
-        source = self._every if deep else self._outer
+        return self._compile(self._every if deep else self._outer)
+
+    def compile_turned(self) -> cel.Expression:
+        """The program as it is written, but for turns."""
+        return self._compile(self._turned)
+
+    def _compile(self, source: str) -> cel.Expression:
         program = self._programs.get(source)
         if program is None:
             program = self._programs[source] = self._environment.compile(source)
@@ -544,12 +582,14 @@ class Program:
                 continue
             if value is not MISSING:
                 data[binding.name], sizes[binding.name] = self._bind(binding, value)
-        spend(self._growth.check(sizes))
+        work = self._growth.check(sizes)
+        spend(work)
         _COUNTED.states = 0
         try:
             value = self._run_in_parts(data, sizes)
             if value is None:
-                value = self._program.eval(data=data)
+                turns = self._parted if work > _TURN_WORK else None
+                value = (self._program if turns is None else turns.compile_turned()).eval(data=data)
             return self._result(value, unreadable)
         except ExpressionError:
             raise
