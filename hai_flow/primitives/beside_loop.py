@@ -17,8 +17,9 @@ import contextvars
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -36,7 +37,8 @@ ALLOWED_UNITS: Final = 5_000
 TURN_SECONDS: Final = 0.001
 """For how long a thread beside the loop may keep the interpreter's lock."""
 
-_LARGE_VALUES: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-values")
+WORK_FOR: Final[contextvars.ContextVar[Hashable]] = contextvars.ContextVar("work_for", default=None)
+"""The tenant for whom a task works; None: for the process."""
 
 
 class _Turns:
@@ -72,10 +74,43 @@ def run_in_short_turns(work: Callable[[], T]) -> T:
         return work()
 
 
+class FairThread:
+    """A thread that works for tenants in turns, one piece for each: who has a hundred long ones holds up nobody but
+    themselves."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = OrderedDict()
+
+    def submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """The work's result; called on a loop, and done in short turns for the interpreter's lock."""
+        result: Future[T] = Future()
+        with self._lock:
+            self._waiting.setdefault(WORK_FOR.get(), deque()).append((result, work))
+        self._thread.submit(self._do_next)
+        return asyncio.wrap_future(result)
+
+    def _do_next(self) -> None:
+        with self._lock:
+            tenant, pieces = self._waiting.popitem(last=False)
+            result, work = pieces.popleft()
+            if pieces:
+                self._waiting[tenant] = pieces  # behind all others
+        if result.set_running_or_notify_cancel():
+            try:
+                result.set_result(run_in_short_turns(work))
+            except BaseException as error:
+                result.set_exception(error)
+
+
+_LARGE_VALUES: Final = FairThread("large-values")
+
+
 async def run_beside_loop(function: Callable[..., T], *args: Any, **more: Any) -> T:
     """The function's result, by the thread for large values."""
     work = partial(contextvars.copy_context().run, partial(function, *args, **more))
-    return await asyncio.get_running_loop().run_in_executor(_LARGE_VALUES, run_in_short_turns, work)
+    return await _LARGE_VALUES.submit(work)
 
 
 class TooLongForLoop(Exception):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from docs.attacks_page import CLASSES_BEGIN, CLASSES_END, PAGE, section_of_work
 from hai_flow.api.app import create_app
-from hai_flow.primitives.beside_loop import TURN_SECONDS
+from hai_flow.primitives.beside_loop import TURN_SECONDS, WORK_FOR, run_beside_loop
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
@@ -124,6 +124,33 @@ async def test_threads_beside_the_loop_take_short_turns_while_any_of_them_works(
     with pytest.raises(ZeroDivisionError):
         await compiling.make(divmod, 1, 0)
     assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+async def test_tenants_come_to_a_thread_beside_the_loop_in_turns() -> None:
+    """The second of two tenants waits for one piece of the first one's, and not for all that it has."""
+    order: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stand() -> bool:
+        begun.set()
+        return go_on.wait(60)
+
+    async def work_for(tenant: str, *pieces: str) -> None:
+        WORK_FOR.set(tenant)
+        await asyncio.gather(*(run_beside_loop(order.append, piece) for piece in pieces))
+
+    standing = asyncio.create_task(run_beside_loop(stand))
+    assert await asyncio.to_thread(begun.wait, 60)
+    waiting = [asyncio.create_task(work_for("a", "a0", "a1", "a2", "a3"))]
+    waiting += [asyncio.create_task(work_for("b", "b0", "b1")), asyncio.create_task(work_for("c", "c0"))]
+    dropped = asyncio.create_task(work_for("d", "d0"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    dropped.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(standing, *waiting)
+    assert order == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
 
 
 async def test_a_caller_has_a_bounded_number_of_documents_checked(make: Make) -> None:

@@ -275,6 +275,11 @@ making.bug(
     ("sys.setswitchinterval(min(self._usual, TURN_SECONDS))", "sys.setswitchinterval(self._usual)"),
     by="tests/attacks/test_work.py::test_threads_beside_the_loop_take_short_turns_while_any_of_them_works",
 )
+making.bug(
+    "a tenant holds up all others with what it has for the thread beside the loop",
+    ("setdefault(WORK_FOR.get(), deque())", "setdefault(None, deque())"),
+    by="tests/attacks/test_work.py::test_tenants_come_to_a_thread_beside_the_loop_in_turns",
+)
 tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
 tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
 

@@ -21,6 +21,7 @@ from hai_flow.api.permissions import limited_credentials
 from hai_flow.api.permissions.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import WORK_FOR
 from hai_flow.runtime.catalog.built_in import RULE_APPROVAL
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
@@ -227,6 +228,7 @@ async def get_principal(connection: HTTPConnection) -> Principal:
             cached = connection.scope[_CALLER] = await state.identity.principal(connection)
         except Rejected as refusal:
             raise await state.sign_ins.record_refusal(connection, refusal) from None
+    WORK_FOR.set(cached.tenant)
     return cached
 
 

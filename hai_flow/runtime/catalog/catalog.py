@@ -37,6 +37,7 @@ from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
+from hai_flow.primitives.beside_loop import WORK_FOR
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
@@ -569,6 +570,7 @@ class Catalog:
             return plan
         work = self._compiling.get(key)
         if work is None:  # all who wait for it wait for the same
+            WORK_FOR.set(tenant)
             work = self._compiling[key] = asyncio.ensure_future(
                 compiling.make(compile_workflow, source, file, stored=True)
             )

@@ -3,8 +3,7 @@
 There are two threads. One makes the plans of what is published and of what runs begin with; the other checks, formats
 and draws documents that are stored nowhere, so whoever asks for many checks holds up other checks alone. Each deals
 with one document at a time: more would only take turns for the interpreter's lock, and leave the loop fewer of them.
-
-Their turns for that lock are short (`beside_loop`).
+Tenants come to each in turns (`beside_loop`).
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_in_short_turns
+from hai_flow.primitives.beside_loop import FairThread
 
 T = TypeVar("T")
 
@@ -25,15 +23,13 @@ CHECKS_MAX: Final = 32
 """Checks that are under way or wait for their turn; a quarter of them for one principal."""
 _OF_ONE_MAX: Final = CHECKS_MAX // 4
 
-_PLANS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
-_CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
+_PLANS: Final = FairThread("plans")
+_CHECKS: Final = FairThread("checks")
 
 
 async def make(function: Callable[..., T], *args: Any, **more: Any) -> T:
     """What the function returns, by the thread that makes plans."""
-    return await asyncio.get_running_loop().run_in_executor(
-        _PLANS, run_in_short_turns, partial(function, *args, **more)
-    )
+    return await _PLANS.submit(partial(function, *args, **more))
 
 
 class Checks:
@@ -54,7 +50,7 @@ class Checks:
             )
         self._of[who] += 1
         # The thread works on for a caller who has gone, so the place is free when it is done, and not before.
-        work = asyncio.get_running_loop().run_in_executor(_CHECKS, run_in_short_turns, partial(function, *args))
+        work = _CHECKS.submit(partial(function, *args))
         work.add_done_callback(lambda _: self._leave(who))
         return await asyncio.shield(work)
 

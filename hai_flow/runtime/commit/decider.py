@@ -29,7 +29,7 @@ from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import instants
-from hai_flow.primitives.beside_loop import TooLongForLoop, is_large, run_beside_loop, run_with_allowance
+from hai_flow.primitives.beside_loop import WORK_FOR, TooLongForLoop, is_large, run_beside_loop, run_with_allowance
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.commit.batches import CommitEntry
@@ -109,6 +109,7 @@ class Decider:
         if plan is None or (not born and submission.tenant not in (None, run.tenant)):
             return
         tenant = submission.tenant if born and submission.tenant is not None else run.tenant
+        WORK_FOR.set(tenant)
         freezes = self._freezes
         foresight = Foresight(
             plan, run.state, run.run_bytes, freezes.of(tenant), run.held_elsewhere, ruled=freezes.ruled(tenant)

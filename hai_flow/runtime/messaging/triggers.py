@@ -53,7 +53,7 @@ from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import file_ids, instants
-from hai_flow.primitives.beside_loop import run_by_work
+from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -294,7 +294,7 @@ class Triggers(Service):
             return values.loads(schedule.input)
         scope = {"event": {"at": instants.rfc3339(at)}, "now": self.committer.now_ms()}
         try:
-            return await evaluate_used(trigger.template, scope)
+            return await evaluate_used(trigger.template, scope, schedule.tenant)
         except ExpressionError as error:
             message = f"the schedule of {plan.name}@{plan.version}: {error.message}"
             raise Rejected(422, error.code, message) from None
@@ -494,12 +494,14 @@ class Triggers(Service):
         assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
         scope = {"event": event, "now": self.committer.now_ms()}
         try:
-            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope, row.tenant) is not True:
                 return None
             identity = ("event", str(row.position), event["id"])
-            if trigger.dedupe is not None and (key := dedupe_key(await evaluate_used(trigger.dedupe, scope))):
+            if trigger.dedupe is not None and (
+                key := dedupe_key(await evaluate_used(trigger.dedupe, scope, row.tenant))
+            ):
                 identity = ("dedupe", row.type, key)
-            input = event["data"] if trigger.input is None else await evaluate_used(trigger.input, scope)
+            input = event["data"] if trigger.input is None else await evaluate_used(trigger.input, scope, row.tenant)
             run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
             named = file_ids.files_in(values.dumps(event["data"]))
             run_input = {} if input is None else input
@@ -545,14 +547,14 @@ class Triggers(Service):
             if end.status not in trigger.on:
                 return None
             scope = {"event": end.event, "now": self.committer.now_ms()}
-            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope, row.tenant) is not True:
                 return None
             if end.origin.depth > on_end_triggers.CHAIN_MAX:
                 bound_log.error(
                     "chain_cut", reason=f"{on_end_triggers.CHAIN_MAX} ends of runs in a row have started runs"
                 )
                 return None
-            input = None if trigger.input is None else await evaluate_used(trigger.input, scope)
+            input = None if trigger.input is None else await evaluate_used(trigger.input, scope, row.tenant)
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
             named = file_ids.files_in(values.dumps(input))
@@ -620,9 +622,10 @@ def _map_failures(started: Iterable[Started]) -> dict[str, Exception]:
     return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
-async def evaluate_used(uses: Expression | Template, scope: Mapping[str, Json]) -> Json:
-    """The value of an expression or a template, which sees the names that it uses and no others; evaluated beside the
-    loop where that is long work. Raises `ExpressionError`."""
+async def evaluate_used(uses: Expression | Template, scope: Mapping[str, Json], tenant: UUID) -> Json:
+    """The value of an expression or a template of the tenant's, which sees the names that it uses and no others;
+    evaluated beside the loop where that is long work. Raises `ExpressionError`."""
+    WORK_FOR.set(tenant)
     evaluate = uses.evaluate if isinstance(uses, CompiledExpression) else cast("Template", uses).render
     return await run_by_work(evaluate, {name: scope[name] for name in uses.roots})
 

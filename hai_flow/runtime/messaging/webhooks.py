@@ -113,10 +113,10 @@ class Webhooks:
         event = {**event_value(id, "webhook", content, now), "headers": headers}
         scope = {"event": event, "now": now}
         try:
-            if trigger.match is not None and await evaluate_used(trigger.match, scope) is not True:
+            if trigger.match is not None and await evaluate_used(trigger.match, scope, row.tenant) is not True:
                 return None
-            key = "" if trigger.dedupe is None else dedupe_key(await evaluate_used(trigger.dedupe, scope))
-            input = content if trigger.input is None else await evaluate_used(trigger.input, scope)
+            key = "" if trigger.dedupe is None else dedupe_key(await evaluate_used(trigger.dedupe, scope, row.tenant))
+            input = content if trigger.input is None else await evaluate_used(trigger.input, scope, row.tenant)
         except ExpressionError as error:
             message = f"the webhook of {row.workflow_name}: {error.message}"
             raise Rejected(422, error.code, message) from None

@@ -41,7 +41,7 @@ from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
-from hai_flow.primitives.beside_loop import run_by_work
+from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
@@ -222,6 +222,7 @@ class RunningAttempt:
             self.step = step
             plan = run.plan
             PERFORMED.set(self)
+            WORK_FOR.set(run.tenant)
             if run.state.trace is not None:
                 self._trace()
             tenant = self._stage.cached_tenant_name(run.tenant)
