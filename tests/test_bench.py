@@ -170,7 +170,7 @@ def test_another_commit_is_measured_in_a_tree_of_its_own_that_goes_away(tmp_path
         pass
 
 
-def test_a_comparison_names_the_medians_and_the_ratio_of_what_both_have_measured() -> None:
+def test_a_comparison_names_medians_and_ratio_of_common_measures() -> None:
     here = [{"a": each, "quick": True, "details": {"b": {"c": 2 * each}, "new": 1}} for each in (1.0, 30.0, 2.0)]
     there = [{"a": 4.0, "details": {"b": {"c": 4}, "old": 1}}]
     assert numbers(here[0]) == {"a": 1.0, "b.c": 2.0, "new": 1.0}

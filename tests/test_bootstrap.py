@@ -147,7 +147,7 @@ def test_a_broken_environment_is_made_anew(checkout: Checkout) -> None:
     assert out.startswith("hai_flow.cli")
 
 
-def test_a_failed_installation_is_a_sentence_and_the_next_start_tries_again(checkout: Checkout) -> None:
+def test_a_failed_installation_is_a_sentence_and_is_tried_again(checkout: Checkout) -> None:
     checkout.broken.touch()
     code, _, err = checkout.run("doctor")
     assert code == 1
@@ -225,9 +225,7 @@ def test_paths_of_tests_are_relative_to_where_one_is(
     assert bootstrap.from_root("-x") == "-x"
 
 
-def test_a_path_with_tests_of_workflows_is_played_by_the_command_of_that_name(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_path_with_workflow_tests_is_played_by_the_test_command(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "refund.test.yaml").touch()
     checkout.run("install")

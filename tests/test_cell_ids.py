@@ -100,7 +100,7 @@ def test_the_threads_of_a_tenant_spread_over_its_cells() -> None:
     assert all(200 < found.count(cell) < 300 for cell in (3, 5, 7, 9))
 
 
-def test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did() -> None:
+def test_a_tenant_begins_nothing_in_a_closed_cell_and_still_reads_it() -> None:
     before, after = TenantCells((3, 5), (3,)), TenantCells((3, 5, 7), (3,), closed=(3,))
     for number in range(200):
         name = f"thread-{number}"

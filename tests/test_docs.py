@@ -49,7 +49,7 @@ def test_the_readmes_say_the_same_in_the_same_order() -> None:
     assert commands[0] == commands[1], "the same commands, whatever the comments beside them say"
 
 
-def test_the_recorded_terminal_shows_commands_that_exist_and_nothing_of_the_machine() -> None:
+def test_the_recorded_terminal_shows_real_commands_and_no_machine() -> None:
     picture = (ROOT / "docs" / "terminal.svg").read_text()
     ElementTree.fromstring(picture)
     typed = re.findall(r">\$ python3 cli\.py (\w+)", picture)

@@ -172,7 +172,7 @@ def test_several_processes_at_once_on_a_fresh_directory_share_one_server(directo
         process.end()
 
 
-def test_killing_the_owner_leaves_no_server_and_who_was_attached_takes_over(directory: Path) -> None:
+def test_killing_the_owner_leaves_no_server_and_an_attached_one_takes_over(directory: Path) -> None:
     owner = Process(directory)
     _, first = owner.role()
     attached = embedded(directory)
@@ -288,7 +288,7 @@ def test_without_the_wheel_the_server_on_path_is_used(directory: Path, monkeypat
         assert postgres.pid is not None
 
 
-def test_a_cluster_of_a_version_that_is_not_here_is_refused_with_a_sentence(directory: Path) -> None:
+def test_a_cluster_of_an_absent_version_is_refused_with_a_sentence(directory: Path) -> None:
     (directory / "data").mkdir(parents=True)
     (directory / "data" / "PG_VERSION").write_text("99\n")
     with pytest.raises(StoreError, match=r"Expected the programs of PostgreSQL 99 .*HAI_FLOW_PG_BIN"):
@@ -324,7 +324,7 @@ def test_only_the_main_thread_may_start_it(directory: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
-def test_root_without_user_namespaces_runs_it_as_nobody_even_below_a_private_directory(directory: Path) -> None:
+def test_root_without_user_namespaces_runs_it_as_nobody_in_private_folders(directory: Path) -> None:
     directory.parent.chmod(0o700)
     with embedded(directory, user_namespace=False) as postgres:
         postgres.ensure_database()
@@ -361,7 +361,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
-async def test_root_without_user_namespaces_runs_programs_that_only_root_can_reach(
+async def test_root_without_user_namespaces_runs_programs_only_root_reaches(
     directory: Path, private: Path, place: Path
 ) -> None:
     modes = {path: mode_of(path) for path in (private, *private.parents)}
@@ -375,7 +375,7 @@ async def test_root_without_user_namespaces_runs_programs_that_only_root_can_rea
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
-def test_a_copy_of_the_programs_is_used_again_and_made_again_when_it_was_changed(private: Path, place: Path) -> None:
+def test_a_copy_of_the_programs_is_reused_until_it_changes(private: Path, place: Path) -> None:
     first = reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED)
     made = first.stat().st_ino
     assert reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED).stat().st_ino == made

@@ -42,7 +42,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_other_texts_are_refused_when_a_workflow_is_checked_and_when_it_runs(text: str) -> None:
+def test_other_texts_are_refused_at_validation_and_at_run_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_rfc3339(text)
     (finding,) = check_workflow(f'{HEAD}steps: [{{wait: {{until: "{text}"}}}}]\n'.encode())

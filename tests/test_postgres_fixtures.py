@@ -65,9 +65,7 @@ async def test_a_database_is_handed_out_again_without_what_a_test_put_there(post
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET work_mem = 64', current_database()); END $$",
     ],
 )
-async def test_a_database_in_which_more_than_rows_has_changed_is_not_handed_out_again(
-    postgres_server: Server, change: str
-) -> None:
+async def test_a_database_with_changes_beyond_its_rows_is_not_reused(postgres_server: Server, change: str) -> None:
     with postgres_server.database() as dsn:
         connection = await asyncpg.connect(dsn)
         oid = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")

@@ -89,7 +89,7 @@ def house(postgres_server: Server) -> Iterator[Installation]:
 
 
 @pytest.mark.timeout(300)
-def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
+def test_the_guides_roles_do_their_work_and_a_backup_restores_it(
     house: Installation, postgres_server: Server, tmp_path: Path
 ) -> None:
     settings = {"HAI_FLOW_DATABASE_URL": house.role, "HAI_FLOW_PUBLISH": "1"}

@@ -15,7 +15,7 @@ def nursery() -> None:
     nurse_relayed()
 
 
-def test_a_relayed_program_has_the_files_the_folder_and_the_environment_of_its_caller(tmp_path: Path) -> None:
+def test_a_relayed_program_has_its_callers_files_folder_and_environment(tmp_path: Path) -> None:
     (tmp_path / "shown.py").write_text("import os\nprint(input(), os.environ['SHOWN'], os.getcwd(), flush=True)\n")
     ended = subprocess.run(
         relayed("shown"), input=b"hello\n", capture_output=True, cwd=tmp_path, env={"SHOWN": "yes"}, check=True

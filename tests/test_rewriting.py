@@ -28,7 +28,7 @@ def test_pytest_reads_what_was_written_before(
         namespace.test_one(1)
 
 
-def test_what_is_written_already_is_left_and_a_changed_module_is_written_anew(tmp_path: Path) -> None:
+def test_existing_compiled_modules_stay_and_a_changed_one_is_rewritten(tmp_path: Path) -> None:
     module = tmp_path / "test_one.py"
     module.write_text("one = 1\n")
     assert write_rewritten(module)

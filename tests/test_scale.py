@@ -13,7 +13,7 @@ def test_the_table_is_computed_from_what_was_measured() -> None:
     assert scale_page.PAGE.read_text() == scale_page.page(), "run make docs"
 
 
-def test_the_table_goes_up_to_a_hundred_million_waiting_runs_in_cells_that_hold_them() -> None:
+def test_the_table_reaches_a_hundred_million_waiting_runs_in_cells() -> None:
     rows = scale_page.table().splitlines()[2:]
     assert rows[-1].startswith("| 100,000,000 |")
     assert rows[-1].endswith("| 10 |")

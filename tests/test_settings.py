@@ -81,7 +81,7 @@ def test_listening_beyond_this_machine_is_refused_unless_it_is_asked_for(host: s
     assert Settings.from_environment(remote).host == host
 
 
-def test_listening_beyond_this_machine_needs_the_names_that_the_server_is_called_by() -> None:
+def test_listening_beyond_this_machine_needs_the_servers_names() -> None:
     (problem,) = problems_of(HAI_FLOW_ALLOW_REMOTE="1", HAI_FLOW_IDENTITY="keys")
     assert "expected HAI_FLOW_ALLOWED_HOSTS as well" in problem
 
@@ -170,7 +170,7 @@ def test_what_may_be_secret_is_read_from_a_file(tmp_path: Path) -> None:
     assert settings.database_url == "postgresql://ann:secret@db/flow"
 
 
-def test_a_file_of_a_secret_that_is_not_there_is_a_sentence_and_not_a_setting_that_is_unset(tmp_path: Path) -> None:
+def test_an_absent_secret_file_is_a_sentence_and_no_unset_setting(tmp_path: Path) -> None:
     (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(tmp_path / "url"))
     assert problem.startswith("HAI_FLOW_DATABASE_URL_FILE: ")
     assert problem.endswith("can't be read: No such file or directory.")
@@ -182,7 +182,7 @@ def test_a_file_of_a_secret_that_is_not_there_is_a_sentence_and_not_a_setting_th
     assert problem.endswith("can't be read: it is not UTF-8.")
 
 
-def test_a_secret_is_not_given_twice_and_what_its_file_says_wrong_is_not_repeated(tmp_path: Path) -> None:
+def test_a_secret_is_given_once_and_its_files_faults_are_not_quoted(tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("mysql://ann:secret@db/flow")
     (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(file))

@@ -35,7 +35,7 @@ SAMPLES = [  # the same as in console/src/logic/signs.test.ts
 
 
 @pytest.mark.parametrize(("text", "shown"), SAMPLES)
-def test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays(text: str, shown: str) -> None:
+def test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay(text: str, shown: str) -> None:
     assert signs.reveal(text) == shown
     assert signs.has_hidden(text) == (text != shown)
     assert json.loads(signs.escape_json(json.dumps(text, ensure_ascii=False))) == text

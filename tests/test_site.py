@@ -52,9 +52,7 @@ def test_every_page_is_in_the_menu_but_single_decisions(staged: Path) -> None:
     assert listed == sorted(name for name in there if not name.startswith("docs/decisions/0"))
 
 
-def test_the_list_for_models_names_every_page_of_the_menu_and_each_is_there_as_text(
-    staged: Path, tmp_path: Path
-) -> None:
+def test_the_list_for_models_names_every_menu_page_and_each_has_text(staged: Path, tmp_path: Path) -> None:
     write_for_models(staged, tmp_path)
     text = (tmp_path / "llms.txt").read_text()
     nav = tomllib.loads((DOCS / "site.toml").read_text())["project"]["nav"]

@@ -80,7 +80,7 @@ def test_the_card_of_a_workflow_has_its_texts_and_its_addresses(http: httpx2.Cli
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_agent_of_the_server_starts_the_workflow_that_the_metadata_name(http: httpx2.Client) -> None:
+def test_the_servers_agent_starts_the_workflow_that_metadata_name(http: httpx2.Client) -> None:
     params = message({"data": {"name": "Ann"}}, metadata={"hai-flow/workflow": "greet"})
     task = rpc(http, "SendMessage", params)["result"]["task"]
     assert (task["status"]["state"], task["metadata"]["hai-flow/workflow"]) == ("TASK_STATE_COMPLETED", "greet@1")
@@ -313,7 +313,7 @@ steps: [{{say: Done.}}]
 """
 
 
-def test_fields_of_an_input_take_the_text_and_the_id_of_a_message_and_files_are_parts(http: httpx2.Client) -> None:
+def test_input_fields_take_a_messages_text_and_id_and_files_are_parts(http: httpx2.Client) -> None:
     name = unique("files").replace("-", "_").lower()
     assert http.post("/v1/workflows", content=FILES.format(name=name), headers=YAML).status_code == 201
     id = unique("m")

@@ -130,7 +130,7 @@ def test_the_cards_say_that_there_are_push_notifications(http: httpx2.Client) ->
     assert http.get("/.well-known/agent-card.json").json()["capabilities"]["pushNotifications"]
 
 
-def test_an_address_that_comes_with_a_message_is_told_each_state_signed_and_without_contents(
+def test_an_address_sent_with_a_message_gets_each_state_signed_and_bare(
     http: httpx2.Client, receiver: Receiver
 ) -> None:
     config = {"url": receiver.url, **SECRETS}
@@ -184,9 +184,7 @@ def test_an_address_outlives_the_server_that_took_it(postgres_server: Server, re
             wait_for(lambda: receiver.states(task["id"]) == ["INPUT_REQUIRED", "COMPLETED"])
 
 
-def test_configurations_are_set_read_listed_and_deleted_in_both_bindings_and_versions(
-    http: httpx2.Client, receiver: Receiver
-) -> None:
+def test_configurations_are_managed_in_both_bindings_and_versions(http: httpx2.Client, receiver: Receiver) -> None:
     id = send(http, DELETE, {"filename": "a.txt"})["id"]
     made = create(http, id, receiver.url, id="one", **SECRETS)["result"]
     assert made == {"taskId": id, "id": "one", "url": receiver.url, **SECRETS}
@@ -229,7 +227,7 @@ def test_configurations_are_set_read_listed_and_deleted_in_both_bindings_and_ver
     ],
     ids=lambda config: json.dumps(config)[:40],
 )  # fmt: skip
-def test_a_wrong_configuration_is_refused_by_itself_and_beside_a_message_and_nothing_is_stored(
+def test_a_wrong_push_configuration_is_refused_and_nothing_is_stored(
     http: httpx2.Client, receiver: Receiver, config: Any
 ) -> None:
     whole = config if not config or "url" in config else {"url": receiver.url, **config}
@@ -243,7 +241,7 @@ def test_a_wrong_configuration_is_refused_by_itself_and_beside_a_message_and_not
     assert rpc(http, "ListTasks", {"pageSize": 1})["result"]["tasks"][0]["id"] == before
 
 
-def test_a_caller_has_ten_configurations_of_a_task_and_an_eleventh_is_refused(
+def test_a_caller_has_ten_configurations_of_a_task_an_eleventh_is_refused(
     http: httpx2.Client, receiver: Receiver
 ) -> None:
     id = send(http, DELETE, {"filename": "a.txt"})["id"]

@@ -74,7 +74,7 @@ REMOTE = {"identity": "keys", "allow_remote": True, "allowed_hosts": ("flow.exam
 
 
 @pytest.mark.parametrize("settings", [{"act_as": False}, REMOTE, {"host": "0.0.0.0", **REMOTE}], ids=str)
-async def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes_nobody(
+async def test_a_reachable_or_production_server_believes_nobody(
     settings: dict[str, Any],
 ) -> None:
     believing = settings.get("act_as", True)
@@ -101,9 +101,7 @@ output: ${{ steps.gate.output.decision }}
 """
 
 
-def test_who_may_approve_is_asked_over_agui_though_somebody_else_started_the_run(
-    server: ServerProcess, http: Checked
-) -> None:
+def test_approvers_are_asked_over_agui_in_runs_that_others_started(server: ServerProcess, http: Checked) -> None:
     assert http.post("/v1/workflows", content=ASKS_BOSS, headers=YAML).status_code in (200, 201)
     ann = AguiClient(server.url, workflow="asks_boss", headers={"HAI-Act-As": "user:ann"})
     assert ann.post(user("go")).interrupts() == []
@@ -167,7 +165,7 @@ WAYS = ("hai", "agui", "social", "aui", "agent-api", "history", "stream", "curso
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_who_may_approve_is_shown_the_evidence_and_others_that_something_is_asked(
+def test_approvers_see_the_evidence_and_others_only_that_a_question_exists(
     server: ServerProcess, http: Checked, how: str
 ) -> None:
     source = ASKS_BOSS.replace("{amount: 7}", f"{{amount: {SECRET}}}").replace("asks_boss", "shows_boss")
@@ -182,9 +180,7 @@ def test_who_may_approve_is_shown_the_evidence_and_others_that_something_is_aske
             assert (SECRET in shown) is sees, (who, how)
 
 
-def test_who_repeats_anothers_first_post_is_shown_what_they_may_see_themselves(
-    server: ServerProcess, http: Checked
-) -> None:
+def test_a_repeat_of_anothers_first_post_shows_only_visible_parts(server: ServerProcess, http: Checked) -> None:
     source = ASKS_BOSS.replace("role:boss", "requester").replace("{amount: 7}", f"{{amount: {SECRET}}}")
     source = source.replace("asks_boss", "asks_requester")
     assert http.post("/v1/workflows", content=source, headers=YAML).status_code in (200, 201)

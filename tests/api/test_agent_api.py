@@ -34,7 +34,7 @@ def test_a_server_tool_is_a_plugin_call_with_its_output(server: ServerProcess) -
     ]  # fmt: skip
 
 
-def test_a_frontend_tool_leaves_the_response_incomplete_until_its_output_is_posted(server: ServerProcess) -> None:
+def test_a_frontend_tool_leaves_the_response_incomplete_until_its_output(server: ServerProcess) -> None:
     client = AgentClient(server.url, workflow="cleanup")
     asked = client.post(say("删除"))
     assert asked.last["status"] == "incomplete"

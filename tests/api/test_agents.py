@@ -84,7 +84,7 @@ async def test_in_the_agent_api_it_is_a_request_for_approval(url: str) -> None:
     assert (second.last["status"], second.text()) == ("completed", "Done.")
 
 
-async def test_in_hai_the_stream_shows_the_text_and_the_call_and_the_question_has_its_path(url: str) -> None:
+async def test_a_hai_stream_shows_text_and_call_and_the_question_has_its_path(url: str) -> None:
     client = HaiClient(url, workflow="asking")
     first = await asyncio.to_thread(client.post, user("Do it."))
     assert "I do." in first.text()

@@ -126,7 +126,7 @@ def test_a_server_tool_is_shown_with_its_result(server: ServerProcess, version: 
 
 
 @VERSIONS
-def test_a_frontend_tool_ends_its_run_without_an_outcome_and_is_answered_once(
+def test_a_frontend_tool_ends_its_run_without_outcome_is_answered_once(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
     client = AguiClient(server.url, workflow="cleanup", version=version)
@@ -148,7 +148,7 @@ def test_a_frontend_tool_ends_its_run_without_an_outcome_and_is_answered_once(
 
 
 @VERSIONS
-def test_two_approvals_are_two_interrupts_and_an_answer_leaves_the_other_open(
+def test_two_approvals_are_two_interrupts_and_one_answer_leaves_the_other(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
     client = AguiClient(server.url, workflow="release", version=version)
@@ -215,7 +215,7 @@ def test_a_form_is_an_interrupt_with_its_schema(server: ServerProcess, version: 
 
 
 @VERSIONS
-def test_a_gate_is_the_call_that_it_guards_and_its_result_comes_in_the_resumed_run(
+def test_a_gate_is_the_call_it_guards_with_its_result_in_the_resumed_run(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
     client = AguiClient(server.url, workflow="agui_gated", version=version)
@@ -258,7 +258,7 @@ def test_a_rejected_call_has_its_rejection_as_result(server: ServerProcess, vers
     assert done.text() == "Kept: mine"
 
 
-def test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message(
+def test_copilotkit_answers_a_gate_under_the_same_run_id_by_tool_message(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     client = AguiClient(server.url, workflow="agui_gated", version="0")
@@ -449,7 +449,7 @@ def test_an_older_peer_gets_text_whatever_it_accepts(server: ServerProcess) -> N
 # --- the end ------------------------------------------------------------------------------------------------------
 
 
-def test_a_stopped_run_is_cancelled_for_new_clients_and_an_abort_for_old_ones(
+def test_a_stopped_run_is_cancelled_to_new_clients_and_aborted_to_old_ones(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     client = AguiClient(server.url, workflow="agui_gated")
@@ -469,7 +469,7 @@ def test_a_resume_that_is_none_is_refused(server: ServerProcess, version: str, r
     assert (refused.status, refused.problem["code"]) == (422, "body.invalid")
 
 
-def test_old_binary_parts_are_taken_and_given_back_to_each_as_it_knows_them(server: ServerProcess) -> None:
+def test_old_binary_parts_are_read_and_returned_in_each_clients_form(server: ServerProcess) -> None:
     client = AguiClient(server.url, workflow="agui_form", version="0")
     parts = [
         {"type": "text", "text": "look"},

@@ -167,7 +167,7 @@ def test_another_digest_is_refused_with_both_and_consumes_nothing(house: House) 
     assert house.consume(approved["id"], arguments=dict(reversed(TRANSFER.items()))).status_code == 200
 
 
-def test_edited_arguments_are_what_is_consumed_and_the_first_digest_is_refused(house: House) -> None:
+def test_consume_takes_the_edited_arguments_and_refuses_the_first_digest(house: House) -> None:
     asked = house.ask(policy={**BOSS, "edit": True})
     edited = {**TRANSFER, "amount": 41000}
     house.decide(asked, edits={"arguments": edited})
@@ -178,7 +178,7 @@ def test_edited_arguments_are_what_is_consumed_and_the_first_digest_is_refused(h
     assert (yes.status_code, yes.json()["arguments"]) == (200, edited)
 
 
-def test_edits_are_refused_where_the_policy_has_none_and_the_action_is_never_edited(house: House) -> None:
+def test_edits_need_a_policy_and_the_action_is_never_edited(house: House) -> None:
     path = f"/v1/pendings/{house.ask()['pending_id']}/decide"
     body = {"decision": "approve", "edits": {"arguments": {"to": "me", "amount": 1}}}
     assert house.call("user:ann", "POST", path, json=body).status_code == 422

@@ -91,7 +91,7 @@ def test_a_refused_key_is_recorded_where_it_belongs(house: House, forger: httpx2
     assert text[20:] not in str(record)
 
 
-def test_who_tries_over_a_socket_what_their_key_does_not_allow_is_recorded_too(house: House) -> None:
+def test_an_attempt_over_a_socket_beyond_a_keys_rights_is_recorded(house: House) -> None:
     opened(house)
     viewer = house.people.person("user:vic", roles=["viewer"], tenant=house.tenant)
     client = AuiClient(house.server.url, "ask", viewer, session_id=unique("t"))

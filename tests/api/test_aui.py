@@ -184,7 +184,7 @@ def test_a_run_that_is_stopped_while_it_waits_ends_the_stream(
     assert "running" not in shown.values()
 
 
-def test_what_is_still_asked_is_asked_again_by_the_turn_that_another_answer_opened(
+def test_an_open_question_is_asked_again_in_the_turn_of_another_answer(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     client = AuiClient(server.url, "release", session_id=unique("s"), message="release")

@@ -441,7 +441,7 @@ def test_an_allowed_origin_and_our_own_are_answered_with_cors(guarded: ServerPro
     assert "access-control-allow-origin" not in ask(guarded).headers
 
 
-def test_a_request_that_a_browser_says_is_anothers_is_refused_but_a_link_is_followed(guarded: ServerProcess) -> None:
+def test_a_cross_site_request_is_refused_but_a_link_is_followed(guarded: ServerProcess) -> None:
     for site in ("cross-site", "same-site"):
         assert ask(guarded, Sec_Fetch_Site=site).status_code == 403
         assert ask(guarded, "GET", "/v1/runs", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors").status_code == 403

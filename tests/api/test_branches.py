@@ -133,9 +133,7 @@ def test_an_answer_is_given_differently(server: ServerProcess, http: httpx2.Clie
     assert shown(thread) == ["hello", "Where to?", "To Paris. When?", "To Paris on Monday."]
 
 
-def test_what_a_branch_leaves_is_stopped_and_undone_only_as_far_as_the_branch_does_not_have_it(
-    server: ServerProcess, http: httpx2.Client
-) -> None:
+def test_a_branch_stops_and_undoes_only_work_that_it_does_not_share(server: ServerProcess, http: httpx2.Client) -> None:
     client = AguiClient(server.url, workflow="trip")
     (where,) = client.post(user(), run_id="t1").interrupts()
     (when,) = client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})]).interrupts()

@@ -26,7 +26,7 @@ def statuses(http: Checked, ids: list[str]) -> list[str]:
     return [http.get(f"/v1/runs/{id}").json()["status"] for id in ids]
 
 
-async def test_the_runs_that_a_filter_finds_are_stopped_if_they_are_as_many_as_expected(http: Checked) -> None:
+async def test_filtered_runs_are_stopped_if_their_number_is_as_expected(http: Checked) -> None:
     name = published(http, TRIP)
     ids = [(await waiting(http, start(http, name)["id"]))["id"] for _ in range(3)]
     other = (await waiting(http, start(http, published(http, TRIP))["id"]))["id"]

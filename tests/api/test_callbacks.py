@@ -124,7 +124,7 @@ def test_a_callback_goes_on_with_the_run_once(server: ServerProcess, shop: Shop)
         assert http.get(f"/v1/runs/{run}").json()["output"] == {"paid": 3}
 
 
-def test_a_run_waits_through_kills_and_the_address_is_nowhere_in_what_is_kept(database_url: str, shop: Shop) -> None:
+def test_a_run_waits_through_kills_and_its_address_is_never_stored(database_url: str, shop: Shop) -> None:
     with serving(database_url, environment=ENVIRONMENT) as first:
         with Checked(first.url) as http:
             run, path = ordered(http, shop)

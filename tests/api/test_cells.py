@@ -221,7 +221,7 @@ async def _is_away(there: Deployment, who: dict[str, str], run: str, pending: st
         assert (await there.http.get("/readyz", headers=who)).status_code == 200
 
 
-async def test_a_cell_that_was_away_when_the_process_started_is_taken_in_as_soon_as_it_is_there(
+async def test_a_cell_away_at_the_start_is_used_as_soon_as_it_is_back(
     postgres_server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.cells.LOOK_SECONDS", 0.05)

@@ -31,7 +31,7 @@ def chat(
         yield made
 
 
-def test_a_card_says_what_is_asked_of_whom_and_until_when_and_a_press_decides_once(chat: Chat) -> None:
+def test_a_card_shows_question_people_and_deadline_and_decides_once(chat: Chat) -> None:
     asked = chat.ask()
     card = asked.card()
     assert f"Pay {asked.mark}?" in card.text
@@ -117,7 +117,7 @@ def test_a_person_of_another_workspace_in_a_shared_channel_decides_nothing(chat:
     assert asked.votes() == []
 
 
-def test_nobody_decides_whose_account_is_not_connected_whatever_they_are_called(chat: Chat) -> None:
+def test_an_unconnected_account_decides_nothing_whatever_its_name(chat: Chat) -> None:
     asked = chat.ask()
     assert "hai-flow chat connect" in asked.press("Approve", "U0NOBODY", asked.card())
     assert asked.votes() == []
@@ -148,7 +148,7 @@ def test_a_card_for_somebody_who_may_not_decide_has_no_buttons(chat: Chat) -> No
     assert sorted(bool(each.buttons) for each in chat.platform.of(asked.mark)) == [False, True]
 
 
-def test_a_room_of_one_reader_has_the_evidence_and_one_for_reading_has_no_buttons(chat: Chat) -> None:
+def test_a_room_of_one_reader_has_evidence_and_a_read_only_one_no_buttons(chat: Chat) -> None:
     if not chat.platform.takes_rooms:
         pytest.skip("the platform has no rooms")
     asked, room = chat.ask("rooms"), chat.platform.room
@@ -194,7 +194,7 @@ def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Cha
     assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
 
 
-def test_a_form_with_more_fields_than_a_dialog_takes_is_filled_in_on_its_page(chat: Chat) -> None:
+def test_a_form_with_too_many_fields_for_a_dialog_opens_its_page(chat: Chat) -> None:
     if not chat.platform.takes_dialogs:
         pytest.skip("the platform has no dialogs")
     asked = chat.ask("wide")
@@ -214,7 +214,7 @@ def test_a_dialog_edits_arguments(chat: Chat) -> None:
     assert edited["edits"] == {"n": 8}
 
 
-def test_a_decision_in_chat_and_in_the_console_at_one_instant_is_one_vote_and_one_winner(chat: Chat) -> None:
+def test_chat_and_console_deciding_at_once_make_one_vote_and_one_winner(chat: Chat) -> None:
     for _ in range(5):
         asked = chat.ask()
         card, pending = asked.card(), asked.pending
@@ -230,7 +230,7 @@ def test_a_decision_in_chat_and_in_the_console_at_one_instant_is_one_vote_and_on
         assert end in asked.result()
 
 
-def test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_presses(chat: Chat) -> None:
+def test_a_button_whose_process_died_after_the_vote_serves_nobody_else(chat: Chat) -> None:
     asked, platform = chat.ask("twice"), chat.platform
     card = asked.card(platform.ann)
     own = replace(card, buttons=dict(card.buttons))
@@ -260,7 +260,7 @@ def test_one_press_that_comes_ten_times_at_once_is_one_vote(chat: Chat) -> None:
     assert [each[0] for each in asked.votes()] == ["user:ann"]
 
 
-def test_an_account_is_connected_by_a_code_decides_as_its_person_and_ends_with_their_key(chat: Chat) -> None:
+def test_a_connected_account_decides_as_its_person_and_ends_with_their_key(chat: Chat) -> None:
     account, platform = f"{chat.platform.ann}7", chat.platform
     key, text = chat.people.key("user:dee", roles=BOSS)
     dee = {"Authorization": f"Bearer {text}"}
@@ -369,9 +369,7 @@ def test_a_platform_that_is_away_loses_and_doubles_nothing(chat: Chat) -> None:
     assert "Rejected by user:cy" in early.result()
 
 
-def test_a_server_that_is_killed_while_it_sends_or_decides_sends_and_decides_once(
-    postgres_server: Server, tmp_path: Path
-) -> None:
+def test_a_server_killed_while_it_sends_or_decides_does_each_once(postgres_server: Server, tmp_path: Path) -> None:
     platform = SlackPlatform()
     with ExitStack() as stack:
         stack.enter_context(platform.serving())

@@ -181,7 +181,7 @@ def client(server: ServerProcess) -> Iterator[Client]:
         yield client
 
 
-def test_the_arguments_of_an_approved_call_are_told_as_its_function_has_them(http: Checked) -> None:
+def test_an_approved_call_shows_its_arguments_as_the_function_has_them(http: Checked) -> None:
     found = http.get(f"/v1/pendings/{ask(http, GATED)}/arguments", headers={"HAI-Act-As": "user:ann"}).json()
     assert found["tool"] == "files.delete_files"
     assert found["parameters"]["properties"]["count"]["type"] == "integer"

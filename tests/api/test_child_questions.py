@@ -69,7 +69,7 @@ def ended(url: str, run_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", [TOOL, DECISION])
-def test_what_a_grandchild_asks_is_answered_in_every_protocol_across_a_kill(postgres_server: Server, what: str) -> None:
+def test_a_grandchilds_question_is_answered_in_every_protocol_after_a_kill(postgres_server: Server, what: str) -> None:
     with postgres_server.database() as dsn:
         waiting: dict[str, str] = {}
         with serving(dsn) as process:
@@ -93,7 +93,7 @@ def test_what_a_grandchild_asks_is_answered_in_every_protocol_across_a_kill(post
                 assert said[-2:] == ["below", SAID[what]], dialect
 
 
-def test_an_answer_to_a_grandchild_streams_what_comes_of_it_and_the_same_again(server: ServerProcess) -> None:
+def test_an_answer_to_a_grandchild_streams_its_effects_and_a_repeat_too(server: ServerProcess) -> None:
     name = publish(server.url, DECISION)
     client = HaiClient(server.url, workflow=name)
     asked = client.post(user("go"), tools=("confirmAction",))
@@ -105,7 +105,7 @@ def test_an_answer_to_a_grandchild_streams_what_comes_of_it_and_the_same_again(s
     assert again.body == first.body
 
 
-def test_an_answer_that_a_grandchild_refuses_is_refused_and_its_question_is_still_open(server: ServerProcess) -> None:
+def test_an_answer_that_a_grandchild_refuses_leaves_its_question_open(server: ServerProcess) -> None:
     client = AguiClient(server.url, workflow=publish(server.url, DECISION))
     (interrupt,) = client.post(user("go")).interrupts()
     refused = client.post(resume=[resolved(interrupt, {"approved": "perhaps"})])
@@ -132,7 +132,7 @@ steps:
 }
 
 
-def test_state_of_a_grandchild_is_shown_in_its_thread_and_written_by_the_posts_that_answer_it(
+def test_a_grandchilds_state_shows_in_its_thread_and_is_written_by_posts(
     server: ServerProcess,
 ) -> None:
     for name, body in SHARING.items():

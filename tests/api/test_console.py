@@ -48,7 +48,7 @@ def test_it_is_known_whether_there_are_pages(folder: Path, tmp_path: Path) -> No
     assert not Console((tmp_path / "nothing",)).is_served
 
 
-async def test_any_place_is_the_page_that_finds_it_and_a_decision_has_one_of_its_own(folder: Path) -> None:
+async def test_any_path_is_the_page_that_handles_it_and_decisions_have_their_own(folder: Path) -> None:
     async with client(folder) as http:
         for path, title in (
             ("/", "index"),
@@ -83,7 +83,7 @@ async def test_an_asset_is_kept_for_ever_and_packed_as_the_browser_takes_it(fold
             assert asset.headers["vary"] == "Accept-Encoding"
 
 
-async def test_what_is_for_pages_of_others_has_an_address_that_stays_and_is_kept_for_ten_minutes(folder: Path) -> None:
+async def test_the_elements_have_a_lasting_address_cached_for_ten_minutes(folder: Path) -> None:
     async with client(folder) as http:
         for path, media_type in (("/elements.js", "text/javascript"), ("/elements.d.ts", "text/plain")):
             answer = await http.get(path)
@@ -140,9 +140,7 @@ async def test_a_development_server_builds_the_pages_when_somebody_looks(folder:
                 pass
 
 
-async def test_a_development_server_builds_what_is_for_pages_of_others_before_it_sends_it(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_a_development_server_builds_the_elements_before_it_sends_them(folder: Path, tmp_path: Path) -> None:
     sources, built = tmp_path / "sources", tmp_path / "dist"
     sources.mkdir()
     (sources / "building.py").write_text(f"import shutil\nshutil.copytree({str(folder)!r}, {str(built)!r})\n")

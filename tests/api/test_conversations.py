@@ -177,7 +177,7 @@ def test_a_new_message_while_the_run_waits_is_refused_with_the_open_calls(
     assert snapshot(http, cleanup) == before
 
 
-def test_an_answer_with_a_message_decides_and_stores_the_message_but_starts_nothing(
+def test_an_answer_with_a_message_decides_and_stores_it_but_starts_nothing(
     cleanup: HaiClient, http: httpx2.Client
 ) -> None:
     call = cleanup.post(user()).call_id("confirmAction")
@@ -209,7 +209,7 @@ def test_an_unknown_workflow_is_refused_whatever_else_is_asked(
     assert runs_of(http, client) == []
 
 
-def test_a_default_workflow_that_is_not_there_is_not_taken_for_one_that_was_named(postgres_server: Server) -> None:
+def test_an_absent_default_workflow_is_no_named_workflow(postgres_server: Server) -> None:
     environment = {"HAI_FLOW_DEFAULT_WORKFLOW": "elsewhere"}
     with postgres_server.database() as dsn, serving(dsn, environment=environment) as server:
         refused = HaiClient(server.url).post(user())

@@ -97,7 +97,7 @@ def test_connect_shows_open_interrupts_and_decides_nothing(server: ServerProcess
 
 @SINGLE
 @pytest.mark.parametrize("status", ["cancelled", "resolved"])
-def test_an_answer_after_the_decision_of_another_tab_is_refused_with_the_decision(
+def test_an_answer_after_another_tabs_decision_is_refused_with_that_one(
     server: ServerProcess, http: httpx2.Client, single: bool, status: str
 ) -> None:
     """CopilotKit answers under the runId of the run that asked, and shows its own answer until a snapshot lacks it."""

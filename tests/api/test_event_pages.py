@@ -112,7 +112,7 @@ def test_a_type_that_no_event_has_is_refused_with_the_nearest_one(http: Checked,
     assert "did you mean `step_started`?" in refused.json()["detail"]
 
 
-def test_runs_are_found_and_counted_by_a_part_of_the_name_or_the_title_of_their_workflow(http: Checked) -> None:
+def test_runs_are_found_and_counted_by_part_of_their_workflows_name(http: Checked) -> None:
     word = unique("part").replace("-", "_")
     source = f"hai: flow/v1\nname: pay_{word}\nversion: 1\ntitle: Pay an Invoice {word}\nsteps: [{{return: 1}}]\n"
     other = source.replace("pay_", "x").replace("Pay an Invoice", "Not")

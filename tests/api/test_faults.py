@@ -13,7 +13,7 @@ from hai_flow.settings import Settings
 PAGE = "https://app.example.com"
 
 
-async def test_a_page_may_read_that_the_server_has_a_fault_and_learns_nothing_of_it(
+async def test_a_page_learns_that_the_server_failed_and_nothing_more(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:

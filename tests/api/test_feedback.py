@@ -149,9 +149,7 @@ def test_a_thread_that_has_said_nothing_has_no_messages_and_no_feedback(http: Ch
 # --- feedback -----------------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_rated_and_rated_otherwise_and_the_rating_is_taken_back(
-    server: ServerProcess, http: Checked
-) -> None:
+def test_a_message_is_rated_rated_anew_and_its_rating_is_withdrawn(server: ServerProcess, http: Checked) -> None:
     thread_id = chat(server)
     path = said(http, thread_id)
     assert code(http.get(path)) == (404, "feedback_unknown")
@@ -189,7 +187,7 @@ def test_a_message_is_rated_and_rated_otherwise_and_the_rating_is_taken_back(
     + [{"comment": "x" * 10_000}, {"labels": ["a" * 100]}, {"rating": None, "comment": "é\n\u202e\U0001f600"}],
     ids=lambda body: str(body)[:30],
 )
-def test_whatever_says_something_is_feedback_and_comes_back_as_it_was_given(
+def test_feedback_with_any_content_returns_as_it_was_given(
     server: ServerProcess, http: Checked, body: dict[str, Any]
 ) -> None:
     shown = http.put(said(http, chat(server)), json=body).json()
@@ -224,9 +222,7 @@ def test_what_was_never_decided_can_be_rated_when_it_is_over(http: Checked) -> N
     assert http.put(path, json={"comment": "nobody was asked"}).status_code == 201
 
 
-def test_a_call_is_rated_as_an_entry_of_the_transcript_and_its_question_as_a_pending(
-    server: ServerProcess, http: Checked
-) -> None:
+def test_a_call_is_rated_as_a_transcript_entry_and_a_question_as_pending(server: ServerProcess, http: Checked) -> None:
     client = HaiClient(server.url, workflow="cleanup")
     call = client.post(user("删除"), tools=("confirmAction",)).call_id("confirmAction")
     client.post(answer(call))

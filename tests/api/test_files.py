@@ -166,7 +166,7 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_is_stored(
         assert rows(dsn, f"SELECT count(*) FROM {table}") == 0, table
 
 
-def test_bytes_that_are_not_what_was_promised_are_refused_and_nothing_is_stored(
+def test_bytes_that_differ_from_their_announcement_are_refused_unstored(
     small: tuple[ServerProcess, str],
 ) -> None:
     server, dsn = small
@@ -200,7 +200,7 @@ def half_an_upload(server: ServerProcess) -> socket.socket:
     return connection
 
 
-async def test_a_server_that_is_killed_meanwhile_leaves_no_half_file_and_what_it_wrote_is_cleared_away(
+async def test_a_server_killed_during_an_upload_leaves_no_half_file(
     postgres_server: Server,
 ) -> None:
     with postgres_server.database() as dsn:

@@ -36,7 +36,7 @@ def freeze(http: httpx2.Client, who: dict[str, str], **body: Any) -> httpx2.Resp
     return http.post("/v1/freezes", json={"reason": "a drill", **body}, headers=who)
 
 
-def test_a_frozen_workflow_begins_nothing_lists_say_so_and_it_goes_on_when_it_is_thawed(
+def test_a_frozen_workflow_starts_nothing_is_listed_so_and_goes_on_thawed(
     place: tuple[httpx2.Client, People],
 ) -> None:
     http, people = place
@@ -83,7 +83,7 @@ def test_a_freeze_of_what_does_not_exist_or_without_a_reason_is_refused(
     assert http.get("/v1/freezes", headers=people.person("user:op", roles=["operator"])).json()["items"] == []
 
 
-def test_operators_of_a_tenant_freeze_what_is_theirs_and_end_nothing_that_the_deployment_froze(
+def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(
     place: tuple[httpx2.Client, People],
 ) -> None:
     http, people = place

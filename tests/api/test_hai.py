@@ -102,7 +102,7 @@ def test_a_run_is_followed_in_binary_by_who_accepts_it(server: ServerProcess, ht
     assert wire_lint.binary_events(rest.content) == stream.events[3:]
 
 
-def test_a_silent_binary_stream_is_kept_alive_by_empty_frames_and_says_when_the_server_closes(
+def test_an_idle_binary_stream_gets_empty_frames_and_the_servers_close(
     postgres_server: Server,
 ) -> None:
     environment = {"HAI_FLOW_KEEPALIVE_SECONDS": "0.1", "HAI_FLOW_SHUTDOWN_SECONDS": "0.5"}
@@ -148,7 +148,7 @@ PARTS = [
 ]
 
 
-def test_a_message_of_many_media_reaches_the_workflow_and_the_snapshot_as_it_was_posted(
+def test_a_message_of_many_media_reaches_workflow_and_snapshot_unchanged(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     client = HaiClient(server.url, workflow=publish(http, MIRROR))
@@ -214,7 +214,7 @@ def test_hai_is_served_at_configured_paths_too(wishful: ServerProcess) -> None:
     assert "/chat" not in httpx2.get(f"{wishful.url}/openapi.json").json()["paths"]
 
 
-def test_a_server_may_wish_for_all_clients_and_its_streams_are_followed_alike(wishful: ServerProcess) -> None:
+def test_a_server_may_choose_for_all_clients_and_its_streams_are_followed(wishful: ServerProcess) -> None:
     client, question = HaiClient(wishful.url, workflow="cleanup"), user(unique("text"))
     call = client.post(question, tools=("confirmAction",)).call_id("confirmAction")
     stream = client.post(question, answer(call))

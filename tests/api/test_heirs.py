@@ -57,7 +57,7 @@ def steps(http: httpx2.Client, run_id: str) -> dict[str, str]:
     return {path: step["status"] for path, step in found.items()}
 
 
-async def test_a_fork_gets_the_slot_of_the_run_that_it_leaves_before_those_who_wait_for_it(http: Checked) -> None:
+async def test_a_fork_gets_its_origins_slot_before_runs_that_wait_for_it(http: Checked) -> None:
     name = published(http, ONE)
     first = start(http, name)["id"]
     await is_now(http, first, "waiting")
@@ -103,7 +103,7 @@ async def test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with(http
     assert http.get(f"/v1/runs/{fourth}").json()["status"] == "queued", "its key is the fork's now"
 
 
-async def test_a_fork_into_a_version_that_counts_is_counted_and_into_one_that_does_not_is_not(http: Checked) -> None:
+async def test_a_fork_counts_by_the_version_that_it_goes_into(http: Checked) -> None:
     name = published(http)
     run = start(http, name)["id"]
     await is_now(http, run, "waiting")
@@ -140,7 +140,7 @@ async def test_a_tenant_at_its_limit_stops_nothing(postgres_server: Server, limi
             assert set(steps(full, run["id"]).values()) == {"finished", "waiting"}
 
 
-async def test_a_tenant_with_as_many_open_runs_as_it_may_have_still_forks_one_of_them(postgres_server: Server) -> None:
+async def test_a_tenant_at_its_limit_of_open_runs_can_still_fork_one(postgres_server: Server) -> None:
     environment = {"HAI_FLOW_TENANT_OPEN_RUNS_MAX": "1"}
     with (
         postgres_server.database() as dsn,

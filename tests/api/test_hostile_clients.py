@@ -144,7 +144,7 @@ def test_a_frame_that_is_no_text_or_no_frame_closes_the_socket(server: ServerPro
         assert client.close_code in (1002, 1007)
 
 
-def test_a_socket_for_which_there_is_no_place_is_told_so_and_one_that_leaves_at_once_is_no_fault(
+def test_a_socket_beyond_the_limit_is_refused_and_an_early_close_is_fine(
     postgres_server: Server,
 ) -> None:
     with postgres_server.database() as dsn, serving(dsn, admission={"streams_max": 1}) as server:
@@ -161,7 +161,7 @@ def test_a_socket_for_which_there_is_no_place_is_told_so_and_one_that_leaves_at_
         assert "store_failed" not in server.log
 
 
-def test_two_sockets_of_a_session_see_the_same_events_and_the_first_answer_wins(server: ServerProcess) -> None:
+def test_two_sockets_of_a_session_see_the_same_and_the_first_answer_wins(server: ServerProcess) -> None:
     session = unique("s")
     one = AuiClient(server.url, "cleanup", session_id=session, message="删除")
     asked = one.until("aui_interrupt")

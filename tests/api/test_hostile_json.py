@@ -66,7 +66,7 @@ def test_no_route_answers_hostile_json_by_a_fault_of_its_own(server: ServerProce
                 assert all(isinstance(each.get("path", ""), str) for each in answer.json().get("findings", ()))
 
 
-def test_a_key_that_is_half_of_a_character_is_422_with_a_place_that_can_be_written(server: ServerProcess) -> None:
+def test_a_key_with_a_lone_surrogate_is_422_with_a_writable_place(server: ServerProcess) -> None:
     with httpx2.Client(base_url=server.url, timeout=60) as http:
         answer = http.post("/v1/runs", content=b'{"a": {"\\ud800": null}}', headers=CONTENT)
     assert answer.status_code == 422
@@ -104,9 +104,7 @@ def test_no_route_answers_json_made_at_random_by_a_fault_of_its_own(server: Serv
         ("/callbacks/c_1", 404),
     ],
 )
-def test_a_refusal_for_size_can_be_read_by_a_client_that_first_writes_all_of_its_body(
-    server: ServerProcess, path: str, status: int
-) -> None:
+def test_a_413_reaches_a_client_that_writes_its_whole_body_first(server: ServerProcess, path: str, status: int) -> None:
     host, _, port = server.url.removeprefix("http://").partition(":")
     body = b'"' + b"x" * 4_000_000 + b'"'
     head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"

@@ -80,7 +80,7 @@ class Asking:
         return self.http.post(f"/v1/pendings/{id}/decide", json=given, headers={"HAI-Act-As": who})
 
 
-def test_a_question_is_in_the_inbox_of_everybody_whom_it_asks_and_of_nobody_else(http: Checked) -> None:
+def test_a_question_is_in_the_inbox_of_its_deciders_and_of_nobody_else(http: Checked) -> None:
     asking = Asking(http, "user:ann, role:boss, group:money, role:house")
     id = asking.start()
     for who in ("user:ann", "user:bob,role:boss", "user:eve,group:money", "user:hal", f"user:x,group:{asking.name}"):
@@ -242,7 +242,7 @@ def as_(who: str) -> dict[str, str]:
     return {"HAI-Act-As": who}
 
 
-def test_several_questions_are_answered_at_once_each_with_an_outcome_of_its_own(http: Checked) -> None:
+def test_several_questions_are_answered_at_once_with_an_outcome_each(http: Checked) -> None:
     asking, mine = Asking(http, "role:boss"), Asking(http, "user:eve")
     first, second, foreign = asking.start(), asking.start(), mine.start()
     items = [
@@ -297,7 +297,7 @@ def test_what_i_decided_is_listed_newest_first(http: Checked) -> None:
     assert http.get("/v1/inbox/decided", headers=as_("user:nobody")).json()["items"] == []
 
 
-def test_a_claim_is_seen_by_others_keeps_nobody_from_deciding_and_is_given_back(http: Checked) -> None:
+def test_a_claim_is_visible_blocks_no_decision_and_is_given_back(http: Checked) -> None:
     asking = Asking(http, "role:boss")
     id = asking.start()
     ann, bob = "user:ann,role:boss", "user:bob,role:boss"
@@ -387,7 +387,7 @@ def test_an_answer_to_a_form_says_for_whom_it_was_given(http: Checked) -> None:
     assert decided["needed"]["votes"][0]["via"] == "rest (act as) (for user:away2)"
 
 
-def test_the_answer_to_a_form_names_both_and_stands_in_what_both_have_decided(http: Checked) -> None:
+def test_an_answered_form_names_both_people_and_is_in_both_histories(http: Checked) -> None:
     name = unique("forms").replace("-", "_")
     source = f"""
 hai: flow/v1

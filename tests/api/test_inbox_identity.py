@@ -100,7 +100,7 @@ def test_who_started_it_is_told_so_and_shown_no_evidence(bank: Bank) -> None:
     assert bank.decide(item["id"], mine) == (403, "pending_forbidden")
 
 
-def test_a_delegate_sees_and_decides_what_asks_the_other_and_nothing_else_of_theirs(bank: Bank) -> None:
+def test_a_delegate_decides_anothers_questions_and_no_more_of_theirs(bank: Bank) -> None:
     away, stands = bank.who("away", "decider", "boss", "requester"), bank.who("stands", "decider")
     item = bank.ask(bank.who("req"), away)
     assert bank.decide(item["id"], stands, on_behalf_of="user:away") == (403, "delegation_missing")

@@ -202,7 +202,7 @@ async def test_threads_spread_and_each_is_found_by_its_name(large: Large) -> Non
     ], "a thread whose anchor is its cell costs no row"
 
 
-async def test_a_thread_stays_where_it_is_when_a_cell_is_added_and_new_ones_begin_in_both(grown: Large) -> None:
+async def test_a_thread_stays_when_a_cell_is_added_and_new_ones_begin_in_both(grown: Large) -> None:
     old = {f"old {n}": (await grown.start(thread_id=f"old {n}"))["id"] for n in range(4)}
     assert {cell_of(UUID(run)) for run in old.values()} == {1}
     await grow(grown)
@@ -216,7 +216,7 @@ async def test_a_thread_stays_where_it_is_when_a_cell_is_added_and_new_ones_begi
         assert cell_of(UUID(again)) == cell_of(UUID(run))
 
 
-async def test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_begins_it(
+async def test_two_processes_that_begin_a_thread_beside_a_new_cell_begin_it_once(
     grown: Large, database_url: str, places: tuple[Cell, Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them knows nothing of the second cell: its list of the tenant's cells is as old as it can be, and
@@ -254,7 +254,7 @@ async def test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_be
         assert any(each.startswith("after") for each in await _threads_in(grown.two))
 
 
-async def test_a_run_in_a_cell_that_was_just_added_is_found_by_a_process_that_had_not_heard_of_it(
+async def test_a_run_in_a_new_cell_is_found_by_a_process_not_yet_told_of_it(
     grown: Large, database_url: str, places: tuple[Cell, Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.tenancy.tenants.SECONDS", 3600.0)
@@ -267,7 +267,7 @@ async def test_a_run_in_a_cell_that_was_just_added_is_found_by_a_process_that_ha
         assert (await later.get("/v1/runs"))["missing"] == []
 
 
-async def test_a_cell_that_is_added_begins_nothing_before_every_process_knows_of_it(grown: Large) -> None:
+async def test_a_new_cell_begins_nothing_before_every_process_knows_it(grown: Large) -> None:
     await support.spread(grown.there.home, "acme", [grown.one, grown.two], after=timedelta(hours=1))
     ((id,),) = await fetched(support.home(grown.there.home), "SELECT id FROM tenants WHERE name = 'acme'")
     grown.there.cells.home.tenants.forget(id)
@@ -319,7 +319,7 @@ async def test_a_closed_cell_keeps_its_threads_and_begins_none(large: Large) -> 
 # --- starts under a key -----------------------------------------------------------------------------------------------
 
 
-async def test_a_start_under_a_key_finds_its_first_run_also_after_a_cell_was_added(grown: Large) -> None:
+async def test_a_start_under_a_key_finds_its_first_run_after_a_cell_was_added(grown: Large) -> None:
     before = {f"before-{n}": (await grown.start(key=f"before-{n}"))["id"] for n in range(8)}
     await grow(grown)
     after = {f"after-{n}": (await grown.start(key=f"after-{n}"))["id"] for n in range(24)}
@@ -330,7 +330,7 @@ async def test_a_start_under_a_key_finds_its_first_run_also_after_a_cell_was_add
     assert len(await grown.all_of("/v1/runs", limit=7)) == len(before | after)
 
 
-async def test_of_two_processes_that_start_under_a_key_while_a_cell_is_added_one_starts_it(
+async def test_two_processes_that_start_under_a_key_beside_a_new_cell_start_once(
     grown: Large, database_url: str, places: tuple[Cell, Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.tenancy.tenants.SECONDS", 3600.0)
@@ -356,7 +356,7 @@ async def test_of_two_processes_that_start_under_a_key_while_a_cell_is_added_one
         assert len(await grown.all_of("/v1/runs")) == len(keys) + 2
 
 
-async def test_a_key_that_was_used_in_one_cell_is_not_used_for_a_thread_of_another(large: Large) -> None:
+async def test_a_key_used_in_one_cell_is_refused_for_a_thread_of_another(large: Large) -> None:
     here, there = await large.in_both()
     threads = [(await large.get(f"/v1/runs/{run}"))["thread_id"] for run in (here, there)]
     for run in (here, there):
@@ -474,7 +474,7 @@ async def test_an_event_starts_one_run_and_not_one_in_each_cell(large: Large) ->
     assert len(await large.all_of("/v1/runs", workflow="started")) == 1
 
 
-async def test_a_workflow_and_a_delegation_are_in_every_cell_as_soon_as_they_are_made(large: Large) -> None:
+async def test_workflows_and_delegations_are_in_every_cell_once_they_are_made(large: Large) -> None:
     await large.publish(LISTENING, ASKING.replace("version: 1", "version: 2"))
     names = await fetched(large.one, "SELECT name, version FROM workflows ORDER BY 1, 2")
     assert names == await fetched(large.two, "SELECT name, version FROM workflows ORDER BY 1, 2")
@@ -487,7 +487,7 @@ async def test_a_workflow_and_a_delegation_are_in_every_cell_as_soon_as_they_are
     assert await fetched(large.two, "SELECT to_id FROM delegations") == []
 
 
-async def test_runs_that_count_with_others_of_their_key_are_all_in_the_first_cell(large: Large) -> None:
+async def test_runs_that_share_a_concurrency_key_are_all_in_the_first_cell(large: Large) -> None:
     await large.publish(COUNTED, ABOVE)
     started = await large.start("counted", thread_id="any name")
     assert cell_of(UUID(started["id"])) == 1
@@ -543,7 +543,7 @@ async def test_a_file_is_for_runs_of_every_cell(large: Large) -> None:
     assert (await large.there.http.get(f"/v1/files/{id}", headers=large.who)).content == b"words"
 
 
-async def test_an_admin_of_the_deployment_says_by_rest_in_which_cells_threads_begin(large: Large) -> None:
+async def test_an_admin_of_the_deployment_sets_the_cells_of_new_threads_by_rest(large: Large) -> None:
     who = await large.there.tenant("default")
 
     async def said(code: int, *cells: str) -> Any:
@@ -572,7 +572,7 @@ async def test_an_admin_of_the_deployment_says_by_rest_in_which_cells_threads_be
 # --- a cell that is away ----------------------------------------------------------------------------------------------
 
 
-async def test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer_503(
+async def test_a_cell_that_is_away_is_missing_in_lists_and_only_its_runs_are_503(
     postgres_server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.cells.LOOK_SECONDS", 0.05)

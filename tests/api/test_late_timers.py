@@ -55,7 +55,7 @@ async def place(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             yield Place(runtime, http, monkeypatch)
 
 
-async def test_what_is_said_of_a_question_is_what_an_answer_is_told_though_no_timer_fires(place: Place) -> None:
+async def test_a_question_past_its_deadline_refuses_answers_before_its_timer(place: Place) -> None:
     started = await place.http.post("/v1/runs", json={"workflow": "staged", "input": {}})
     assert started.status_code == 201, started.text
     (listed,) = (await place.http.get("/v1/pendings")).json()["items"]

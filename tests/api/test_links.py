@@ -214,7 +214,7 @@ async def _let_links_end(dsn: str) -> None:
     ("lost", "left"),
     [("user:ann: {email: ann@example.com, roles: [boss]}", "user:ben: {}"), ("roles: [boss]", "roles: [clerk]")],
 )
-def test_a_link_ends_with_its_person_and_lends_no_role_that_the_file_has_taken_away(
+def test_a_link_ends_with_its_person_and_lends_no_role_that_was_removed(
     mailed: Mailed, tmp_path: Path, lost: str, left: str
 ) -> None:
     pending, link = mailed.ask()
@@ -272,7 +272,7 @@ def send_gone(mailed: Mailed, link: str) -> int:
     return mailed.http.post(link, data=FILLED).status_code
 
 
-def test_a_refused_form_keeps_all_that_was_typed_and_says_what_is_wrong_at_its_field(mailed: Mailed) -> None:
+def test_a_refused_form_keeps_its_input_and_shows_faults_at_their_fields(mailed: Mailed) -> None:
     pending, link = mailed.ask("asked")
     typed = {**FILLED, "value.n": "two <b>", "value.ok": "", "value.extra": "{", "value.note": "  kept\nas is"}
     refused = send(mailed, link, typed)

@@ -115,7 +115,7 @@ def test_a_client_without_elicitation_gets_the_run_with_whom_it_waits_for(http: 
     assert content["output"] == {"refunded": 80, "note": "sorry"}
 
 
-def test_a_question_to_the_caller_is_a_form_and_its_answer_goes_on_with_the_run(http: httpx2.Client) -> None:
+def test_a_question_to_the_caller_is_a_form_and_its_answer_resumes_the_run(http: httpx2.Client) -> None:
     caller = Caller(http, FORMS)
     asked = caller.call("confirm_delete", {"filename": "a.txt"})
     assert asked["resultType"] == "input_required"
@@ -127,7 +127,7 @@ def test_a_question_to_the_caller_is_a_form_and_its_answer_goes_on_with_the_run(
     assert done["structuredContent"]["output"] == "confirmed: true"
 
 
-def test_a_wrong_form_is_asked_again_with_the_findings_and_the_question_stays_open(http: httpx2.Client) -> None:
+def test_a_wrong_form_is_asked_again_with_findings_and_stays_open(http: httpx2.Client) -> None:
     caller, given = Caller(http, FORMS), {"filename": "a.txt"}
     asked = caller.call("confirm_delete", given)
     again = caller.call(
@@ -139,7 +139,7 @@ def test_a_wrong_form_is_asked_again_with_the_findings_and_the_question_stays_op
     assert done["structuredContent"]["output"] == "confirmed: false"
 
 
-def test_the_same_state_twice_gives_the_first_outcome_whatever_the_second_answer_says(http: httpx2.Client) -> None:
+def test_a_state_used_twice_gives_the_first_outcome_to_any_second_answer(http: httpx2.Client) -> None:
     caller, given = Caller(http, FORMS), {"filename": "a.txt"}
     asked = caller.call("confirm_delete", given)
     first = caller.call("confirm_delete", given, state=asked["requestState"], answers={"sure": accept(confirm=True)})
@@ -178,7 +178,7 @@ def test_a_decision_of_the_caller_is_a_page_and_to_open_it_is_no_vote(http: http
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_shows_its_question_takes_the_answer_and_ends_with_the_result(http: httpx2.Client) -> None:
+def test_a_task_shows_its_question_takes_the_answer_and_ends_with_a_result(http: httpx2.Client) -> None:
     caller = Caller(http, WITH_TASKS)
     task = caller.call("confirm_delete", {"filename": "a.txt"})
     assert (task["resultType"], task["pollIntervalMs"]) == ("task", 1000)
@@ -211,7 +211,7 @@ def test_a_task_that_waits_for_others_is_working_and_says_for_whom(http: httpx2.
     sure(lambda: "role:support" in caller.result("tasks/get", {"taskId": task["taskId"]})["statusMessage"])
 
 
-def test_a_cancelled_task_is_cancelled_and_to_cancel_it_again_is_acknowledged(http: httpx2.Client) -> None:
+def test_a_task_is_cancelled_and_a_second_cancellation_is_acknowledged(http: httpx2.Client) -> None:
     caller = Caller(http, WITH_TASKS)
     task = {"taskId": caller.call("slow_compute", {"seconds": 60})["taskId"]}
     caller.result("tasks/cancel", task)
@@ -293,7 +293,7 @@ def test_tools_are_listed_in_one_order_with_schemas_hints_and_the_version(http: 
     assert {"get_run", "wait_run", "answer", "cancel_run", "list_pending"} <= tools.keys()
 
 
-def test_a_misspelt_argument_is_answered_with_the_one_that_is_meant_here_and_over_rest(http: httpx2.Client) -> None:
+def test_a_misspelt_argument_gets_the_near_name_over_mcp_and_rest(http: httpx2.Client) -> None:
     given = {"ordr": "A-1", "amount": 5}
     result = Caller(http).call("refund_order", given)
     assert result["isError"]
@@ -384,7 +384,7 @@ def test_a_workflow_is_checked_as_rest_checks_it_and_is_not_stored(server: Serve
     assert http.get("/v1/workflows/greet_in_test").status_code == 404
 
 
-def test_findings_beyond_the_size_of_a_result_are_cut_and_their_end_is_shown(server: ServerProcess) -> None:
+def test_findings_beyond_a_results_size_are_cut_and_the_cut_is_marked(server: ServerProcess) -> None:
     steps = "".join(f"  - say: ${{{{ input.{'x' * 200}{n} }}}}\n" for n in range(300))
     result = call_tool(server, "validate_workflow", source=f"hai: flow/v1\nname: w\nversion: 1\nsteps:\n{steps}")
     assert result.structured_content == {"valid": False, "truncated": True}
@@ -536,7 +536,7 @@ def test_a_fault_of_the_workflow_itself_is_a_failed_task_and_no_result(http: htt
     assert "result" not in found
 
 
-def test_answers_that_come_with_the_first_call_are_given_and_others_passed_over(http: httpx2.Client) -> None:
+def test_answers_sent_with_the_first_call_are_given_and_others_ignored(http: httpx2.Client) -> None:
     caller = Caller(http, FORMS)
     given = {"sure": accept(confirm=True), "other": accept(confirm=False)}
     done = caller.call("confirm_delete", {"filename": "a.txt"}, answers=given)
@@ -601,7 +601,7 @@ def test_a_prompt_that_lacks_an_argument_asks_for_it_once(http: httpx2.Client, a
     assert "- context: ours" in prompt["messages"][0]["content"]["text"]
 
 
-def test_a_workflow_for_clients_with_tasks_refuses_others_and_asks_before_its_task(http: httpx2.Client) -> None:
+def test_a_workflow_for_task_clients_refuses_others_and_asks_before_tasks(http: httpx2.Client) -> None:
     name, answers = "test_tool_with_task", {"user_name": accept(name="Ann")}
     error = Caller(http, FORMS).error("tools/call", {"name": name, "arguments": {}})
     assert error["code"] == -32021
@@ -623,7 +623,7 @@ def draft(name: str, version: int, step: str = "say: Hello", id: str = "first") 
     return f"hai: flow/v1\nname: {name}\nversion: {version}\nsteps:\n  - {{id: {id}, {step}}}\n"
 
 
-def test_a_draft_is_published_by_a_person_who_saw_its_document_and_what_is_new(
+def test_a_draft_is_published_by_a_person_who_saw_its_text_and_changes(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     name = unique("drafted").replace("-", "_")
@@ -688,7 +688,7 @@ def test_the_output_schema_of_a_workflow_names_the_members_of_its_output(ends: s
     assert describe_result(compile_workflow(returning.encode())) == RESULT_SCHEMA
 
 
-def test_a_result_fits_the_output_schema_of_its_workflow_as_the_official_client_demands(server: ServerProcess) -> None:
+def test_a_result_fits_its_output_schema_as_the_official_client_demands(server: ServerProcess) -> None:
     async def call() -> tuple[Any, Any]:
         async with Client(f"{server.url}/mcp") as client:
             tools = {each.name: each for each in (await client.list_tools()).tools}

@@ -29,9 +29,7 @@ def mount(kind: str, app: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["Starlette", "FastAPI", "FastAPI behind a proxy"])
-async def test_routes_protocols_console_webhooks_and_mcp_are_reached_below_another_application(
-    make: Make, kind: str
-) -> None:
+async def test_every_route_is_reachable_below_another_application(make: Make, kind: str) -> None:
     runtime = await make(performs=True)
     run = await start(runtime, "steps:\n  - say: hi\n")
     prefix = "/public" if kind == "FastAPI behind a proxy" else ""

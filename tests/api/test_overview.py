@@ -24,7 +24,7 @@ def run(http: httpx2.Client, workflow: str, status: str) -> None:
         pass
 
 
-def test_it_shows_servers_workers_what_waits_and_how_the_runs_of_each_hour_ended(server: ServerProcess) -> None:
+def test_overview_shows_servers_workers_waits_and_the_ends_of_each_hour(server: ServerProcess) -> None:
     with httpx2.Client(base_url=server.url, timeout=60) as http:
         for flow in (FAILS, ASKS):
             http.post("/v1/workflows", content=flow, headers=YAML).raise_for_status()

@@ -120,7 +120,7 @@ def asker(id: str) -> str:
 
 
 @pytest.mark.parametrize("dialect", FRONTENDS)
-def test_two_children_that_ask_at_once_are_both_shown_and_answered_one_after_the_other(
+def test_two_children_that_ask_at_once_are_shown_and_answered_in_turn(
     server: ServerProcess, http: Checked, dialect: str
 ) -> None:
     place = Place(server.url, "both", unique(f"both-{dialect}"))
@@ -150,7 +150,7 @@ def test_two_children_that_ask_at_once_are_both_shown_and_answered_one_after_the
     assert wait_for_end(http, root["id"])["output"] == "ab"
 
 
-def test_what_a_child_asks_that_was_stopped_needs_no_answer_and_the_other_goes_on(http: Checked) -> None:
+def test_a_stopped_childs_question_needs_no_answer_and_the_other_goes_on(http: Checked) -> None:
     root = start(http, "either")
     questions = asked(http, root["id"], 2)
     a, b = of(questions, "both/a/a/ask"), of(questions, "both/b/b/ask")
@@ -198,7 +198,7 @@ def test_what_is_asked_below_a_root_that_was_ended_needs_no_answer(http: Checked
     assert client.post().interrupts() == []
 
 
-def test_what_is_asked_below_a_root_that_is_paused_may_be_answered_and_goes_on_with_it(http: Checked) -> None:
+def test_a_question_below_a_paused_root_is_answered_and_resumes_with_it(http: Checked) -> None:
     root = start(http, "both")
     questions = asked(http, root["id"], 2)
     assert http.post(f"/v1/runs/{root['id']}/pause").status_code == 200

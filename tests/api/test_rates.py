@@ -56,7 +56,7 @@ def test_many_names_do_not_fill_the_memory(names_max: int, names: list[int]) -> 
         assert len(rate) <= names_max
 
 
-def test_one_principal_makes_so_many_tickets_in_a_minute_and_is_told_when_to_come_back() -> None:
+def test_tickets_of_a_principal_are_limited_by_the_minute_with_retry_after() -> None:
     rate, tenant = TicketRate(replace(Settings(), identity="keys")), uuid4()
     for _ in range(TICKETS_MAX):
         rate.take(tenant, "user:ann")

@@ -220,7 +220,7 @@ def test_what_nobody_decided_in_time_has_no_vote_and_was_not_done(house: House) 
     assert content["audit"] is None
 
 
-def test_personal_values_are_told_to_their_readers_and_the_signed_part_is_one(house: House, edited: str) -> None:
+def test_personal_values_reach_their_readers_and_the_signed_part_is_one(house: House, edited: str) -> None:
     id = verify_outside(edited, house.jwks)["question"]["id"]
     for_viewer = house.receipt(id, "vic")
     assert json.loads(for_viewer)["receipt"] == json.loads(edited)["receipt"]
@@ -261,7 +261,7 @@ def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str
         verify_outside(house.receipt(id), json.dumps({"keys": [key.jwk() for key in before]}))
 
 
-def test_a_receipt_is_the_same_after_kills_forget_archive_prune_and_restore(
+def test_a_receipt_is_the_same_after_kills_forget_archive_prune_restore(
     postgres_server: Server, tmp_path: Path
 ) -> None:
     keys, policy = tmp_path / "keys.json", tmp_path / "retention.yaml"

@@ -82,7 +82,7 @@ async def office(database_url: str) -> AsyncIterator[Office]:
             yield Office(http, runtime, People(database_url))
 
 
-async def test_a_new_version_is_published_with_a_rehearsal_of_exactly_its_text_and_the_same_bytes_again_without(
+async def test_a_new_version_needs_a_rehearsal_of_its_text_equal_bytes_do_not(
     office: Office,
 ) -> None:
     assert (await office.publish(text(1))).status_code == 201, "the first version"
@@ -128,7 +128,7 @@ async def test_a_rehearsal_that_is_old_short_or_cut_short_does_not_count(office:
     assert (await office.publish(text(2))).status_code == 201
 
 
-async def test_of_two_publishers_with_rehearsals_of_one_base_one_publishes_and_the_other_has_to_rehearse_again(
+async def test_of_two_publishers_with_one_base_the_second_rehearses_again(
     office: Office,
 ) -> None:
     await office.publish(text(1))
@@ -143,9 +143,7 @@ async def test_of_two_publishers_with_rehearsals_of_one_base_one_publishes_and_t
     assert (await office.publish(text(version))).status_code == 201
 
 
-async def test_an_admin_publishes_without_a_rehearsal_with_a_reason_that_the_audit_keeps(
-    office: Office, database_url: str
-) -> None:
+async def test_an_admin_publishes_unrehearsed_with_a_reason_in_the_audit(office: Office, database_url: str) -> None:
     await office.publish(text(1))
     await office.run()
     why = "the bank's holiday"
@@ -159,7 +157,7 @@ async def test_an_admin_publishes_without_a_rehearsal_with_a_reason_that_the_aud
     assert [each["details"]["unrehearsed"] for each in rows if "unrehearsed" in (each["details"] or {})] == [why]
 
 
-async def test_a_rehearsal_is_kept_for_who_may_publish_or_control_and_of_this_workflow_alone(
+async def test_a_rehearsal_is_stored_by_publishers_and_for_this_workflow_alone(
     office: Office, database_url: str
 ) -> None:
     await office.publish(text(1))

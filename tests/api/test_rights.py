@@ -30,7 +30,7 @@ ROUTES = [route for route in rights_page.routes() if route.path not in rights_pa
 REQUESTS = [route for route in ROUTES if route.method != "WS" and "an-alias" not in route.path]
 
 
-def test_every_operation_that_asks_for_its_caller_declares_the_header_of_development_servers_once() -> None:
+def test_an_operation_declares_the_development_header_once() -> None:
     application = rights_page.application()
     application.openapi()
     document = application.openapi()  # also where it was asked for before
@@ -44,7 +44,7 @@ def test_every_operation_that_asks_for_its_caller_declares_the_header_of_develop
             assert names.count("HAI-Act-As") == asks, (method, path)
 
 
-def test_the_routes_of_an_application_are_complete_before_the_first_request() -> None:
+def test_an_applications_routes_are_complete_before_the_first_request() -> None:
     assert {type(route) for route in build_common_routes()} >= {APIWebSocketRoute}
     assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in build_common_routes())
 

@@ -152,7 +152,7 @@ def desk(postgres_server: Server) -> Iterator[Desk]:
         assert not server.faults
 
 
-def test_a_rule_that_others_approved_votes_with_their_votes_and_each_use_is_counted_and_shown(desk: Desk) -> None:
+def test_a_rule_others_approved_votes_beside_people_and_counts_each_use(desk: Desk) -> None:
     rule = desk.approved(uses=5)
     assert (rule["status"], rule["approved_by"], rule["proposed_by"]) == ("active", ["user:bob"], "user:ann")
     run = desk.start(50)
@@ -169,7 +169,7 @@ def test_a_rule_that_others_approved_votes_with_their_votes_and_each_use_is_coun
     assert [each["details"]["rule"] for each in audit] == [rule["id"]]
 
 
-def test_a_rule_is_approved_by_neither_its_proposer_nor_the_requester_of_the_decision(desk: Desk) -> None:
+def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk) -> None:
     pending = desk.gate(desk.start(5000, who="user:both"))["id"]
     desk.decide(pending, "user:cat")
     rule = desk.propose(pending=pending).json()
@@ -179,7 +179,7 @@ def test_a_rule_is_approved_by_neither_its_proposer_nor_the_requester_of_the_dec
     assert desk.decide(gate["id"], "user:bob").status_code == 200
 
 
-def test_the_requester_of_the_decision_proposes_no_rule_and_one_that_they_proposed_is_not_for_their_runs(
+def test_a_requester_proposes_no_rule_and_benefits_from_none_of_theirs(
     desk: Desk,
 ) -> None:
     pending = desk.gate(desk.start(5000, who="user:both"))["id"]
@@ -192,7 +192,7 @@ def test_the_requester_of_the_decision_proposes_no_rule_and_one_that_they_propos
     assert desk.gate(desk.start(50))["status"] == "approve"
 
 
-def test_a_rule_does_not_vote_where_a_role_that_its_approver_had_is_excluded(desk: Desk) -> None:
+def test_a_rule_casts_no_vote_where_a_role_of_its_approver_is_excluded(desk: Desk) -> None:
     desk.publish("walled_pay", more=", exclude: [requester, role:operator]")
     rule = desk.approved(voters=("user:both",), every_workflow=True)
     assert rule["status"] == "active"

@@ -364,7 +364,7 @@ def test_without_a_refresh_token_it_ends_with_what_proved_who_it_is(
     assert (found["ends_at"].timestamp(), found["renew_at"], found["sealed"]) == (end, None, None)
 
 
-async def test_a_provider_that_says_nothing_of_the_person_is_as_one_that_can_t_be_asked(
+async def test_a_provider_silent_about_the_person_is_as_one_unreachable(
     strict: ServerProcess, dsn: str, provider: Provider
 ) -> None:
     end = int(datetime.now(UTC).timestamp()) + 600

@@ -230,7 +230,7 @@ def test_a_provider_signs_a_browser_in(strict: ServerProcess, provider: KeyServe
     assert (told["principal"], told["roles"]) == ("user:ann", ["operator"])
 
 
-def test_an_account_in_a_chat_that_the_provider_names_is_the_person_s_as_long_as_the_session_is(
+def test_an_account_that_the_provider_names_is_the_persons_for_a_session(
     strict: ServerProcess, provider: KeyServer, dsn: str
 ) -> None:
     key = People(dsn).person("user:ann", roles=["requester", "decider"])

@@ -95,7 +95,7 @@ async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
         assert looks == 1
 
 
-async def test_an_answer_is_looked_for_again_when_it_is_old_and_a_failure_is_told_to_all() -> None:
+async def test_an_old_answer_is_looked_up_again_and_a_failure_reaches_all() -> None:
     found = iter([1, ZeroDivisionError(), 3])
 
     async def find() -> int:

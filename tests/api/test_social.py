@@ -82,7 +82,7 @@ def test_a_thread_is_followed_across_its_turns_and_runs(told: tuple[str, list[Ev
     assert (result["tool_name"], result["status"], result["result"]) == ("confirmAction", "success", "confirmed")
 
 
-def test_an_event_source_goes_on_after_every_event_without_gap_or_repetition(
+def test_an_event_source_resumes_after_any_event_without_gap_or_repeat(
     server: ServerProcess, told: tuple[str, list[Event]]
 ) -> None:
     thread_id, events = told
@@ -164,7 +164,7 @@ def test_who_listened_first_and_lost_the_connection_gets_every_run_since(
     assert len({str(event.id).partition(".")[0] for event in events}) == 2
 
 
-def test_a_server_that_closes_just_ends_its_streams_and_another_one_goes_on(postgres_server: Server) -> None:
+def test_a_closing_server_ends_its_streams_and_another_one_continues(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn) as process, follow(process.url, "t") as stream:
             httpx2.post(f"{process.url}/v1/runs", json={"workflow": "cleanup", "thread_id": "t"})

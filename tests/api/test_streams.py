@@ -550,7 +550,7 @@ async def test_a_stream_ends_in_every_way_without_leaving_a_task() -> None:
         assert closed == 5 * (number + 1)
 
 
-async def test_a_connection_has_so_few_attributes_that_python_keeps_them_in_the_object() -> None:
+async def test_a_connection_has_few_enough_attributes_for_inline_storage() -> None:
     config = http_protocol.Config(FastAPI())
     config.load()
     config.head_seconds = 60.0

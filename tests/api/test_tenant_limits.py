@@ -60,9 +60,7 @@ def refused(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-def test_a_tenant_that_has_started_its_runs_of_the_minute_waits_and_another_does_not(
-    strict: ServerProcess, dsn: str
-) -> None:
+def test_a_tenant_past_its_starts_a_minute_waits_and_another_does_not(strict: ServerProcess, dsn: str) -> None:
     with caller(strict.url, dsn) as busy, caller(strict.url, dsn) as other:
         assert [start(busy, f"k{n}").status_code for n in range(4)] == [201] * 4
         before = runs(busy)

@@ -259,7 +259,7 @@ def test_no_route_is_left_out_but_for_a_reason() -> None:
 
 
 @pytest.mark.timeout(600)  # some thousand requests
-def test_what_another_tenant_has_is_to_every_role_on_every_route_as_if_it_were_not_there(
+def test_another_tenants_things_are_as_if_absent_on_every_route(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
 ) -> None:
     _, other, none = worlds
@@ -314,7 +314,7 @@ READS_ALL: Final = ("viewer", "operator", "requester")
 
 
 @pytest.mark.timeout(600)  # some thousand requests
-def test_every_role_comes_as_far_as_its_rights_on_every_route_with_what_its_own_tenant_has(
+def test_every_role_reaches_what_its_rights_allow_on_every_route(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
 ) -> None:
     cells: dict[tuple[str, str, str], int] = {}
@@ -343,7 +343,7 @@ def another_run(url: str, dsn: str, world: World) -> World:
     return replace(world, run_id=begun["id"], thread_id=body["thread_id"])
 
 
-def test_over_a_socket_every_role_finds_its_own_tenant_s_session_and_another_s_as_if_it_were_not_there(
+def test_over_a_socket_another_tenants_session_is_as_if_absent_to_any_role(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
 ) -> None:
     own, other, none = worlds

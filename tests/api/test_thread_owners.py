@@ -80,7 +80,7 @@ async def race(dsn: str, thread_id: str, ann: Any, eve: Any) -> list[Any]:
 @pytest.mark.parametrize("run_ids", ["of their own", "the same"])
 @pytest.mark.parametrize("workflow", ["quick", "waits"])
 @pytest.mark.parametrize("way", WAYS)
-def test_of_two_who_begin_a_thread_at_once_one_has_it_and_the_other_finds_it_foreign(
+def test_two_callers_who_begin_a_thread_at_once_get_one_owner(
     strict: ServerProcess, dsn: str, way: str, workflow: str, run_ids: str
 ) -> None:
     people = People(dsn)
@@ -113,7 +113,7 @@ def _status(pair: Any) -> int:
     return pair[0][0]
 
 
-def test_one_person_who_begins_a_thread_twice_at_once_is_told_that_it_is_busy(strict: ServerProcess, dsn: str) -> None:
+def test_one_person_beginning_a_thread_twice_at_once_hears_it_is_busy(strict: ServerProcess, dsn: str) -> None:
     ann = People(dsn).person("user:ann")
     with httpx2.Client(base_url=strict.url, headers=ann, timeout=30) as client:
         thread_id = unique("thread")

@@ -283,7 +283,7 @@ async def test_forks_and_skips_are_in_the_audit(http: Checked) -> None:
     assert forked["details"]["of"] == run["id"]
 
 
-async def test_a_file_that_an_edit_of_a_fork_names_is_asked_for_and_becomes_the_forks(http: Checked) -> None:
+async def test_a_file_named_by_a_forks_edit_is_checked_and_becomes_the_forks(http: Checked) -> None:
     name = published(http, NAMES_A_FILE)
     first, second = uploaded(http), uploaded(http)
     run = await waiting(http, start(http, name, input={"file": first})["id"])

@@ -184,7 +184,7 @@ def test_the_command_line_sends_events(http: Checked, server: ServerProcess) -> 
     assert f"{name} refused it: the input does not fit" in wrong.stdout
 
 
-def test_a_schedule_tells_when_it_fires_next_and_what_became_of_the_last_times(http: Checked) -> None:
+def test_a_schedule_shows_its_next_time_and_its_last_firings(http: Checked) -> None:
     schedule = schedule_of(http, publish(http, CLOCK + STEPS))
     path = f"/v1/schedules/{schedule['id']}"
     fires = http.get(f"{path}/fires", params={"limit": 3}).json()

@@ -340,7 +340,7 @@ async def at_rest(tenants: tuple[Tenant, ...]) -> None:
 
 
 @pytest.mark.timeout(600)  # some hundred requests
-async def test_two_tenants_that_do_the_same_are_told_the_same_and_nothing_of_each_other(
+async def test_two_tenants_doing_the_same_get_the_same_and_nothing_of_each_other(
     server: ServerProcess, dsn: str
 ) -> None:
     people, roles = People(dsn), {"all": [*ROLES], "boss": ["decider", "boss"]}

@@ -20,7 +20,7 @@ async def _make_newer(dsn: str) -> None:
         await connection.close()
 
 
-def test_a_run_that_no_worker_can_read_is_listed_with_what_needs_attention_and_says_why(
+def test_an_unreadable_run_is_listed_as_needing_attention_with_a_reason(
     postgres_server: Server,
 ) -> None:
     with postgres_server.database() as dsn:

@@ -141,7 +141,7 @@ async def _spoil(dsn: str, workflow: str) -> None:
         await connection.close()
 
 
-def test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow(
+def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(
     postgres_server: Server,
 ) -> None:
     shop = Shop()
@@ -174,7 +174,7 @@ async def _with_a_log_of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
         await connection.close()
 
 
-def test_of_several_answers_one_to_a_run_whose_log_cannot_be_read_is_refused_alone(postgres_server: Server) -> None:
+def test_an_answer_to_an_unreadable_run_is_refused_alone_among_several(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn) as first, httpx2.Client(base_url=first.url, timeout=20) as http:
             name = unique("q").replace("-", "_")

@@ -192,7 +192,7 @@ def test_recorded_runs_are_decided_again_under_a_text_that_is_not_stored(http: C
     assert {each["version"] for each in http.get(f"/v1/workflows/{name}").json()["versions"]} == {1}
 
 
-def test_a_run_that_was_migrated_and_a_fork_of_it_are_decided_again_from_there(http: Checked) -> None:
+def test_a_migrated_run_and_its_fork_are_decided_again_from_there(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     run = start(http, name)

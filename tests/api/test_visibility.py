@@ -88,7 +88,7 @@ def case(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> Case:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_decider_is_shown_their_question_with_its_evidence_and_nothing_else_of_the_run(case: Case, way: str) -> None:
+def test_a_decider_sees_their_question_and_evidence_and_no_more_of_the_run(case: Case, way: str) -> None:
     shown = case.over("decider", way)
     assert (SAID in shown, GIVEN in shown) == (False, False), shown
     if way != "run":
@@ -98,7 +98,7 @@ def test_a_decider_is_shown_their_question_with_its_evidence_and_nothing_else_of
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_requester_sees_the_run_but_not_the_evidence_of_what_others_are_asked(case: Case, way: str) -> None:
+def test_a_requester_sees_the_run_but_not_the_evidence_of_others_questions(case: Case, way: str) -> None:
     shown = case.over("requester", way)
     assert SAID in shown or GIVEN in shown, shown
     assert EVIDENCE not in shown

@@ -31,7 +31,7 @@ def dsn(postgres_server: Server) -> Iterator[str]:
         yield dsn
 
 
-def test_every_read_of_every_role_is_answered_where_the_engine_s_role_may_not_read(dsn: str) -> None:
+def test_every_read_by_every_role_works_without_the_engines_read_rights(dsn: str) -> None:
     reads = [route for route in ROUTES if route.method == "GET"]
     with serving(dsn, environment={**KEYS, "HAI_FLOW_SECRET_SHOP_HOOK": SECRET}) as process:
         world = world_of(process.url, People(dsn), "acme", "alphabet")

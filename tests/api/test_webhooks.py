@@ -80,7 +80,7 @@ def test_a_request_that_knows_the_secret_starts_a_run_with_its_body(http: Checke
     assert call(http, path, {"order": "A2"}).json()["run_id"] != run_id
 
 
-def test_requests_with_one_dedupe_key_start_one_run_however_many_come_at_once(http: Checked) -> None:
+def test_simultaneous_requests_with_one_dedupe_key_start_one_run(http: Checked) -> None:
     path = publish(http, ", dedupe: '${{ event.data.order }}', input: {order: '${{ event.data.order }}'}")
     with ThreadPoolExecutor(8) as pool:
         bodies = [{"order": "A1", "try": n} for n in range(8)]
@@ -155,9 +155,7 @@ def test_match_and_input_see_the_headers_but_no_token(http: Checked) -> None:
     assert http.post(f"/v1/hooks/{path}", headers={**token, "X-Kind": "sold"}).json()["already"] is False
 
 
-def test_pages_of_other_names_and_bodies_beyond_the_limit_are_refused_as_everywhere(
-    http: Checked, shop: ServerProcess
-) -> None:
+def test_pages_of_other_names_and_oversized_bodies_are_refused_everywhere(http: Checked, shop: ServerProcess) -> None:
     path = publish(http)
     assert call(http, path, {"order": "A1"}, Host="evil.example").status_code == 421
     assert call(http, path, {"order": "A1"}, Origin="https://evil.example").status_code == 403
@@ -167,7 +165,7 @@ def test_pages_of_other_names_and_bodies_beyond_the_limit_are_refused_as_everywh
     assert httpx2.post(f"{shop.url}/v1/hooks/nobody", content=b"A" * 2_000_000).status_code == 404
 
 
-def test_a_path_belongs_to_one_workflow_until_its_latest_version_has_it_no_more(http: Checked) -> None:
+def test_a_path_belongs_to_one_workflow_until_its_latest_version_drops_it(http: Checked) -> None:
     path = publish(http)
     other = f"hai: flow/v1\nname: {unique('other').replace('-', '_')}\nversion: 1\n" + FLOW % (path, "")
     refused = http.post("/v1/workflows", content=other.encode(), headers=YAML)

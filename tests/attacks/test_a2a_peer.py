@@ -130,9 +130,7 @@ HOSTILE: Final[dict[str, tuple[Reply, str]]] = {
 
 
 @pytest.mark.parametrize("attack", HOSTILE)
-def test_a_hostile_answer_ends_the_step_or_asks_and_the_errand_is_given_once(
-    server: ServerProcess, attack: str
-) -> None:
+def test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once(server: ServerProcess, attack: str) -> None:
     reply, expected = HOSTILE[attack]
     agent = Agent(reply, None)
     with agent.serving(), httpx2.Client(base_url=server.url, timeout=60) as http:

@@ -50,7 +50,7 @@ def refusal(answer: dict[str, Any]) -> tuple[int, str]:
 # --- what a delegate may ----------------------------------------------------------------------------------------------
 
 
-def test_the_delegate_of_an_absent_person_decides_for_them_and_both_are_recorded(place: Place) -> None:
+def test_an_absent_persons_delegate_decides_and_both_are_recorded(place: Place) -> None:
     boss, who = person_of(place)
     item = place.ask()
     assert place.decide(item, boss) == (403, "delegation_missing")
@@ -100,7 +100,7 @@ def test_the_seat_of_an_absent_delegate_goes_to_their_delegate(place: Place) -> 
     assert place.decide(item, boss) == (200, "approve")
 
 
-def test_who_is_away_and_has_named_nobody_leaves_the_seat_empty_and_the_refusal_says_so(place: Place) -> None:
+def test_an_absence_without_a_delegate_leaves_its_seat_empty_and_says_so(place: Place) -> None:
     boss, who = person_of(place)
     absence = enter(place, who, delegate=None)
     assert (absence["decides_now"], absence["why_nobody"]) == (
@@ -149,7 +149,7 @@ def test_the_delegate_of_a_requester_who_is_a_delegate_may_not_either(place: Pla
     assert place.decide(place.ask(), boss) == (200, "approve"), "of others' runs they decide"
 
 
-def test_an_admin_who_is_the_requester_lets_nobody_decide_by_an_absence_that_they_enter(place: Place) -> None:
+def test_an_admin_who_is_requester_enters_no_absence_that_lets_others_vote(place: Place) -> None:
     boss, _ = person_of(place)
     _, theirs, item = requester_of(place, "admin")
     assert enter(place, theirs, person=boss)["status"] == 201
@@ -157,7 +157,7 @@ def test_an_admin_who_is_the_requester_lets_nobody_decide_by_an_absence_that_the
     assert place.decide(place.ask(), boss) == (200, "approve")
 
 
-def test_an_excluded_role_excludes_also_who_is_away_between_and_who_entered_the_absence(place: Place) -> None:
+def test_an_excluded_role_covers_those_away_between_and_who_entered_it(place: Place) -> None:
     source = FLOW.replace("name: deal", "name: walled").replace("[role:boss]", "[role:boss], exclude: [role:trader]")
     publisher = place.people.person("user:pat3", roles=["publisher"])
     assert place.api.post("/v1/workflows", content=source, headers={**YAML, **publisher}).status_code == 201
@@ -198,7 +198,7 @@ def test_who_may_decide_no_more_lends_nothing(place: Place, what: str) -> None:
     assert item["id"] not in place.inbox()
 
 
-def test_an_absence_of_somebody_between_who_may_decide_no_more_passes_nothing_on(place: Place) -> None:
+def test_an_absence_of_a_former_decider_passes_no_seat_on(place: Place) -> None:
     boss, who = person_of(place)
     between, theirs = person_of(place, DECIDER)
     enter(place, who, delegate=between)
@@ -308,7 +308,7 @@ def test_a_token_for_some_threads_enters_none(place: Place) -> None:
     assert enter(place, carried(token.json()["token"]))["status"] == 403
 
 
-def test_an_absence_that_was_entered_with_a_token_outlives_it_and_an_admin_ends_it(place: Place) -> None:
+def test_an_absence_entered_with_a_token_outlives_it_and_an_admin_ends_it(place: Place) -> None:
     name = unique("ann")
     absence = enter(place, carried(ISSUER.token(sub=name, roles=BOSS)), last_day=day(20))
     assert absence["status"] == 201

@@ -326,14 +326,14 @@ def named(act: Act) -> str:
 
 
 @pytest.mark.parametrize("act", [retry, fork_whole, give_feedback, begin_anew], ids=named)
-async def test_what_is_answered_between_two_steps_of_an_archive_is_in_the_last_one(
+async def test_an_answer_between_two_steps_of_an_archive_is_in_the_last_one(
     world: World, monkeypatch: pytest.MonkeyPatch, act: Act
 ) -> None:
     await archive_in_every_order(world, monkeypatch, prune, act)
 
 
 @pytest.mark.parametrize("act", [approve, retry, skip, fork, fork_whole, give_feedback, begin_anew], ids=named)
-async def test_a_thread_is_archived_and_removed_between_two_steps_of_who_acts_on_it(
+async def test_a_thread_is_archived_and_removed_between_two_steps_of_an_act(
     world: World, monkeypatch: pytest.MonkeyPatch, act: Act
 ) -> None:
     await archive_in_every_order(world, monkeypatch, act, prune)
@@ -488,7 +488,7 @@ async def is_undone(world: World) -> bool:
 
 
 @pytest.mark.parametrize(("held", "other"), [(freeze, approve), (approve, freeze)], ids=named)
-async def test_what_is_answered_while_its_workflow_is_frozen_is_paid_once_and_behind_the_thaw(
+async def test_an_answer_under_a_freeze_is_paid_once_and_after_the_thaw(
     world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act
 ) -> None:
     await world.publish()
@@ -516,7 +516,7 @@ async def test_what_is_answered_while_its_workflow_is_frozen_is_paid_once_and_be
 
 
 @pytest.mark.parametrize(("held", "other"), [(retire, begin_anew), (begin_anew, retire)], ids=named)
-async def test_a_start_and_the_retirement_of_its_version_come_one_behind_the_other(
+async def test_a_start_and_the_retirement_of_its_version_come_in_an_order(
     world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act
 ) -> None:
     async def begin() -> None:
@@ -552,7 +552,7 @@ steps:
 
 
 @pytest.mark.parametrize("which", ["the retirement is held", "the publication is held"])
-async def test_the_triggers_are_those_of_the_highest_version_in_use_whatever_comes_first(
+async def test_triggers_are_those_of_the_highest_version_in_use_in_any_order(
     world: World, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     async def publish_version(version: int, http: httpx2.AsyncClient) -> httpx2.Response:
@@ -594,7 +594,7 @@ output: "ok: ${{{{ steps.sure.output.ok }}}}"
 
 
 @pytest.mark.parametrize("which", ["the client's answer is held", "the other person's answer is held"])
-async def test_an_elicitation_that_another_person_answers_at_the_same_moment_has_one_answer(
+async def test_an_elicitation_that_two_people_answer_at_once_has_one_answer(
     world: World, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     """Both say something else; the client is told what counts, and no error of the server."""

@@ -188,9 +188,7 @@ def test_who_voted_by_one_id_has_no_second_vote(place: Place, first: str, second
 
 @pytest.mark.parametrize("second", WAYS)
 @pytest.mark.parametrize("first", WAYS)
-def test_who_sent_the_event_that_started_a_run_by_one_id_does_not_approve_it_by_another(
-    place: Place, first: str, second: str
-) -> None:
+def test_the_sender_of_an_event_does_not_approve_under_another_id(place: Place, first: str, second: str) -> None:
     sent = place.api.post("/v1/events", json={"type": "plain_wished"}, headers=place.sending[first])
     assert sent.status_code in (200, 201), sent.text
     (run,) = sent.json()["runs"]
@@ -208,7 +206,7 @@ def test_a_person_who_votes_by_all_ids_at_the_same_moment_has_one_vote(place: Pl
 
 
 @pytest.mark.parametrize("who", ["zed", "zed_by_token"])
-def test_a_run_that_was_started_before_the_ids_were_joined_is_not_approved_by_its_starter(
+def test_a_run_from_before_the_merge_of_ids_is_not_approved_by_its_starter(
     place: Place, before: dict[str, dict[str, Any]], who: str
 ) -> None:
     assert place.decide(before["own"], getattr(place, who)) == (403, "pending_forbidden")
@@ -225,7 +223,7 @@ def test_a_vote_from_before_the_ids_were_joined_is_the_only_one(
 
 
 @pytest.mark.parametrize("other", ["user:zed", "user:corp-zed"])
-def test_a_delegation_from_before_gives_no_second_vote_in_the_name_of_the_other_id(
+def test_an_older_delegation_gives_no_second_vote_for_the_other_id(
     place: Place, before: dict[str, dict[str, Any]], other: str
 ) -> None:
     assert place.decide(before["voted_of_three"], place.bob, on_behalf_of=other) == (403, "vote_final")
@@ -269,9 +267,7 @@ def test_the_ids_of_one_tenant_join_nobody_of_another(place: Place) -> None:
     assert place.api.get("/v1/session", headers=other).json()["principal"] == "user:corp-ann"
 
 
-def test_a_list_without_a_tenant_is_for_the_tenant_default_where_tokens_name_theirs(
-    postgres_server: Server, tmp_path: Path
-) -> None:
+def test_a_list_without_tenant_is_for_default_where_tokens_name_theirs(postgres_server: Server, tmp_path: Path) -> None:
     with postgres_server.database() as dsn, place_of(dsn, tmp_path, PEOPLE["default"]) as place:
         shown = [
             place.api.get("/v1/session", headers=place.token("ann", tenant)).json()["principal"]

@@ -60,7 +60,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str | bytes]]] = {
 
 
 @pytest.mark.parametrize(("code", "document"), DOCUMENTS.values(), ids=DOCUMENTS.keys())
-def test_a_document_that_grows_or_does_something_when_it_is_read_is_refused(
+def test_a_document_that_expands_or_executes_when_read_is_refused(
     server: ServerProcess, code: str, document: str | bytes
 ) -> None:
     began = time.monotonic()
@@ -166,7 +166,7 @@ def test_a_pattern_that_takes_for_ever_refuses_a_long_text_in_time(server: Serve
     assert len(str(refused(answer, 422))) < 5000
 
 
-def test_a_pattern_that_can_not_be_made_small_is_refused_when_it_is_published(server: ServerProcess) -> None:
+def test_a_pattern_without_a_small_automaton_is_refused_at_publication(server: ServerProcess) -> None:
     flow = HEAD + INPUT % "(?:a{1,1000}){1,1000}"
     problem = refused(httpx2.post(f"{server.url}/v1/workflows", content=flow, headers=YAML), 422)
     assert "schema.too_large" in [each["code"] for each in problem["findings"]]

@@ -102,7 +102,7 @@ def test_a_body_that_ends_in_two_ways_is_no_request(server: ServerProcess, heade
     assert runs_of(server, thread) == 0
 
 
-def test_a_request_in_chunks_is_one_request_whatever_stands_beside_their_sizes(server: ServerProcess) -> None:
+def test_a_chunked_request_is_one_request_whatever_its_extensions(server: ServerProcess) -> None:
     thread = unique("chunk")
     body = body_for(thread)
     chunks = "".join(f"1;name=value\r\n{character}\r\n" for character in body)

@@ -149,7 +149,7 @@ def test_a_delegation_by_another_key_stays(place: Place, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_one_of_which_it_is_not_known_how_it_was_made_ends_with_the_last_key(place: Place, way: str) -> None:
+def test_a_delegation_of_unknown_origin_ends_with_the_last_key(place: Place, way: str) -> None:
     leaver = f"user:{unique('leaver')}"
     key, text = place.people.key(leaver, roles=BOSS)
     made = place.lend(carried(text))
@@ -276,7 +276,7 @@ def test_a_role_that_the_giver_gets_afterwards_is_not_lent(place: Place) -> None
     assert place.decide(place.ask(), person) == (404, "pending_unknown")
 
 
-def test_a_delegation_of_a_session_that_was_begun_with_a_key_ends_with_either(place: Place) -> None:
+def test_a_delegation_by_a_session_of_a_key_ends_with_either(place: Place) -> None:
     for ending in ("session", "key"):
         leaver = f"user:{unique('leaver')}"
         key, text = place.people.key(leaver, roles=BOSS)
@@ -320,7 +320,7 @@ def test_a_delegation_does_not_outlive_the_token_by_which_it_was_made(place: Pla
 
 
 @pytest.mark.parametrize("proof", ["session", "token"])
-def test_a_delegation_for_later_than_its_proof_is_refused_with_the_way_to_make_it(place: Place, proof: str) -> None:
+def test_a_delegation_longer_than_its_proof_is_refused_with_the_remedy(place: Place, proof: str) -> None:
     token = carried(ISSUER.token(sub=unique("ann"), roles=BOSS))
     who = place.page(place.sign_in(f"user:{unique('boss')}")) if proof == "session" else token
     since = datetime.now(UTC) + timedelta(days=2)
@@ -412,7 +412,7 @@ def test_an_excluded_role_that_either_gets_afterwards_excludes_the_vote(
     assert place.decide(place.ask(), boss) == (200, "approve"), "what excludes no auditor they still decide"
 
 
-def test_a_role_that_the_session_of_the_giver_gets_afterwards_excludes_the_vote(place: Place) -> None:
+def test_a_role_that_a_givers_session_gains_later_excludes_the_vote(place: Place) -> None:
     boss = f"user:{unique('boss')}"
     session = place.sign_in(boss)
     place.lend(place.page(session))

@@ -165,7 +165,7 @@ async def test_a_message_that_interrupts_and_may_start_no_run_stops_nothing(
 
 
 @pytest.mark.parametrize("client", [HaiClient, AguiClient])
-async def test_a_message_that_interrupts_and_whose_key_another_run_holds_stops_nothing(
+async def test_an_interrupting_message_whose_key_is_held_elsewhere_stops_nothing(
     http: httpx2.Client, flow: str, client: Any
 ) -> None:
     """Its run would begin with the default input, which another run has taken."""

@@ -177,7 +177,7 @@ def test_a_state_of_one_server_is_good_at_the_other(house: House) -> None:
     assert done["structuredContent"]["output"] == "confirmed: true"
 
 
-def test_a_run_waits_through_the_death_of_all_servers_for_each_shape_of_client(postgres_server: Server) -> None:
+def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, ExitStack() as stack:
         with serving(dsn, environment=KEYS) as server:
             people = People(dsn)
@@ -357,7 +357,7 @@ def output_of_call(call: Future[httpx2.Response]) -> dict[str, Any]:
     return content
 
 
-def test_a_question_of_an_older_revision_is_answered_through_another_server_and_the_call_goes_on(
+def test_a_question_of_an_older_revision_is_answered_by_another_server(
     house: House,
 ) -> None:
     session = read_session(house, house.ann, elicitation={"form": {}})
@@ -370,7 +370,7 @@ def test_a_question_of_an_older_revision_is_answered_through_another_server_and_
 
 
 @pytest.mark.parametrize("server", [0, 1], ids=["where the call waits", "elsewhere"])
-def test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open(house: House, server: int) -> None:
+def test_a_deferred_question_ends_the_call_plainly_and_stays_open(house: House, server: int) -> None:
     session = read_session(house, house.ann, elicitation={})
     threads, call, question = called_in(house, session)
     with threads:
@@ -379,7 +379,7 @@ def test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_
     assert (content["status"], content["questions"][0]["id"]) == ("waiting", question["id"])
 
 
-def test_answers_of_another_person_and_wrong_forms_leave_the_question_of_a_session_open(house: House) -> None:
+def test_foreign_answers_and_wrong_forms_leave_a_sessions_question_open(house: House) -> None:
     session = read_session(house, house.ann, elicitation={})
     threads, call, question = called_in(house, session)
     with threads:
@@ -472,7 +472,7 @@ def test_the_person_behind_an_agent_does_not_decide_what_it_started(house: House
 FOR: Final = "hai-flow/onBehalfOf"
 
 
-def test_a_person_whom_an_agent_names_in_a_call_does_not_decide_what_it_starts(house: House) -> None:
+def test_a_person_whom_an_agent_names_decides_nothing_that_it_starts(house: House) -> None:
     _, text = house.people.key("agent:desk", speaks_for=["user:shop-*"])
     agent = {"Authorization": f"Bearer {text}"}
     named = house.people.person("user:shop-1", roles=["decider", "boss"])

@@ -106,9 +106,7 @@ async def test_what_a_call_gave_is_kept_however_deep_it_is(way: Way, answer: str
     assert str(state.output).startswith("[" * 60)
 
 
-async def test_the_connection_stays_for_the_calls_beside_one_whose_messages_can_not_be_read(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_connection_survives_a_call_with_unreadable_messages(make: Make, tmp_path: Path) -> None:
     body = CALLING.replace("steps: [", "steps: [{id: b, call: t.add}, {id: c, call: t.add}, ")
     script = Script(answers=(progress("9" * 400), told("message", DEEP), DONE))
     assert (await ended(make, tmp_path, script, "stdio", body)).output == "done"
@@ -151,9 +149,7 @@ async def test_a_number_of_a_result_that_no_run_can_hold_is_text(number: str, ma
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "x" * 100_000, "", "a\nb", "\udcff"])
-async def test_a_function_with_a_name_that_no_workflow_can_write_does_no_harm_to_the_others(
-    name: str, make: Make, tmp_path: Path
-) -> None:
+async def test_a_function_with_an_unwritable_name_harms_no_other(name: str, make: Make, tmp_path: Path) -> None:
     assert (await ended(make, tmp_path, Script(names=("add", name), answers=(DONE,)), "stdio")).output == "done"
 
 
@@ -213,7 +209,7 @@ async def test_a_question_that_no_form_can_ask_fails_the_call(answer: str, make:
 
 
 @pytest.mark.parametrize("piece", [b"data: {}\n\n", b"x" * 1000], ids=["events", "a line"])
-async def test_a_stream_without_an_end_fails_its_call_and_the_next_one_is_answered(piece: bytes) -> None:
+async def test_an_endless_stream_fails_its_call_and_the_next_is_answered(piece: bytes) -> None:
     script, endless = Script(answers=(DONE,)), True
 
     async def pieces() -> AsyncIterator[bytes]:

@@ -73,7 +73,7 @@ def test_a_list_that_is_no_list_of_parts_is_no_answer(http: httpx2.Client, path:
 
 
 @pytest.mark.parametrize("path", ["/awp", "/ag-ui"])
-def test_an_answer_to_a_question_of_another_thread_is_unknown_in_an_empty_one(http: httpx2.Client, path: str) -> None:
+def test_an_answer_to_another_threads_question_is_unknown_in_an_empty_one(http: httpx2.Client, path: str) -> None:
     run = http.post("/v1/runs", json={"workflow": "cleanup", "input": {}}).json()
     pendings = wait_for_pendings(http, run["id"])
     message = {"id": "a", "role": "tool", "toolCallId": pendings[0]["id"], "content": "true"}

@@ -80,7 +80,7 @@ async def test_a_client_that_follows_all_that_it_may_leaves_others_their_places(
     assert followers.follow("192.0.2.2").status_code == 200
 
 
-async def test_what_starts_and_what_answers_is_done_while_followers_hold_all_their_places(
+async def test_starts_and_answers_work_while_followers_fill_all_places(
     small: ServerProcess, followers: Followers
 ) -> None:
     followers.take_all()

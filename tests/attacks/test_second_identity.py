@@ -102,7 +102,7 @@ def test_a_delegation_to_my_other_self_gives_me_no_second_vote(house: House) -> 
         assert house.decide(item["id"], who, on_behalf_of="user:ann", reason="twice") == (403, "delegation_missing")
 
 
-def test_who_delegates_to_a_further_id_of_somebody_delegates_to_that_person(house: House) -> None:
+def test_a_delegation_to_a_further_id_is_one_to_its_person(house: House) -> None:
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     made = house.api.post("/v1/inbox/delegations", json={"to": "user:corp-ann", "until": until}, headers=house.boss)
     assert (made.status_code, made.json()["to"]) == (201, "user:ann")

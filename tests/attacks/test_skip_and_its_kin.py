@@ -199,7 +199,7 @@ def test_a_no_counts_in_all_runs_that_are_forks_of_each_other(api: httpx2.Client
 
 @pytest.mark.parametrize("way", ["retry", "fork"])
 @pytest.mark.parametrize("workflow", ["k_approve", "k_two", "k_gate", "k_loop", "k_child"])
-def test_somebody_who_may_decide_asks_anew_and_the_requester_still_decides_nothing(
+def test_a_decider_asks_anew_and_the_requester_still_decides_nothing(
     api: httpx2.Client, workflow: str, way: str
 ) -> None:
     it = Payment(api, workflow)
@@ -255,7 +255,7 @@ def test_a_decider_skips_what_their_approval_would_decide(api: httpx2.Client, wo
     wait_for(lambda: api.get(it.url).json()["status"] in ("finished", "failed"))
 
 
-def test_of_two_that_must_approve_the_first_does_not_skip_and_the_second_does(api: httpx2.Client) -> None:
+def test_the_first_of_two_required_approvers_does_not_skip_the_second_does(api: httpx2.Client) -> None:
     it = Payment(api, "k_two")
     first, second = (f"user:{unique('lead')},role:lead,role:operator" for _ in range(2))
     assert "more people" in refused(it.post("skip", first, step="ok"), "skip.forbidden")
@@ -364,9 +364,7 @@ steps:
 
 @pytest.mark.parametrize("payer", ["the run", "a fork of it"])
 @pytest.mark.parametrize("way", ["retry", "skip", "bulk"])
-def test_a_run_that_failed_behind_an_approval_does_not_go_on_when_a_relative_has_acted_on_it(
-    api: httpx2.Client, way: str, payer: str
-) -> None:
+def test_a_run_failed_after_approval_stays_once_a_relative_used_it(api: httpx2.Client, way: str, payer: str) -> None:
     answer = api.post("/v1/workflows", content=FAILING, headers=YAML)
     assert answer.status_code in (200, 201), answer.text
     it = Payment(api, "k_failing")
@@ -413,7 +411,7 @@ BELOW: Final = {
 @pytest.mark.parametrize(
     ("workflow", "decides"), [("k_pays", True), ("k_lets", True), ("k_pays_below", True), ("k_nobody_below", False)]
 )
-def test_who_is_behind_a_run_edits_no_argument_that_decides_whether_people_are_asked(
+def test_a_person_behind_a_run_edits_no_argument_that_decides_on_gates(
     api: httpx2.Client, workflow: str, decides: bool
 ) -> None:
     head = "hai: flow/v1\nname: {}\nversion: 1\n"
@@ -444,9 +442,7 @@ state: {{risk: {{type: integer, default: 9}}}}
 
 
 @pytest.mark.parametrize("edit", [{"state": {"risk": 0}}, {"input": {"n": 0}}])
-def test_who_is_behind_a_run_edits_nothing_that_decides_whether_people_are_asked(
-    api: httpx2.Client, edit: dict[str, Any]
-) -> None:
+def test_a_person_behind_a_run_edits_nothing_that_decides_on_gates(api: httpx2.Client, edit: dict[str, Any]) -> None:
     answer = api.post("/v1/workflows", content=RISKY, headers=YAML)
     assert answer.status_code in (200, 201), answer.text
     it = Payment(api, "k_risky")

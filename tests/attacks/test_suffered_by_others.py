@@ -186,9 +186,7 @@ WAYS_UP: Final = [
 
 
 @pytest.mark.parametrize("base", ["/v1/files/", "/docs/", "/docs/assets/", "/v1/workflows/"])
-def test_cve_2024_8438_and_cve_2024_8501_no_path_leads_to_a_file_of_the_machine(
-    server: ServerProcess, base: str
-) -> None:
+def test_cve_2024_8438_and_cve_2024_8501_no_path_leads_to_a_machines_file(server: ServerProcess, base: str) -> None:
     for way in WAYS_UP:
         answer = httpx2.get(server.url + base + way)
         assert answer.status_code in (400, 404, 422), (way, answer.status_code)
@@ -215,7 +213,7 @@ def test_cve_2026_21858_a_body_is_what_it_says_it_is(server: ServerProcess) -> N
 
 
 @pytest.mark.parametrize("written", ["127.0.0.1", "169.254.169.254", "10.0.0.1"])
-def test_cve_2026_42449_an_ipv6_address_is_judged_by_the_ipv4_address_in_it(written: str) -> None:
+def test_cve_2026_42449_an_ipv6_address_is_judged_by_its_ipv4_address(written: str) -> None:
     inside = ipaddress.IPv4Address(written)
     for prefix in ("::ffff:0:0", "64:ff9b::", "::"):
         assert not is_public(ipaddress.IPv6Address(int(ipaddress.IPv6Address(prefix)) + int(inside)))
@@ -235,7 +233,7 @@ async def test_cve_2026_7724_a_name_is_resolved_once_and_that_address_is_used() 
     assert refused.value.code == "http.refused"
 
 
-async def test_cve_2026_42226_a_secret_is_sent_where_the_deployment_says_and_nowhere_else() -> None:
+async def test_cve_2026_42226_a_secret_goes_only_where_the_deployment_allows() -> None:
     secrets = Secrets({"SHOP": "s3cr3t"}, {"SHOP": Source(env="SHOP", hosts=("api.shop.example",))}, {"SHOP": "s3cr3t"})
     for host in ("evil.example", "api.shop.example.evil.example", "xapi.shop.example", "shop.example"):
         with pytest.raises(StepError) as refused:
@@ -288,7 +286,7 @@ def test_an_approval_of_a_call_that_was_never_issued_carries_nothing_out(house: 
     assert house.facts() == before
 
 
-def test_ghsa_jpr8_2v3g_wgf9_a_call_that_a_history_leaves_open_is_not_carried_out(house: House) -> None:
+def test_ghsa_jpr8_2v3g_wgf9_a_historys_open_call_is_not_performed(house: House) -> None:
     chance = random.Random(7)
     tools = ("note", "fx.note", "pay", "open", "confirmAction")
     before = house.facts()

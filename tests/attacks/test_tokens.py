@@ -113,7 +113,7 @@ PEOPLE: Final = ("user:carla", "user:carl", "user:ann", "user:nobody")
 
 @pytest.mark.parametrize("principal", PEOPLE)
 @pytest.mark.parametrize("workflow", ["controlled", "named", "named_one", "of_role", "of_role_one", "of_group"])
-def test_a_key_that_speaks_for_nobody_decides_nothing_by_names_roles_and_groups(
+def test_a_key_that_speaks_for_nobody_decides_by_no_name_role_or_group(
     place: Place, workflow: str, principal: str
 ) -> None:
     item, token = place.ask(workflow, place.req), place.token(place.silent, principal)
@@ -179,9 +179,7 @@ def forged(key: str, **claims: Any) -> dict[str, str]:
     ],
     ids=str,
 )
-def test_a_token_that_is_signed_beside_the_server_holds_no_more_than_its_key(
-    place: Place, claims: dict[str, Any]
-) -> None:
+def test_a_token_signed_beside_the_server_holds_no_more_than_its_key(place: Place, claims: dict[str, Any]) -> None:
     answer = place.api.get("/v1/session", headers=forged(place.silent, **claims))
     assert (answer.status_code, answer.json()["code"]) == (401, "auth.invalid")
 

@@ -199,7 +199,7 @@ async def relatives(make: Make, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 @pytest.mark.parametrize("payer", ["the run", "a fork of it"])
 @pytest.mark.parametrize("way", ["retry", "skip", "bulk"])
-async def test_no_relative_acts_on_the_approval_between_what_a_run_that_goes_on_reads_and_its_commit(
+async def test_no_relative_uses_an_approval_between_a_runs_read_and_commit(
     relatives: Relatives, way: str, payer: str
 ) -> None:
     it, second = relatives, await relatives.failed_fork()
@@ -215,9 +215,7 @@ async def test_no_relative_acts_on_the_approval_between_what_a_run_that_goes_on_
 
 
 @pytest.mark.parametrize("call", [1, 2])
-async def test_a_run_does_not_act_on_the_approval_between_what_its_fork_reads_and_its_commit(
-    relatives: Relatives, call: int
-) -> None:
+async def test_a_run_uses_no_approval_between_its_forks_read_and_commit(relatives: Relatives, call: int) -> None:
     it = relatives
     meanwhile = it.hold("find_effects", call, lambda: it.pay(it.first))
     forked = await it.fork()

@@ -213,7 +213,7 @@ def test_who_may_not_publish_retires_nothing(place: Place, who: str, act: str) -
     assert _told(answer) == (403, "right_missing")
 
 
-def test_the_name_means_the_highest_version_in_use_and_unretired_it_is_in_use_again(place: Place) -> None:
+def test_a_name_means_the_highest_version_in_use_also_after_unretiring(place: Place) -> None:
     name = unique("flow").replace("-", "_")
     place.publish(name, 1, GATE)
     place.publish(name, 2, GATE)
@@ -231,7 +231,7 @@ def test_the_name_means_the_highest_version_in_use_and_unretired_it_is_in_use_ag
     assert sorted(of_it) == ["workflow.retired", "workflow.unretired"]
 
 
-def test_a_start_that_was_sent_before_the_version_was_retired_is_the_same_start_again(place: Place) -> None:
+def test_a_start_sent_before_its_version_retired_is_the_same_start_again(place: Place) -> None:
     name = unique("flow").replace("-", "_")
     place.publish(name, 1, GATE)
     key = {**place.operator, "Idempotency-Key": unique("k")}
@@ -286,7 +286,7 @@ def test_a_workflow_begins_no_retired_child(place: Place, reference: str) -> Non
     assert outer in answer.json()["detail"]
 
 
-def test_a_child_whose_version_is_retired_while_its_parent_waits_is_refused(place: Place) -> None:
+def test_a_child_whose_version_retires_while_its_parent_waits_is_refused(place: Place) -> None:
     child, outer = unique("child").replace("-", "_"), unique("outer").replace("-", "_")
     place.publish(child, 1, "")
     text = OUTER.format(name=outer, child=f"{child}@1")
@@ -372,7 +372,7 @@ def test_a_run_that_has_ended_is_not_repeated_with_a_retired_version(place: Plac
     assert place.runs() == before
 
 
-def test_a_fork_that_was_sent_before_the_version_was_retired_is_the_same_fork_again(place: Place) -> None:
+def test_a_fork_sent_before_its_version_retired_is_the_same_fork_again(place: Place) -> None:
     name = unique("flow").replace("-", "_")
     place.publish(name, 1, GATE)
     run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.operator).json()

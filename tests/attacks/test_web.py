@@ -95,7 +95,7 @@ def test_cve_2026_7723_a_websocket_asks_for_a_credential_like_any_route(
         assert refused.value.response.status_code in (401, 403)
 
 
-def test_cve_2026_45707_a_request_without_its_credential_has_no_other_to_fall_back_to(
+def test_cve_2026_45707_a_request_without_credential_falls_back_to_none(
     guarded: tuple[ServerProcess, People], caller: Callable[..., Caller]
 ) -> None:
     key = guarded[1].person("user:ann", roles=["operator"])
@@ -110,7 +110,7 @@ def test_cve_2026_45707_a_request_without_its_credential_has_no_other_to_fall_ba
     assert {caller(headers=each).get("/v1/runs").status_code for each in without} <= {401, 403}
 
 
-def test_cve_2026_22683_a_role_is_checked_where_the_act_is_not_where_its_button_is(
+def test_cve_2026_22683_a_role_is_checked_at_the_act_not_at_its_button(
     guarded: tuple[ServerProcess, People], caller: Callable[..., Caller]
 ) -> None:
     viewer = caller(headers=guarded[1].person("user:vic", roles=["viewer"]))
@@ -119,7 +119,7 @@ def test_cve_2026_22683_a_role_is_checked_where_the_act_is_not_where_its_button_
     assert viewer.post("/v1/workflows", content=GATE, headers=YAML).status_code == 403
 
 
-def test_cve_2026_41084_an_id_in_the_body_changes_nothing_about_the_one_in_the_path(
+def test_cve_2026_41084_an_id_in_the_body_does_not_replace_the_paths(
     guarded: tuple[ServerProcess, People], caller: Callable[..., Caller]
 ) -> None:
     operator = caller(headers=guarded[1].person("user:ann", roles=["operator"]))
@@ -154,7 +154,7 @@ def test_cve_2026_48710_a_host_that_is_no_name_decides_nothing(caller: Callable[
     assert stranger.get("/v1/audit").status_code in (400, 401, 421)
 
 
-def test_copilotkit_5711_and_cve_2024_8487_no_page_of_another_origin_gets_cors_headers(
+def test_copilotkit_5711_and_cve_2024_8487_no_foreign_origin_gets_cors(
     caller: Callable[..., Caller],
 ) -> None:
     for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1"):
@@ -187,7 +187,7 @@ def test_every_response_tells_browsers_to_frame_run_and_guess_nothing(
 # --- too often ----------------------------------------------------------------------------------------------------
 
 
-def test_who_tries_credentials_without_end_is_told_to_wait_and_nobody_else_is(
+def test_a_guesser_of_credentials_has_to_wait_and_nobody_else(
     guarded: tuple[ServerProcess, People], caller: Callable[..., Caller]
 ) -> None:
     thief = caller(headers=WRONG)

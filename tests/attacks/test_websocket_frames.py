@@ -86,9 +86,7 @@ def test_a_malformed_frame_ends_its_connection_and_nothing_else(
     assert not server.faults
 
 
-def test_a_connection_that_is_reset_in_the_middle_of_a_frame_leaves_nothing(
-    server: ServerProcess, http: httpx2.Client
-) -> None:
+def test_a_connection_reset_inside_a_frame_leaves_nothing(server: ServerProcess, http: httpx2.Client) -> None:
     with connected(server) as connection:
         connection.sendall(frame(1, b'{"action": "ru', length=100))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -59,7 +59,7 @@ def healthy(url: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["schemas", "documents", "expressions"])
-def test_what_takes_much_work_is_refused_by_its_code_while_others_are_answered(http: httpx2.Client, kind: str) -> None:
+def test_expensive_requests_are_refused_by_code_while_others_are_answered(http: httpx2.Client, kind: str) -> None:
     wrong: dict[str, Any] = {}
     with healthy(str(http.base_url)):
         for attempt in ATTEMPTS:

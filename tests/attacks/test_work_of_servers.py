@@ -22,7 +22,7 @@ OF_FUNCTIONS = [name for name in TOO_LARGE if not name.startswith(WITHOUT_A_PART
 
 
 @pytest.mark.parametrize("name", OF_FUNCTIONS)
-def test_a_function_whose_arguments_have_too_large_a_schema_is_left_out_by_name(name: str) -> None:
+def test_a_function_with_an_oversized_schema_is_left_out_by_name(name: str) -> None:
     schema = {"type": "object", **TOO_LARGE[name]}
     read = read_tool({"name": "asks", "inputSchema": schema})
     assert isinstance(read, str), "it is not offered"
@@ -47,7 +47,7 @@ def test_a_form_of_a_server_that_is_too_large_is_refused(name: str) -> None:
         _question({"a": types.ElicitRequest(params=params)}, None)
 
 
-def test_an_operation_whose_schema_is_too_large_can_not_be_called_and_the_others_can() -> None:
+def test_an_operation_with_an_oversized_schema_is_left_out_alone() -> None:
     schemas: dict[str, Any] = {"a0": {"type": "integer"}}
     for number in range(1, 31):
         before = {"$ref": f"#/components/schemas/a{number - 1}"}

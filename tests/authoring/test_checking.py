@@ -53,9 +53,7 @@ DYNAMIC = "import functools\ndef _pay(amount: int): ...\nglobals()['pay'] = func
         ("for n in (1,):\n    x = bytearray(8 << 30)\n", "MemoryError"),
     ],
 )
-def test_a_module_whose_source_does_not_show_a_function_is_imported_and_its_faults_are_told(
-    here: Path, module: str, words: str
-) -> None:
+def test_a_module_that_hides_a_function_is_imported_and_its_faults_shown(here: Path, module: str, words: str) -> None:
     (here / "shop.py").write_text(module)
     (here / "a.flow.yaml").write_text(CALL.format(name="a", module="shop"))
     found, modules = check(here)
@@ -88,7 +86,7 @@ def test_no_code_of_the_project_runs_where_imports_are_off(here: Path, monkeypat
     assert list(modules.unread) == ["shop"]
 
 
-def test_a_registered_tool_of_the_folder_tools_is_known_and_another_is_not_looked_at(here: Path) -> None:
+def test_a_tool_registered_in_the_folder_is_known_another_is_not_looked_at(here: Path) -> None:
     (here / "tools").mkdir()
     (here / "tools" / "till.py").write_text("from hai_flow import tool\n@tool('t.pay')\ndef pay(amount: int): ...\n")
     (here / "a.flow.yaml").write_text(CALL.format(name="a", module="registered"))
@@ -127,7 +125,7 @@ def test_each_file_is_compiled_once_also_in_a_circle_of_workflows(here: Path, mo
     assert len(compiled) <= 40 + 40 // 10  # where a chain is deep, or closes, one is read once more
 
 
-def test_a_child_whose_name_is_nearly_that_of_a_file_beside_it_is_a_warning(here: Path) -> None:
+def test_a_child_named_nearly_like_a_file_beside_it_is_a_warning(here: Path) -> None:
     (here / "kid.flow.yaml").write_text("hai: flow/v1\nname: collect\nversion: 1\nsteps:\n  - say: hi\n")
     (here / "dad.flow.yaml").write_text(PARENT.format(name="dad", child="colect"))
     found, _ = check(here)
@@ -138,7 +136,7 @@ def test_a_child_whose_name_is_nearly_that_of_a_file_beside_it_is_a_warning(here
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_two_files_of_one_name_are_a_finding_also_where_one_is_checked_alone(here: Path, alone: bool) -> None:
+def test_two_files_of_one_name_are_a_finding_also_when_one_is_checked(here: Path, alone: bool) -> None:
     text = "hai: flow/v1\nname: a\nversion: 1\nsteps:\n  - say: hi\n"
     for file in ("a.flow.yaml", "b.flow.yaml"):
         (here / file).write_text(text)

@@ -162,7 +162,7 @@ def test_expressions_are_found_wherever_they_may_stand() -> None:
         ("{\n      a: ${{ input.a }}\n    }", '{\n      a: "${{ input.a }}"\n    }'),
     ],
 )
-def test_unquoted_holes_are_quoted_where_yaml_alone_would_read_something_else(written: str, quoted: str) -> None:
+def test_a_hole_is_quoted_where_yaml_would_read_something_else(written: str, quoted: str) -> None:
     before = f"{HEAD}steps:\n  - say: |\n      {{a: ${{{{ kept }}}}}}\n  - set: "
     assert formatted(f"{before}{written}\n") == f"{before}{quoted}\n"
 

@@ -52,7 +52,7 @@ def test_a_mistake_is_found_at_its_line_in_words_that_help(mistake: Mistake) -> 
 
 
 @pytest.mark.parametrize("mistake", read_mistakes(PYTHON), ids=lambda mistake: mistake.name)
-def test_what_does_not_fit_a_function_of_python_is_found_by_its_annotations(mistake: Mistake) -> None:
+def test_arguments_that_do_not_fit_annotations_of_python_are_findings(mistake: Mistake) -> None:
     modules = ModuleFiles(["a.flow.yaml"], root=PROJECT, imports=False)
     findings = check_workflow(mistake.workflow.encode(), "a.flow.yaml", modules=modules.find)
     assert [each.line for each in findings] == list(mistake.lines), findings

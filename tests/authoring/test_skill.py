@@ -34,7 +34,7 @@ def test_the_manual_begins_as_agents_read_it() -> None:
     assert ": " not in description.removeprefix("description: ").replace("(NAME.flow.yaml): ", "")
 
 
-def test_the_patterns_of_a_written_skill_are_without_findings_and_their_tests_pass(tmp_path: Path) -> None:
+def test_a_written_skills_patterns_have_no_findings_and_pass_their_tests(tmp_path: Path) -> None:
     ended = run("skill", "-o", str(tmp_path / "skill"))
     assert ended.returncode == 0, ended.stderr
     assert {str(path.relative_to(tmp_path / "skill")) for path in (tmp_path / "skill").rglob("*.*")} == set(

@@ -30,7 +30,7 @@ def test_a_template_is_without_findings_under_any_name(name: TemplateName) -> No
     assert parse(made.tests.encode()).value["workflow"] == "my_own.flow.yaml"
 
 
-def test_every_recipe_has_tests_and_a_line_on_the_page_and_none_is_forgotten() -> None:
+def test_every_recipe_has_tests_and_a_line_on_the_page() -> None:
     folder = resources.files("hai_flow.templates") / "recipes"
     names = {path.name for path in folder.iterdir() if path.name.endswith(".yaml")}
     assert names == {f"{name}.{kind}.yaml" for name in RECIPES for kind in ("flow", "test")}

@@ -81,7 +81,7 @@ def test_a_card_in_a_second_tab_never_says_cancelled_of_what_was_done(
     other.close()
 
 
-def test_the_card_of_a_gated_call_shows_its_result_and_not_what_approved_it(
+def test_a_gated_calls_card_shows_its_result_and_not_its_approval(
     browser: Browser, server: ServerProcess, agent: NewAgent
 ) -> None:
     """CopilotKit answers the call itself by a ToolMessage, beside `resume`, and shows the first answer that it has."""

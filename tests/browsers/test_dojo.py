@@ -12,9 +12,7 @@ from tests.support.server import ServerProcess
 pytestmark = pytest.mark.timeout(1200)  # the first test waits for the packages
 
 
-def test_a_tool_that_is_only_shown_is_performed_once_for_each_call_and_not_again_when_the_page_is_opened_again(
-    browser: Browser, server: ServerProcess
-) -> None:
+def test_a_display_tool_is_performed_once_a_call_and_not_on_reopening(browser: Browser, server: ServerProcess) -> None:
     thread = unique("thread")
     page = copilotkit(browser, server, "tool_based_generative_ui", thread, tools="generate_haiku")
     page.shows("0 haikus")

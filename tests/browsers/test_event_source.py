@@ -126,7 +126,7 @@ def proxy(server: ServerProcess) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_it_sees_each_event_once_though_its_connection_is_cut_in_the_middle_of_frames(
+def test_events_arrive_once_though_the_connection_is_cut_inside_frames(
     browser: Browser, server: ServerProcess, proxy: Proxy
 ) -> None:
     proxy.cut_after(800, 1300, 300, 1900)

@@ -34,7 +34,7 @@ def pages(backend: Backend) -> dict[str, str]:
     return {"HAI_FLOW_ALLOWED_ORIGINS": backend.origin}
 
 
-def test_an_expense_is_decided_by_three_people_one_of_them_on_a_page_with_a_frontend_token(
+def test_three_people_decide_an_expense_one_with_a_frontend_token(
     browser: Browser, backend: Backend, provider: Provider, house: tuple[ServerProcess, People, str]
 ) -> None:
     server, people, _ = house

@@ -12,7 +12,7 @@ from tests.support.postgres import Server
 
 
 @pytest.mark.timeout(600)
-async def test_after_random_forks_stops_and_kills_every_piece_of_work_is_undone_or_somebodys(
+async def test_all_work_is_undone_or_owned_after_random_forks_stops_and_kills(
     postgres_server: Server,
 ) -> None:
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**6))

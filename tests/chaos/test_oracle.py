@@ -316,7 +316,7 @@ def test_what_is_broken_is_seen_in_the_middle(
     assert list(oracle.judged_meanwhile(known.history.copy(), known.history, known.runs))
 
 
-def test_an_effect_that_comes_after_the_runs_were_read_breaks_nothing_in_the_middle() -> None:
+def test_an_effect_after_the_reading_of_the_runs_breaks_no_invariant() -> None:
     known = good()
     before = known.history.copy()
     known.history.acted(Effect(3.0, f"{IDS['mixed']}/one", "act", 3, False))

@@ -20,7 +20,7 @@ campaigns = st.builds(
 
 @settings(max_examples=50)
 @given(campaigns)
-def test_the_same_campaign_has_the_same_plan_and_each_fault_ends_in_its_time(campaign: Campaign) -> None:
+def test_a_campaign_has_a_repeatable_plan_and_each_fault_ends_in_time(campaign: Campaign) -> None:
     plan = planned(campaign)
     assert plan == planned(campaign)
     servers, workers = names(campaign)
@@ -35,7 +35,7 @@ def test_another_seed_gives_another_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_whole_campaign_kills_a_hundred_processes_and_is_deaf_for_a_minute(seed: int) -> None:
+def test_a_campaign_kills_a_hundred_processes_and_is_deaf_for_a_minute(seed: int) -> None:
     plan = planned(Campaign(seed, minutes=12, runs=2000))
     counts = Counter(fault.kind for fault in plan)
     assert counts["kill_worker"] + counts["kill_server"] >= 100
@@ -47,7 +47,7 @@ def test_a_whole_campaign_kills_a_hundred_processes_and_is_deaf_for_a_minute(see
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_a_short_campaign_too_each_stall_outlasts_the_lease_and_who_takes_over_loses_answers(seed: int) -> None:
+def test_each_stall_of_a_short_campaign_outlasts_the_lease(seed: int) -> None:
     campaign = Campaign(seed, minutes=0.35, servers=2, workers=2, runs=60)
     plan = planned(campaign)
     assert all(fault.seconds >= campaign.lease for fault in plan if fault.kind == "stall")

@@ -163,7 +163,7 @@ async def _ask(dsn: str, query: str, *given: Any) -> Any:
         connection.terminate()
 
 
-async def test_all_runs_finish_once_in_four_cells_while_one_moves_and_a_node_is_killed_and_comes_back(
+async def test_all_runs_finish_once_in_four_cells_through_a_move_and_a_kill(
     four: Four,
 ) -> None:
     cells, places = four.cells, four.places

@@ -179,7 +179,7 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
         check_input(schema_of(name={"type": "string"}), {})
 
 
-def test_a_message_of_a_run_below_is_told_once_however_much_of_it_was_told_as_it_grew() -> None:
+def test_a_message_of_a_child_is_shown_once_however_it_was_streamed() -> None:
     stream = io.StringIO()
     narrator = Narrator(TextConsole(stream))
     for content in ("one ", "two "):
@@ -189,7 +189,7 @@ def test_a_message_of_a_run_below_is_told_once_however_much_of_it_was_told_as_it
     assert stream.getvalue() == "one two three\nwhole\n"
 
 
-def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:
+def test_interleaved_messages_get_own_lines_and_unknown_events_are_named() -> None:
     stream = io.StringIO()
     narrator = Narrator(TextConsole(stream))
     for message, content in (("a", "one "), ("a", "two"), ("b", "three"), ("a", " four\x1b[2J")):

@@ -68,7 +68,7 @@ def test_an_unchanged_file_exits_with_0(run_id: UUID, file: Path) -> None:
     assert (shown["runs"], shown["verdicts"]["same"], shown["waiting"], shown["stuck"]) == (1, 1, 1, {})
 
 
-def test_other_people_and_a_run_that_could_not_migrate_are_named_and_exit_with_1(run_id: UUID, file: Path) -> None:
+def test_other_deciders_and_stranded_runs_are_named_with_exit_code_1(run_id: UUID, file: Path) -> None:
     file.write_text(ASKING.replace("from: anyone", 'from: ["user:bob"]').replace("Sure?", "Certain?"))
     result = called(file)
     assert result.exit_code == 1
@@ -86,9 +86,7 @@ def test_other_people_and_a_run_that_could_not_migrate_are_named_and_exit_with_1
     assert json.loads(called(file, "--json", "--limit", "0").output)["examples"] == []
 
 
-def test_the_counts_are_kept_with_keep_alone_and_only_of_the_workflow_in_the_file(
-    run_id: UUID, file: Path, database: str
-) -> None:
+def test_counts_are_stored_with_keep_alone_and_for_the_files_workflow(run_id: UUID, file: Path, database: str) -> None:
     async def read() -> list[tuple[object, ...]]:
         connection = await asyncpg.connect(database)
         try:

@@ -39,7 +39,7 @@ def here(database_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     asyncio.run(_do(database_url, "DROP SCHEMA IF EXISTS cell_north CASCADE"))
 
 
-def test_a_tenant_lives_in_the_cell_that_was_made_for_it_and_once_it_has_something_that_stays(
+def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(
     here: dict[str, str],
 ) -> None:
     dsn = here["HAI_FLOW_DATABASE_URL"]

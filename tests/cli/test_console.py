@@ -51,7 +51,7 @@ def test_what_somebody_wrote_stays_one_line_and_steers_nothing() -> None:
     assert table(("a\nb\tc", "\x1b[31mred")) == ["a b c  [U+001B][31mred"]
 
 
-def test_what_turns_the_order_of_letters_is_seen_and_json_stays_the_same_value() -> None:
+def test_signs_that_turn_text_are_visible_and_json_keeps_its_value() -> None:
     wrote = "pay \u202e001\u2066 \x9b2J\x7f\x85\u2028 \u05d0\u200f \x1b[2J"
     assert clean(wrote) == "pay [U+202E]001[U+2066] [U+009B]2J[U+007F][U+0085][U+2028] \u05d0[U+200F] [U+001B][2J"
     for shown in (json_text({wrote: wrote}), json_text([wrote], indent=2)):

@@ -124,7 +124,7 @@ def test_what_lacked_a_child_is_loaded_when_the_child_is(working: Working) -> No
         work.hears(r"workflows/a\.yaml can be loaded now: published as all@1\+[0-9a-f]{8}\n")
 
 
-def test_a_parent_that_a_new_child_does_not_fit_is_told_once_and_again_when_it_fits(
+def test_a_parent_that_a_new_child_does_not_fit_is_named_once_each_way(
     working: Working,
 ) -> None:
     with working({"workflows/a.yaml": PARENT, "workflows/b.yaml": CHILD}) as work:
@@ -172,7 +172,7 @@ def test_a_folder_that_appears_later_is_watched(working: Working) -> None:
         work.hears(r"workflows/deep/b\.yaml is saved and published as zoo@1\+")
 
 
-def test_the_next_attempt_runs_code_that_was_saved_and_a_mistake_in_it_leaves_the_old_code(
+def test_the_next_attempt_runs_saved_code_and_a_mistake_keeps_the_old_code(
     working: Working,
 ) -> None:
     files = {"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}
@@ -193,7 +193,7 @@ def test_the_next_attempt_runs_code_that_was_saved_and_a_mistake_in_it_leaves_th
         work.hears("fits what it calls again")
 
 
-def test_a_run_that_is_detached_goes_on_at_the_server_with_the_tools_of_the_project(working: Working) -> None:
+def test_a_detached_run_goes_on_at_the_server_with_the_projects_tools(working: Working) -> None:
     with working({"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}) as work:
         detached = run("run", "workflows/sale.yaml", "--detach", folder=work.folder, HAI_FLOW_URL=work.url)
         assert detached.returncode == 0, detached.stderr
@@ -294,7 +294,7 @@ steps:
 """
 
 
-def test_every_command_that_is_printed_for_a_question_answers_it_as_it_stands(working: Working) -> None:
+def test_every_command_printed_for_a_question_answers_it_verbatim(working: Working) -> None:
     with working({"workflows/asking.flow.yaml": ASKING}) as work:
         url = {"HAI_FLOW_URL": work.url}
         began = run("run", "asking", "--server", work.url, folder=work.folder)

@@ -245,7 +245,7 @@ def test_an_expense_that_nobody_decides_goes_to_the_cfo(house: House) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_an_expense_that_two_reject_can_no_longer_be_approved_and_the_mail_goes_once(house: House) -> None:
+def test_two_rejections_end_an_expense_and_its_mail_goes_once(house: House) -> None:
     run_id = house.begin("expense_approval", **EXPENSE)
     review = house.asked(run_id, "review")
     assert house.by_header(review, "user:controller", decision="reject", reason="no")["status"] == "open"
@@ -260,7 +260,7 @@ def test_an_expense_that_two_reject_can_no_longer_be_approved_and_the_mail_goes_
 
 
 @pytest.mark.timeout(240)
-def test_services_are_deployed_each_by_itself_and_what_goes_wrong_is_rolled_back_alone(house: House) -> None:
+def test_services_are_deployed_singly_and_a_failure_is_rolled_back_alone(house: House) -> None:
     services = [
         {"name": "api", "owner": "ann", "risk": "high"},
         {"name": "pay", "owner": "bob", "risk": "high"},

@@ -88,7 +88,7 @@ def test_steps_stand_in_the_order_of_execution_in_the_authors_words() -> None:
     ]
 
 
-def test_a_step_took_the_time_of_its_attempts_and_one_under_way_says_how_long_so_far() -> None:
+def test_a_step_took_its_attempts_time_and_a_running_one_says_so_far() -> None:
     events = happened(
         (0, "step_started", "pay", {"verb": "call", "attempt": 0}),
         (0, "pending_opened", "pay", {"deadline": at(3599)}),

@@ -52,7 +52,7 @@ def test_what_asks_me_is_listed_decided_by_my_delegate_and_remembered(database_u
         assert "expected" in run(server, "delegate", other, "--for", "soon", "--as", me, code=2)
 
 
-def test_delegations_are_listed_and_ended_by_either_of_the_two_and_by_an_admin(database_url: str) -> None:
+def test_delegations_are_listed_and_ended_by_both_sides_and_an_admin(database_url: str) -> None:
     with serving(database_url, environment=KEYS) as server:
         people = People(database_url)
         ann, ben, cat = (people.key(f"user:{name}", roles=["decider"])[1] for name in ("ann", "ben", "cat"))

@@ -149,7 +149,7 @@ def test_a_key_that_makes_no_sense_is_refused(dsn: str, strict: ServerProcess, b
     assert httpx2.post(f"{strict.url}/v1/keys", json=body, headers=admin).status_code == 422
 
 
-def test_a_role_that_is_nearly_a_built_in_one_is_doubted_and_one_of_a_workflow_is_not(dsn: str) -> None:
+def test_a_role_near_a_built_in_one_is_doubted_unless_a_workflow_has_it(dsn: str) -> None:
     here = {"HAI_FLOW_DATABASE_URL": dsn}
     made = run("keys", "create", "user:dan", "--role", "operater", "--role", "Admin", "--role", "controller", **here)
     said = [line for line in made.stderr.splitlines() if "did you mean" in line]

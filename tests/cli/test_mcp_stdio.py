@@ -121,7 +121,7 @@ async def test_the_command_speaks_as_somebody_of_a_development_server(url: str) 
         assert json.loads(content.text)["started_by"] == "user:sue"
 
 
-async def test_a_key_opens_a_server_with_identity_and_without_one_the_client_is_told(postgres_server: Server) -> None:
+async def test_a_key_opens_a_server_with_identity_and_others_tell_the_client(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, serving(dsn, environment=KEYS) as server:
         _, key = await asyncio.to_thread(People(dsn).key, "agent:refunds", roles=["publisher", "operator"])
         publish(server.url, Authorization=f"Bearer {key}")
@@ -211,7 +211,7 @@ def test_lines_that_are_no_messages_are_answered_and_the_others_go_on(url: str) 
     assert codes == [-32700, -32700, -32700, -32600]
 
 
-def test_a_stream_ends_with_the_input_and_a_cancelled_request_is_not_answered(url: str) -> None:
+def test_a_stream_ends_with_its_input_and_a_cancelled_request_unanswered(url: str) -> None:
     listen = message("subscriptions/listen", 1, notifications={"taskIds": ["x"]})
     slow = message("tools/call", 2, name="slow_compute", arguments={"seconds": 600})
     wait = message("tools/call", 3, name="wait_run", arguments={"run_id": "x", "seconds": 50})

@@ -81,9 +81,7 @@ def test_dev_and_publish_tell_each_mistake_as_validate_tells_it(
     assert "twin" not in names
 
 
-def test_of_two_files_of_one_name_the_one_that_stands_stays_and_both_are_told(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_of_two_files_of_one_name_the_older_stays_and_both_are_named(tmp_path: Path, database_url: str) -> None:
     folder = tmp_path / "project" / "workflows"
     folder.mkdir(parents=True)
     (folder / "one.flow.yaml").write_text(HEAD.format(name="twin") + "steps: [say: hi]\n")

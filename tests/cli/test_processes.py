@@ -47,7 +47,7 @@ def wait_until(fact: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_worker_imports_no_web_framework_and_nothing_that_changes_a_schema(database_url: str, tmp_path: Path) -> None:
+def test_a_worker_imports_neither_a_web_framework_nor_migrations(database_url: str, tmp_path: Path) -> None:
     # sitecustomize is imported first of all: at the end it tells what the worker itself had loaded.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, sys\n"
@@ -380,9 +380,7 @@ steps:
 """
 
 
-def test_serve_tells_in_its_log_what_is_doubtful_about_the_workflows_that_there_are(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_serve_logs_the_doubts_about_its_workflows(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "telling.flow.yaml").write_text(TELLING)
     settings = {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_PUBLISH": "1"}
     with started(tmp_path / "first", "serve", "--port", "0", **settings) as first:

@@ -134,7 +134,7 @@ def book(house: House) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_two_of_three_approve_an_expense_and_the_server_of_the_books_gets_it_once(
+async def test_two_of_three_approve_an_expense_and_the_books_get_it_once(
     disturbed: bool, database_url: str, tmp_path: Path, ledger: Path
 ) -> None:
     async with opened(tmp_path, database_url, disturbed) as house:
@@ -163,7 +163,7 @@ def research(house: House) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_an_agent_researches_with_two_servers_and_what_was_approved_is_written_and_sent_once(
+async def test_an_agent_researches_on_two_servers_and_the_approved_is_sent_once(
     disturbed: bool, database_url: str, tmp_path: Path, ledger: Path
 ) -> None:
     found = Answer(json.dumps({"summary": "Tea is good.", "sources": company.SOURCES}))
@@ -211,7 +211,7 @@ def deploy(house: House) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_services_are_deployed_by_their_health_and_what_is_sick_or_rejected_is_rolled_back(
+async def test_services_are_deployed_by_health_and_sick_ones_rolled_back(
     disturbed: bool, database_url: str, tmp_path: Path, ledger: Path
 ) -> None:
     async with opened(tmp_path, database_url, disturbed, HAI_FLOW_HTTP_HOSTS="127.0.0.1") as house:
@@ -233,7 +233,7 @@ def research_by_script(house: House) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_without_a_key_a_script_answers_in_place_of_the_model_and_all_three_run(
+async def test_a_script_answers_for_the_model_without_a_key_and_all_three_run(
     database_url: str, tmp_path: Path, ledger: Path
 ) -> None:
     async with opened(tmp_path, database_url, HAI_FLOW_HTTP_HOSTS="127.0.0.1") as house:

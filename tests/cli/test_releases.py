@@ -73,7 +73,7 @@ def abi_of(source: Path) -> int:
     return int(found[1])
 
 
-def test_what_one_release_begins_the_other_finishes_and_what_it_cannot_read_it_leaves(
+def test_one_release_finishes_the_others_runs_and_leaves_unreadable_ones(
     database_url: str, tmp_path: Path, before: Path
 ) -> None:
     (tmp_path / "release_tools.py").write_text(TOOLS)

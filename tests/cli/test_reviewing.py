@@ -74,7 +74,7 @@ def test_what_changes_for_people_comes_first(project: Path) -> None:
     assert "`thanks`" not in people
 
 
-def test_a_change_under_the_same_version_a_new_a_removed_and_a_broken_file_are_said(project: Path) -> None:
+def test_changed_new_removed_and_broken_files_are_each_reported(project: Path) -> None:
     (project / "spend.flow.yaml").write_text(OLD.replace("2d", "3d"))
     assert "Its version is the same" in review("HEAD")
     (project / "new.flow.yaml").write_text(OLD.replace("spend", "fresh"))

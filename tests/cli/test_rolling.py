@@ -156,9 +156,7 @@ def deployed(folder: Path, dsn: str) -> Iterator[Deployment]:
         deployment.close()
 
 
-def test_every_process_is_replaced_and_no_run_waits_for_a_lease_nor_a_follower_misses_an_event(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_every_process_is_replaced_without_a_wait_or_a_missed_event(database_url: str, tmp_path: Path) -> None:
     seen: dict[str, list[int]] = {}
     with deployed(tmp_path, database_url) as deployment:
         clients = [Client(balancer.url) for balancer in deployment.balancers]

@@ -49,9 +49,7 @@ def warnings_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_script_that_answers_for_a_model_is_told_once_with_what_is_missing(
-    database_url: str, asks: str, more: tuple[str, ...]
-) -> None:
+def test_an_incomplete_script_for_a_model_is_reported_once(database_url: str, asks: str, more: tuple[str, ...]) -> None:
     ended = run("run", asks, *more, HAI_FLOW_DATABASE_URL=database_url, **KEYLESS)
     assert ended.returncode == 0, ended.stderr
     assert warnings_in(ended.stderr) == [
@@ -171,7 +169,7 @@ def test_what_is_started_by_its_name_is_followed_here(asking: Asking) -> None:
     assert (newest["status"], newest["output"]) == ("finished", {"later": {"item": "tea"}})
 
 
-def test_an_input_is_read_by_the_schema_where_the_caller_may_read_it_and_judged_by_the_server_elsewhere(
+def test_an_input_is_read_by_a_visible_schema_or_judged_by_the_server(
     asking: Asking,
 ) -> None:
     found = json.loads(asking("operator", "order@1", "-i", "item=12", "-i", "count=3", "--json").stdout)
@@ -185,7 +183,7 @@ def test_an_input_is_read_by_the_schema_where_the_caller_may_read_it_and_judged_
     assert quoted["output"] == {"later": {"item": "12"}}
 
 
-def test_who_may_only_start_runs_is_told_to_leave_out_a_version_that_is_not_the_latest(asking: Asking) -> None:
+def test_a_requester_is_told_to_leave_out_a_version_that_is_not_the_latest(asking: Asking) -> None:
     for word in ("order@1", "order@9"):
         refused = asking("requester", word, "-i", "item=tea", "--detach", code=1)
         assert f"names {word}: leave the version out" in refused.stderr
@@ -232,7 +230,7 @@ def test_a_file_that_the_server_has_is_started_by_who_may_not_read_it(
 
 @pytest.mark.parametrize("text", [ORDER + "description: mine\n", LATER + "description: mine\n"])
 @pytest.mark.parametrize("role", ["requester", "operator"])
-def test_a_file_that_the_server_lacks_and_does_not_take_is_told_to_be_started_by_name(
+def test_a_file_that_the_server_lacks_and_refuses_is_started_by_name(
     asking: Asking, tmp_path: Path, role: str, text: str
 ) -> None:
     (tmp_path / "order.yaml").write_text(text)
@@ -253,7 +251,7 @@ steps:
 """
 
 
-def test_at_a_server_that_knows_its_callers_the_terminal_asks_what_its_person_may_answer(
+def test_at_a_server_with_identity_the_terminal_asks_only_its_person(
     dsn: str, strict: ServerProcess, tmp_path: Path
 ) -> None:
     publisher = {**People(dsn).person("user:pia", roles=["publisher"]), **YAML}
@@ -284,7 +282,7 @@ steps: [{id: gate, approve: {title: Done?, from: requester}}]
 """
 
 
-def test_at_a_server_that_knows_its_callers_a_queued_and_a_paused_run_say_why_they_stand(
+def test_at_a_server_with_identity_queued_and_paused_runs_say_why(
     dsn: str, strict: ServerProcess, keys: dict[str, str], asking: Asking
 ) -> None:
     publisher = {**People(dsn).person("user:pia", roles=["publisher"]), **YAML}

@@ -135,7 +135,7 @@ def test_a_home_that_is_away_keeps_no_cell_waiting(here: Deployment, monkeypatch
     assert "does not answer" in called("status").output
 
 
-def test_threads_of_all_cells_go_into_the_archive_and_each_comes_back_to_its_own(here: Deployment) -> None:
+def test_threads_of_all_cells_go_to_the_archive_and_return_to_their_own(here: Deployment) -> None:
     done = told("prune", "--rest", "0")
     assert (done["removed"], done["cells"]["home"]["removed"], done["cells"]["north"]["removed"]) == (2, 1, 1)
     archives = told("restore")["archives"]

@@ -59,7 +59,7 @@ def fact(shown: str, name: str) -> str:
     return next(line.partition("\t")[2] for line in shown.splitlines() if line.startswith(f"{name}\t"))
 
 
-def test_a_queued_run_names_its_key_and_the_run_that_holds_it_with_a_command(server: ServerProcess, run: str) -> None:
+def test_a_queued_run_names_its_key_and_its_holder_with_a_command(server: ServerProcess, run: str) -> None:
     queued = json.loads(typed(server.url, "run", "seated", "--detach", "--json"))["run_id"]
     shown = typed(server.url, "show", queued)
     assert fact(shown, "waits for") == "the concurrency key 'desk', of which 1 run may be active at once"
@@ -99,7 +99,7 @@ def test_many_holders_are_counted_and_none_means_that_it_is_about_to_begin() -> 
     assert find_key_awaited(run) == holding(run) == ""
 
 
-def test_a_wait_ends_when_its_timer_says_now_and_not_at_all_while_a_pause_halts_it() -> None:
+def test_a_wait_ends_by_its_timer_and_not_while_a_pause_halts_it() -> None:
     events = [
         {"type": "step_started", "path": "a", "verb": "wait_for", "at": AT},
         {"type": "signals_awaited", "path": "a", "types": ["paid"], "at": AT},

@@ -64,7 +64,7 @@ async def test_runs_that_wait_without_a_worker_want_a_person(make: Make, eye: Co
     assert "overdue" in faults
 
 
-async def test_a_schema_that_is_behind_or_not_there_is_said_and_nothing_is_changed(empty_database_url: str) -> None:
+async def test_a_missing_or_outdated_schema_is_reported_and_nothing_changes(empty_database_url: str) -> None:
     assert told(empty_database_url, code=1)["faults"] == ["the database is empty: run hai-flow migrate"]
     await migrations.upgrade(empty_database_url, "0030")
     (fault,) = told(empty_database_url, code=1)["faults"]

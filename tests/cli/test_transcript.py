@@ -24,7 +24,7 @@ def told(*events: dict[str, Any]) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_a_failure_is_told_once_with_where_it_arose_and_at_the_end_by_its_place() -> None:
+def test_a_failure_is_shown_once_at_its_origin_and_at_the_end_by_place() -> None:
     raised = {"type": "warning_raised", "path": "each[1]/book", "code": "tool.trace", "message": TRACE}
     assert told(
         raised,
@@ -97,7 +97,7 @@ def test_a_model_s_words_are_not_repeated_as_its_step_s_output() -> None:
     ) == ["▸ first: llm", "Tea, please.", "✓ first"]
 
 
-def test_a_decision_is_told_once_and_again_only_where_several_people_have_voted() -> None:
+def test_a_decision_is_shown_once_and_again_only_after_several_votes() -> None:
     asked = {"type": "pending_opened", "id": "call_1", "kind": "approve", "title": "Ship?", "path": "gate"}
     vote = {"type": "vote_cast", "id": "call_1", "by": "user:ann", "decision": "approve", "reason": "tested"}
     decided = {"type": "pending_decided", "id": "call_1", "outcome": "approve", "by": "user:bob"}

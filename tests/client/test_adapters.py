@@ -70,7 +70,7 @@ def answered(process: subprocess.Popen[str]) -> dict[str, Any]:
     return decision
 
 
-def test_hook_allows_what_people_approve_with_the_arguments_as_they_edited_them(house: House) -> None:
+def test_hook_allows_an_approved_call_with_its_edited_arguments(house: House) -> None:
     process = house.hook({**CALL, "tool_name": "Approved"})
     house.decide("Approved", "approve", edits={"arguments": {"command": "make test"}})
     decision = answered(process)
@@ -92,7 +92,7 @@ def test_hook_denies_what_nobody_decides_in_time(house: House) -> None:
     assert (decision["permissionDecision"], decision["permissionDecisionReason"]) == ("deny", "expired: deadline")
 
 
-def test_hook_that_was_killed_while_it_waited_finds_its_approval_again_and_uses_it_once(house: House) -> None:
+def test_hook_killed_while_waiting_resumes_its_approval_and_uses_it_once(house: House) -> None:
     call = {**CALL, "tool_name": "Killed", "tool_use_id": "toolu_1"}
     first = house.hook(call)
     house.decide("Killed", "approve")

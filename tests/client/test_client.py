@@ -102,7 +102,7 @@ def test_a_run_is_started_and_has_a_result(flow: Client) -> None:
     assert flow.runs.wait(run.id) == ended
 
 
-def test_the_same_key_starts_one_run_and_another_input_under_it_is_a_conflict(flow: Client) -> None:
+def test_a_key_starts_one_run_and_another_input_under_it_is_a_conflict(flow: Client) -> None:
     key = unique("key") + type(flow).__name__
     first, again = (flow.runs.start("cleanup", {"count": 2}, key=key) for _ in range(2))
     assert first.id == again.id

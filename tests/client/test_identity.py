@@ -177,7 +177,7 @@ def approving(tokens: Tokens, boss: Client, pending: Pending) -> Callable[[], st
     return give
 
 
-def test_a_run_is_followed_beyond_the_end_of_a_token_and_each_event_comes_once(
+def test_following_goes_on_past_a_tokens_end_with_each_event_once(
     as_: As, opened: Opened, asking: str, strict: ServerProcess, blocking: As
 ) -> None:
     pending = asked(as_("user:ann"), asking)
@@ -229,7 +229,7 @@ def test_what_is_no_credential_is_refused_before_it_is_sent(opened: Opened, stri
         page.session.get()
 
 
-def test_an_admin_of_the_deployment_sees_and_limits_tenants_and_others_their_own(as_: As, dsn: str) -> None:
+def test_a_deployments_admin_limits_any_tenant_and_others_their_own(as_: As, dsn: str) -> None:
     name = unique("t")
     People(dsn).tenant(name)
     flow = as_("user:root", "admin")

@@ -156,7 +156,7 @@ def test_a_stream_with_a_gap_is_left_and_opened_again() -> None:
     assert [event["seq"] for event in world.items] == [1, 2, 3, 4, 5]
 
 
-def test_following_gives_up_after_so_many_failures_in_a_row_and_pauses_longer_each_time() -> None:
+def test_following_gives_up_after_consecutive_failures_with_longer_pauses() -> None:
     world = World(itertools.repeat(LOST), Patience(reconnects=4, pause_first=1.0, pause_max=5.0, jitter=lambda: 0.0))
     with pytest.raises(Unavailable, match="it broke"):
         world.run(scripts.follow("/v1/runs/x", 0))

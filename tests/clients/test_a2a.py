@@ -160,7 +160,7 @@ def test_addresses_are_set_read_deleted_and_called(client: Client) -> None:
         assert receiver.calls[-1][0]["x-a2a-notification-token"] == "t0ken"
 
 
-def test_while_others_decide_the_task_needs_authorization_and_a_subscriber_sees_the_decision(
+def test_a_task_needs_authorization_while_others_decide_and_shows_the_end(
     driver: rig.Driver, server: ServerProcess
 ) -> None:
     client = Client(driver, server.url, "refund_order", "JSONRPC", "1.0")

@@ -161,7 +161,7 @@ def test_the_output_has_the_text_the_data_and_the_files_of_the_artifacts(
     assert (text["type"], text["artifact"]) == ("text", "result")
 
 
-def test_what_the_agent_asks_is_a_question_of_the_run_whose_answer_goes_on_with_the_same_task(
+def test_an_agents_question_is_the_runs_and_its_answer_resumes_the_task(
     server: ServerProcess, painter: Painter
 ) -> None:
     id = start(server.url, painter.url, "twice")
@@ -176,7 +176,7 @@ def test_what_the_agent_asks_is_a_question_of_the_run_whose_answer_goes_on_with_
     ("text", "code", "words"),
     [("fail", "tool.failed", "no paint left"), ("reject", "tool.declined", "I do not paint")],
 )
-def test_a_task_that_fails_or_is_rejected_fails_the_step_in_the_agents_words(
+def test_a_failed_or_rejected_task_fails_the_step_in_the_agents_words(
     server: ServerProcess, painter: Painter, text: str, code: str, words: str
 ) -> None:
     failed = settled(server.url, start(server.url, painter.url, text))
@@ -213,7 +213,7 @@ def test_an_agent_that_is_not_there_fails_the_step(server: ServerProcess) -> Non
 
 
 @pytest.mark.parametrize("bindings", BINDINGS[:2])
-def test_a_server_that_is_killed_while_the_agent_works_asks_or_has_asked_leaves_one_task_with_one_output(
+def test_a_server_killed_around_an_agents_question_leaves_one_task(
     postgres_server: Server, tmp_path: Path, bindings: str
 ) -> None:
     with postgres_server.database() as dsn, painting(tmp_path, bindings) as painter:

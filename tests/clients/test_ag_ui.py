@@ -66,7 +66,7 @@ def test_without_a_workflow_in_the_path_the_default_one_answers(
 
 
 @every_version
-def test_a_frontend_tool_is_performed_by_the_client_and_answered_in_the_next_run(
+def test_a_frontend_tool_runs_in_the_client_and_is_answered_next_run(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "search_files", tools=("search_local_files",))
@@ -189,7 +189,7 @@ def test_a_gate_is_denied_in_each_way_that_frontends_have(
         ({"approved": True}, {"status": "resolved", "payload": {"approved": False}}, "reject"),
     ],
 )
-def test_copilotkit_resumes_under_the_interrupted_run_id_and_adds_a_tool_message(
+def test_copilotkit_resumes_the_interrupted_run_id_with_a_tool_message(
     agent: NewAgent,
     http: httpx2.Client,
     version: str,
@@ -230,7 +230,7 @@ def test_a_decision_is_a_confirmation_and_a_form_is_required_input(
 
 
 @with_interrupts
-def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(
+def test_an_unfit_answer_is_refused_and_the_question_stays_open(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "address")
@@ -300,7 +300,7 @@ def test_a_fresh_page_is_shown_the_open_call_again_and_can_answer_it(
 
 
 @every_version
-def test_a_gated_call_is_there_once_for_a_fresh_page_and_for_one_that_knows_it(agent: NewAgent, version: str) -> None:
+def test_a_gated_call_appears_once_for_fresh_and_knowing_pages(agent: NewAgent, version: str) -> None:
     """A page that holds no message is streamed the call, behind the snapshot; any other gets the snapshot alone."""
     peer = agent(version, "purge")
     asked = peer.run(user())
@@ -314,9 +314,7 @@ def test_a_gated_call_is_there_once_for_a_fresh_page_and_for_one_that_knows_it(a
 
 
 @every_version
-def test_a_fresh_page_that_is_asked_without_a_call_holds_what_the_thread_has_said(
-    agent: NewAgent, version: str
-) -> None:
+def test_a_fresh_page_without_a_call_holds_the_threads_messages(agent: NewAgent, version: str) -> None:
     """The message that is there for assistant-ui to hang the questions on is gone with the snapshot."""
     peer = agent(version, "announce")
     asked = peer.run(user())
@@ -532,7 +530,7 @@ def test_a_client_that_asks_for_protobuf_reads_the_same_conversation_in_it(
     assert released.state["workflowItems"][0]["status"] == "running"
 
 
-def test_an_older_client_that_asks_for_protobuf_gets_events_that_it_can_read(agent: NewAgent) -> None:
+def test_an_older_client_asking_for_protobuf_gets_readable_events(agent: NewAgent) -> None:
     seen = agent("0.0.59", "weather", headers={"accept": PROTOBUF}).run(user())
     assert seen.exchanges[0]["contentType"].startswith("text/event-stream")
     ended(seen)
@@ -579,7 +577,7 @@ def test_a_frontends_answer_is_taken_back_and_given_differently(
 
 
 @with_interrupts
-def test_a_client_that_answers_a_gated_call_itself_has_the_calls_result_and_nothing_else(
+def test_a_client_that_answers_a_gated_call_has_its_result_and_no_more(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     """As CopilotKit does beside `resume`: the first answer to a call is the one that its card shows."""
@@ -600,7 +598,7 @@ def test_a_client_that_answers_a_gated_call_itself_has_the_calls_result_and_noth
 
 
 @with_interrupts
-def test_a_client_that_only_resumes_is_streamed_the_result_without_a_snapshot(agent: NewAgent, version: str) -> None:
+def test_a_client_that_only_resumes_streams_the_result_without_snapshot(agent: NewAgent, version: str) -> None:
     peer = agent(version, "sweep")
     asked = peer.run(user())
     seen = peer.run(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])

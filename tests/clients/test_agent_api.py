@@ -44,7 +44,7 @@ def test_a_server_tool_is_a_plugin_call_with_its_output(session: NewSession) -> 
     assert response.said == ["让我查一下", "北京今天晴天,25°C。"]
 
 
-def test_a_tool_of_the_client_leaves_the_response_incomplete_until_its_output_comes(
+def test_a_clients_tool_leaves_the_response_incomplete_until_its_output(
     session: NewSession, http: httpx2.Client
 ) -> None:
     talk = session("search_files")

@@ -44,7 +44,7 @@ def test_a_haiku_is_shown_by_a_tool_of_the_page_and_the_run_is_over(
 
 
 @every_version
-def test_what_the_page_answers_to_a_haiku_does_nothing_and_the_next_one_comes(
+def test_an_answer_to_a_haiku_does_nothing_and_the_next_one_comes(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
@@ -61,9 +61,7 @@ def test_what_the_page_answers_to_a_haiku_does_nothing_and_the_next_one_comes(
 
 
 @every_version
-def test_a_page_that_is_opened_again_shows_the_haiku_and_does_not_perform_it_again(
-    agent: NewAgent, version: str
-) -> None:
+def test_a_reopened_page_shows_the_haiku_without_performing_it_again(agent: NewAgent, version: str) -> None:
     page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
     seen = page.run(user("Write me a haiku about nature."))
     unanswered = page.run(user("Another one."))  # without an answer to the first, as with `followUp: false`
@@ -141,7 +139,7 @@ def test_a_time_is_picked_at_an_interrupt(agent: NewAgent, version: str) -> None
 
 @pytest.mark.parametrize("as_text", [False, True])
 @pytest.mark.parametrize("version", ["0.0.48", "0.0.42"])
-def test_a_page_that_knows_no_interrupts_is_told_of_one_and_answers_by_a_command(
+def test_a_page_without_interrupts_is_told_of_one_and_answers_by_command(
     agent: NewAgent, version: str, as_text: bool
 ) -> None:
     page = agent(version, "interrupt")
@@ -156,7 +154,7 @@ def test_a_page_that_knows_no_interrupts_is_told_of_one_and_answers_by_a_command
 
 
 @pytest.mark.parametrize("version", ["0.0.48", "0.0.42"])
-def test_what_is_left_open_is_told_again_at_the_end_of_the_run_that_answered_the_rest(
+def test_open_questions_are_repeated_at_the_end_of_an_answering_run(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "purge_both")
@@ -178,7 +176,7 @@ RECIPE = {
 
 
 @with_state
-def test_a_recipe_that_the_user_edits_is_improved_and_goes_on_in_the_thread(
+def test_a_recipe_edited_by_the_user_is_improved_in_the_same_thread(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "shared_state")
@@ -197,7 +195,7 @@ def test_a_recipe_that_the_user_edits_is_improved_and_goes_on_in_the_thread(
 
 
 @every_version
-def test_a_recipe_that_is_none_is_refused_with_its_faults_and_nothing_starts(
+def test_an_invalid_recipe_is_refused_with_its_faults_and_nothing_starts(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "shared_state")
@@ -228,7 +226,7 @@ def edges(seen: Seen) -> list[str]:
 
 @with_state
 @pytest.mark.parametrize("as_text", [False, True])
-def test_a_trip_is_planned_by_agents_whose_steps_and_questions_are_nested_in_the_supervisors(
+def test_agents_plan_a_trip_with_steps_nested_in_the_supervisors(
     agent: NewAgent, http: httpx2.Client, version: str, as_text: bool
 ) -> None:
     def chosen(option: dict[str, str]) -> str | dict[str, str]:
@@ -266,7 +264,7 @@ def test_a_trip_is_planned_by_agents_whose_steps_and_questions_are_nested_in_the
 
 
 @with_state
-def test_what_an_agent_does_not_offer_is_refused_and_its_question_stays_open(agent: NewAgent, version: str) -> None:
+def test_an_option_that_no_agent_offers_is_refused_and_stays_open(agent: NewAgent, version: str) -> None:
     page = agent(version, "subgraphs")
     interrupt = page.run(user("Plan a trip.")).interrupts[0]["id"]
     for wrong in ({"airline": "Nobody"}, "no JSON", "5", {}):

@@ -75,7 +75,7 @@ BACKEND = ["issuer", "decider"]
 """The roles of the key with which Ann's page gets its tokens."""
 
 
-def test_an_expense_is_decided_by_three_people_over_three_protocols_and_its_audit_verifies(
+def test_three_people_decide_an_expense_over_three_protocols_verified(
     provider: Provider, house: tuple[ServerProcess, People, str]
 ) -> None:
     server, people, _ = house

@@ -142,7 +142,7 @@ def transfer(amount: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_what_people_edit_is_performed_as_they_edited_it_and_what_they_reject_is_not(
+def test_an_edited_call_is_performed_as_edited_and_a_rejected_one_is_not(
     agents: Agents, framework: str, tmp_path: Path
 ) -> None:
     process = agents.start(framework, tmp_path, [transfer(820_000), ["wipe", {"path": "/"}]])
@@ -159,7 +159,7 @@ def test_what_nobody_decides_in_time_is_not_performed(agents: Agents, framework:
 
 
 @pytest.mark.parametrize("framework", by_night(FRAMEWORKS, ("openai_agents", "ai_sdk")))
-def test_an_agent_that_is_killed_while_it_waits_finds_its_approval_again_and_acts_once(
+def test_an_agent_killed_while_waiting_resumes_its_approval_and_acts_once(
     agents: Agents, framework: str, tmp_path: Path
 ) -> None:
     first = agents.start(framework, tmp_path, [transfer(7)])
@@ -223,9 +223,7 @@ def test_an_interrupt_that_is_no_approval_is_refused(agents: Agents, tmp_path: P
     assert answer["thrown"].startswith("ValueError: expected an interrupt of HumanInTheLoopMiddleware")
 
 
-def test_arguments_that_people_edited_into_what_the_tool_does_not_take_are_not_performed(
-    agents: Agents, tmp_path: Path
-) -> None:
+def test_edited_arguments_that_the_tool_refuses_are_not_performed(agents: Agents, tmp_path: Path) -> None:
     process = agents.start("ai_sdk", tmp_path, [transfer(9)])
     agents.decide("transfer", "approve", edits={"arguments": {"amount": "all", "to": "FR"}})
     assert "what the tool does not take" in output_of(process)

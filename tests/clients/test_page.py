@@ -110,9 +110,7 @@ def test_who_is_asked_approves_on_a_page_with_a_token(house: House, browser: Chr
     assert [(each["by"], each["details"]["way"]) for each in answered] == [("user:ann", "token")]
 
 
-def test_a_page_whose_token_is_for_another_thread_is_told_so_and_decides_nothing(
-    house: House, browser: Chromium
-) -> None:
+def test_a_page_with_another_threads_token_is_told_so_and_decides_nothing(house: House, browser: Chromium) -> None:
     eve, _ = house.asks()
     house.backend.threads = ["another"]
     with browser.tab() as page:

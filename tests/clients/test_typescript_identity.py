@@ -82,9 +82,7 @@ def test_an_inbox_is_followed_claimed_counted_and_decided(package: Path, strict:
     assert told["foreign"] == [403, "right_missing"]
 
 
-def test_a_run_is_followed_beyond_the_end_of_a_token_and_nothing_is_lost_or_doubled(
-    package: Path, strict: ServerProcess, dsn: str
-) -> None:
+def test_following_past_a_tokens_end_loses_and_doubles_nothing(package: Path, strict: ServerProcess, dsn: str) -> None:
     told = played(package, strict, "expires", shop=key(dsn, "service:shop", "issuer"), seconds=3)
     assert told["given"] >= 2
     assert (told["texts"], told["error"]) == (["go", "Before.", "After."], None)

@@ -36,7 +36,7 @@ async def strand(dsn: str, pending: str, why: str) -> None:
         await connection.close()
 
 
-def test_absences_are_entered_listed_and_ended_and_their_delegates_decide_for_them(
+def test_absences_are_entered_listed_and_ended_and_delegates_decide(
     page: NewPage, asked: Asked, http: httpx2.Client, server_dsn: str
 ) -> None:
     ann, bob = unique("ann"), unique("bob")
@@ -87,7 +87,7 @@ def test_absences_are_entered_listed_and_ended_and_their_delegates_decide_for_th
     section.words("Nobody is away.").there()
 
 
-def test_a_question_that_nobody_can_decide_says_why_in_the_list_by_itself_and_in_the_overview(
+def test_an_undecidable_question_says_why_in_list_page_and_overview(
     page: NewPage, asked: Asked, http: httpx2.Client, server_dsn: str
 ) -> None:
     ann = unique("ann")

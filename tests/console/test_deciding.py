@@ -100,7 +100,7 @@ def test_two_people_complete_a_quorum_in_two_browsers(page: NewPage, asked: Aske
     assert decided(http, pending)["status"] == "approve"
 
 
-def test_a_form_keeps_what_was_written_and_shows_the_findings_at_their_fields(
+def test_a_form_keeps_its_input_and_shows_findings_at_their_fields(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending = asked("visit")
@@ -175,7 +175,7 @@ def test_a_link_in_a_mail_leads_a_phone_to_its_decision_with_few_requests(
     print(json.dumps(found))
 
 
-def test_a_deadline_of_what_a_clock_has_started_is_said_in_the_zone_of_that_clock_as_well(
+def test_a_deadline_from_a_clock_is_shown_in_that_clocks_zone_too(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     source = (HERE / "flows" / "reserved.flow.yaml").read_text().replace("name: reserved", "name: clocked")
@@ -226,7 +226,7 @@ def test_a_question_that_is_not_there_is_said_to_be_so(page: NewPage, path: str)
     assert shown.axe() == []
 
 
-def test_without_a_connection_what_was_written_stays_and_it_is_sent_afterwards(
+def test_input_survives_a_lost_connection_and_is_sent_afterwards(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending = asked("refund", order="O-1", amount=61)
@@ -282,7 +282,7 @@ def test_several_are_decided_at_once_with_an_outcome_for_each(page: NewPage, ask
     assert [decided(http, each)["status"] for each in pendings] == ["reject", *["approve"] * 4]
 
 
-def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided_afterwards(
+def test_a_selection_survives_a_lost_connection_and_is_decided_afterwards(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pendings = [asked("note", title=f"Away {n}") for n in range(2)]
@@ -305,7 +305,7 @@ def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided
     assert [decided(http, each)["status"] for each in pendings] == ["approve", "approve"]
 
 
-def test_the_search_keeps_the_focus_when_the_first_question_opens_by_itself(page: NewPage, asked: Asked) -> None:
+def test_the_search_keeps_focus_when_the_first_question_opens(page: NewPage, asked: Asked) -> None:
     asked("note", title="Kept in focus")
     shown = page(viewport={"width": 1200, "height": 760}).goto("/console/inbox?q=nothing+is+called+so")
     shown.words("No matches.").there()
@@ -321,7 +321,7 @@ def test_the_search_keeps_the_focus_when_the_first_question_opens_by_itself(page
     assert shown.evaluate("location.pathname") == "/console/inbox"
 
 
-def test_what_was_just_decided_is_not_in_the_future_where_the_clock_of_the_page_is_behind(
+def test_a_fresh_decision_is_not_in_the_future_of_a_slow_page_clock(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending = asked("note", title="Late clock")

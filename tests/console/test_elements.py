@@ -135,7 +135,7 @@ def approval(pending: dict[str, Any], id: str = "a", **attributes: str) -> str:
     return f'<hai-approval id="{id}" pending="{pending["id"]}" {more}></hai-approval>'
 
 
-def test_a_question_is_decided_in_a_page_of_another_origin_under_a_strict_policy(desk: Desk, show: Show) -> None:
+def test_a_question_is_decided_on_a_foreign_page_under_a_strict_policy(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending, sending="once"), {"a": desk.token("user:ann")})
     page.role("heading", "Pay 1200 to Müller GmbH?").there()
@@ -148,9 +148,7 @@ def test_a_question_is_decided_in_a_page_of_another_origin_under_a_strict_policy
     assert heard(page, "hai-error") == heard(page, "hai-token-needed") == []
 
 
-def test_the_question_is_decided_with_the_keyboard_alone_and_keys_pressed_elsewhere_decide_nothing(
-    desk: Desk, show: Show
-) -> None:
+def test_the_keyboard_alone_decides_and_keys_elsewhere_decide_nothing(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(f'<input id="search" aria-label="Search">{approval(pending)}', {"a": desk.token("user:ann")})
     page.role("button", "Approve").there()
@@ -274,9 +272,7 @@ def test_styles_and_scripts_of_the_page_do_not_reach_into_it(desk: Desk, show: S
     page.role("button", "Approve").gone()
 
 
-def test_the_element_puts_no_style_and_no_name_into_the_page_and_is_themed_by_its_properties(
-    desk: Desk, show: Show
-) -> None:
+def test_an_element_adds_no_style_or_name_and_is_themed_by_properties(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     names = "globalThis.before = Object.keys(globalThis);"
     style = "#a { --hai-accent: rgb(1, 2, 3); --hai-font-size: 20px; --hai-radius: 0px; --accent: red; width: 500px; }"
@@ -308,9 +304,7 @@ def test_a_foreign_and_an_absent_question_have_one_answer(desk: Desk, show: Show
     assert len(answers) == 1, answers
 
 
-def test_a_token_that_ends_in_the_middle_of_a_draft_is_renewed_and_nothing_written_is_lost(
-    desk: Desk, show: Show
-) -> None:
+def test_a_token_expiring_inside_a_draft_is_renewed_and_the_draft_stays(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending, sending="once"), {"a": desk.token("user:ann", expires_in=4)})
     page.label("Comment").fill("Written before")
@@ -354,7 +348,7 @@ globalThis.fetch = (...all) => { fetches += 1; return before(...all); };
 """
 
 
-def test_a_page_that_gives_what_is_no_token_is_asked_no_more_than_now_and_then(desk: Desk, show: Show) -> None:
+def test_a_page_that_gives_no_token_is_asked_again_only_rarely(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     script = RENEWS % "hait_nothing" + COUNTED
     page = show(approval(pending), {"a": "hait_nothing_either"}, script=script)
@@ -364,7 +358,7 @@ def test_a_page_that_gives_what_is_no_token_is_asked_no_more_than_now_and_then(d
     assert len(heard(page, "hai-token-needed")) < 4
 
 
-def test_what_one_person_has_decided_or_written_never_goes_in_the_name_of_the_next(desk: Desk, show: Show) -> None:
+def test_one_persons_decision_or_draft_never_goes_in_anothers_name(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.label("Comment").fill("by ann")
@@ -379,7 +373,7 @@ def test_what_one_person_has_decided_or_written_never_goes_in_the_name_of_the_ne
     assert desk.votes(pending) == []
 
 
-def test_it_is_offline_and_back_and_what_was_decided_elsewhere_meanwhile_is_shown(desk: Desk, show: Show) -> None:
+def test_an_element_says_offline_and_back_and_shows_decisions_meanwhile(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.label("Comment").fill("Half of it")
@@ -404,9 +398,7 @@ globalThis.fetch = (address, init) => {
 """
 
 
-def test_an_element_that_is_taken_out_closes_its_streams_and_has_its_draft_when_it_is_back(
-    desk: Desk, show: Show
-) -> None:
+def test_a_removed_element_closes_its_streams_and_keeps_its_draft(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending), {"a": desk.token("user:ann")}, script=COUNTS)
     page.label("Comment").fill("Not lost")
@@ -428,7 +420,7 @@ def test_an_element_that_is_taken_out_closes_its_streams_and_has_its_draft_when_
     assert page.label("Comment").value() == ""
 
 
-def test_what_is_decided_goes_when_the_element_is_taken_out_or_the_page_is_left(desk: Desk, show: Show) -> None:
+def test_a_decision_goes_out_when_the_element_or_the_page_is_left(desk: Desk, show: Show) -> None:
     one, other = desk.ask("payout"), desk.ask("payout")
     page = show(approval(one) + approval(other, "b"), {each: desk.token("user:ann") for each in "ab"})
     for id in "ab":
@@ -441,9 +433,7 @@ def test_what_is_decided_goes_when_the_element_is_taken_out_or_the_page_is_left(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_leaf_of_arguments_of_depth_6_is_visible_in_a_box_of_280_pixels(
-    desk: Desk, show: Show, seed: int
-) -> None:
+def test_every_leaf_of_depth_6_is_visible_in_a_box_of_280_pixels(desk: Desk, show: Show, seed: int) -> None:
     leaves: list[str] = []
     value = invented(random.Random(seed), DEPTH, leaves)
     pending = desk.ask("whole", value=value)
@@ -487,9 +477,7 @@ LATER = """(() => {
 })()"""
 
 
-def test_another_script_of_the_page_neither_moves_the_token_to_another_server_nor_decides_by_a_message(
-    desk: Desk, show: Show
-) -> None:
+def test_a_foreign_script_neither_redirects_the_token_nor_decides(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.role("button", "Approve").there()
@@ -508,7 +496,7 @@ def test_what_is_no_address_of_a_server_is_refused_and_asked_for_nothing(desk: D
     assert heard(page, "hai-error")[0]["code"] == "server"
 
 
-def test_hidden_signs_are_codes_and_edits_go_with_the_digest_of_what_was_seen(desk: Desk, show: Show) -> None:
+def test_hidden_signs_are_codes_and_edits_carry_the_digest_on_screen(desk: Desk, show: Show) -> None:
     pending = desk.ask("payout", supplier="Mü\u202eller\u200b")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.words("U+202E").there()
@@ -523,9 +511,7 @@ def test_hidden_signs_are_codes_and_edits_go_with_the_digest_of_what_was_seen(de
     assert desk.state(pending)["args"]["amount"] == 900
 
 
-def test_a_form_is_filled_in_and_its_faults_stand_at_their_fields_in_the_language_of_the_element(
-    desk: Desk, show: Show
-) -> None:
+def test_a_form_in_an_element_shows_faults_at_fields_in_its_language(desk: Desk, show: Show) -> None:
     pending = desk.ask("visit")
     page = show(f'<div lang="zh-CN">{approval(pending, sending="once")}</div>', {"a": desk.token("user:ann")})
     page.label("Guests").fill("99")
@@ -546,7 +532,7 @@ def test_who_may_not_decide_is_told_why_and_who_could(desk: Desk, show: Show) ->
     assert page.role("button", "Approve").count() == 0
 
 
-def test_the_inbox_lists_what_asks_the_reader_and_several_are_decided_at_once(desk: Desk, show: Show) -> None:
+def test_the_inbox_lists_the_readers_questions_and_decides_several(desk: Desk, show: Show) -> None:
     titles = {each: desk.ask("payout", f"thread-{each}", supplier=each) for each in ("Adler", "Berg", "Cramer")}
     token = desk.token("user:ann", threads=[f"thread-{each}" for each in titles])
     page = show('<hai-inbox id="a" sending="once"></hai-inbox>', {"a": token})
@@ -571,7 +557,7 @@ def test_the_inbox_lists_what_asks_the_reader_and_several_are_decided_at_once(de
     page.words("Nothing waits for you").there()
 
 
-def test_a_file_is_drawn_and_given_without_an_address_that_others_could_open(desk: Desk, show: Show) -> None:
+def test_a_file_is_drawn_and_downloaded_without_a_shareable_address(desk: Desk, show: Show) -> None:
     headers = {**desk.people.person("user:olga", roles=["operator", "decider"]), "Content-Type": "image/png"}
     file = desk.http.post("/v1/files?name=damage.png", content=PNG, headers=headers).raise_for_status().json()["id"]
     pending = desk.ask(
@@ -606,9 +592,7 @@ steps: [{approve: {from: anyone, title: Soon over?, deadline: 4s}}]
 """
 
 
-def test_a_question_that_expires_while_it_is_shown_says_so_to_the_reader_and_to_the_page(
-    desk: Desk, show: Show
-) -> None:
+def test_a_question_expiring_on_screen_tells_reader_and_page(desk: Desk, show: Show) -> None:
     pending = desk.ask("short")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.role("heading", "Soon over?").there()
@@ -618,9 +602,7 @@ def test_a_question_that_expires_while_it_is_shown_says_so_to_the_reader_and_to_
     page.words("expired").there()
 
 
-def test_the_hash_that_the_server_names_lets_the_script_in_and_another_one_does_not(
-    driver: rig.Driver, desk: Desk
-) -> None:
+def test_the_servers_hash_admits_its_script_and_no_other(driver: rig.Driver, desk: Desk) -> None:
     named = desk.http.get("/console/elements.json").json()["integrity"]
     for integrity, known in ((named, True), (f"sha384-{'A' * 64}", False)):
         path = desk.site.write("<hai-inbox></hai-inbox>", integrity=integrity)

@@ -70,7 +70,7 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
     assert shown.role("heading", "Your first decision").count() == 0
 
 
-def test_who_comes_while_the_demo_waits_begins_at_its_question_in_their_language(
+def test_a_visitor_of_the_waiting_demo_begins_at_its_question(
     newcomer: NewPage, fresh: ServerProcess, picture: Callable[[Page, str], None]
 ) -> None:
     httpx2.post(f"{fresh.url}/v1/runs", json={"workflow": "refund"}, timeout=PATIENCE).raise_for_status()

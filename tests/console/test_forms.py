@@ -124,7 +124,7 @@ def fits(shown: Page) -> None:
     assert narrow == []
 
 
-def test_each_kind_of_value_has_a_field_that_fits_it_on_the_narrowest_phone(page: NewPage, http: httpx2.Client) -> None:
+def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(page: NewPage, http: httpx2.Client) -> None:
     pending = ask_with_form(http, FORM)
     shown = page(**NARROW).goto(f"/console/decide/{pending['id']}")
     shown.role("button", "Send").there()

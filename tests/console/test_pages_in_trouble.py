@@ -69,7 +69,7 @@ def find(shown: Page) -> None:
     shown.words(LOST).gone()
 
 
-def test_a_text_that_is_written_without_a_connection_is_kept_and_published_afterwards(
+def test_a_text_written_offline_is_kept_and_published_afterwards(
     page: NewPage, workflow: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{workflow}/edit")
@@ -101,7 +101,7 @@ def typed(shown: Page, text: str) -> None:
     shown.locator(".cm-content").play("pressSequentially", text)
 
 
-def test_a_start_a_fork_and_a_delegation_that_are_not_sent_stay_and_are_sent_afterwards(
+def test_an_offline_start_fork_or_delegation_stays_and_is_sent_afterwards(
     page: NewPage, workflow: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{workflow}?pane=start")
@@ -146,7 +146,7 @@ def test_a_start_a_fork_and_a_delegation_that_are_not_sent_stay_and_are_sent_aft
     assert shown.label("Who (user:…)").value() == "user:stand-in"
 
 
-def test_a_page_that_is_opened_without_a_connection_says_so_and_is_there_when_it_is_back(page: NewPage) -> None:
+def test_a_page_opened_offline_says_so_and_loads_when_back(page: NewPage) -> None:
     for path, heading in (("workflows", "Workflows"), ("audit", "Audit"), ("feedback", "Feedback")):
         shown = page().goto("/console/schedules")
         shown.locator("li.card").first().there()
@@ -261,7 +261,7 @@ def bounded(shown: Page, where: str) -> None:
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
 
 
-def test_hostile_texts_of_workflows_schedules_feedback_and_keys_are_text_and_bounded(
+def test_hostile_texts_of_workflows_schedules_and_keys_are_bounded_text(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     name = unique("hostile").replace("-", "_")
@@ -332,7 +332,7 @@ LOOKS = [
 @pytest.mark.parametrize(
     "look", by_night(LOOKS, [LOOKS[0], LOOKS[3]]), ids=lambda look: f"{look['locale']}-{look['colorScheme']}"
 )
-def test_these_pages_are_free_of_barriers_and_as_wide_as_the_screen_in_every_look(
+def test_these_pages_are_accessible_and_fit_the_screen_in_every_look(
     page: NewPage, workflow: str, http: httpx2.Client, look: dict[str, Any]
 ) -> None:
     publish(

@@ -72,7 +72,7 @@ def test_a_run_says_what_it_has_none_of(page: NewPage, asked: Asked, http: httpx
         assert shown.locator(f"section.card:has(> h2:text-is('{heading}'))").text().endswith("none"), heading
 
 
-def test_an_approval_that_is_given_shows_the_votes_and_none_of_the_machinery(
+def test_an_approval_shows_its_votes_and_none_of_the_machinery(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending = asked("refund", order="R-1", amount=62)

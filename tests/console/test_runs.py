@@ -194,9 +194,7 @@ def test_the_graph_and_the_timeline_follow_the_slider(page: NewPage, asked: Aske
         shown.words(f"{seq:,} of {run['seq']:,} events").there()
 
 
-def test_a_step_is_chosen_in_the_graph_by_mouse_and_keyboard_and_shown_everywhere(
-    page: NewPage, asked: Asked, http: httpx2.Client
-) -> None:
+def test_a_step_chosen_in_the_graph_is_selected_everywhere(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     pending = asked("refund", order="G-1", amount=78)
     shown = page().goto(f"/console/runs/{pending['run_id']}?tab=graph")
     shown.locator("g[data-path='pay'][data-tone='waiting']").click()
@@ -220,9 +218,7 @@ def test_a_step_is_chosen_in_the_graph_by_mouse_and_keyboard_and_shown_everywher
     shown.until("document.querySelectorAll('.line.event').length === 1")
 
 
-def test_every_kind_of_output_is_shown_as_what_it_is_and_runs_below_lead_both_ways(
-    page: NewPage, http: httpx2.Client
-) -> None:
+def test_outputs_are_drawn_by_kind_and_child_runs_link_both_ways(page: NewPage, http: httpx2.Client) -> None:
     started = http.post("/v1/runs", json={"workflow": "kinds"}).raise_for_status().json()
     run = ended(http, started["id"])
     assert run["status"] == "finished", run["error"]
@@ -255,9 +251,7 @@ def broken(http: httpx2.Client) -> dict[str, Any]:
     return run
 
 
-def test_a_failure_is_shown_with_its_place_and_the_step_is_done_again_with_another_input(
-    page: NewPage, http: httpx2.Client
-) -> None:
+def test_a_failure_shows_its_place_and_its_step_is_redone_with_new_input(page: NewPage, http: httpx2.Client) -> None:
     run = broken(http)
     shown = page().goto(f"/console/runs/{run['id']}")
     shown.words("500 is more than 100.").there()
@@ -311,9 +305,7 @@ def test_two_moments_are_compared(page: NewPage, asked: Asked, http: httpx2.Clie
     assert shown.axe() == []
 
 
-def test_a_step_is_skipped_and_a_run_moves_to_another_version_after_one_was_told_what_that_does(
-    page: NewPage, http: httpx2.Client, asked: Asked
-) -> None:
+def test_a_step_is_skipped_and_a_run_migrated_after_a_preview(page: NewPage, http: httpx2.Client, asked: Asked) -> None:
     run_id = ""
     for version in (1, 2):
         say = "Said by the second." if version == 2 else "Said by the first."
@@ -361,9 +353,7 @@ steps:
 
 
 @pytest.mark.timeout(300)  # two hundred runs
-def test_what_is_done_with_two_hundred_runs_is_counted_before_and_told_of_each(
-    page: NewPage, http: httpx2.Client
-) -> None:
+def test_acts_on_two_hundred_runs_are_counted_first_and_reported_each(page: NewPage, http: httpx2.Client) -> None:
     source = NOTE.read_text().replace("name: note", "name: crowd")
     assert http.post("/v1/workflows", content=source, headers=YAML).status_code in (200, 201)
     ids = [http.post("/v1/runs", json={"workflow": "crowd"}).raise_for_status().json()["id"] for _ in range(200)]
@@ -482,7 +472,7 @@ def measured(page: Page, work: Callable[[], None]) -> dict[str, int]:
 
 
 @pytest.mark.timeout(600)
-def test_twenty_thousand_events_stay_fluid_and_few_of_them_are_in_the_document(
+def test_twenty_thousand_events_stay_fluid_with_few_in_the_document(
     page: NewPage, http: httpx2.Client, record_property: Callable[[str, object], None]
 ) -> None:
     body = {"workflow": "busy", "input": {"items": list(range(EVENTS // EVENTS_OF_AN_ITEM + 1))}}
@@ -535,7 +525,7 @@ def test_twenty_thousand_events_stay_fluid_and_few_of_them_are_in_the_document(
 
 
 @pytest.mark.timeout(300)
-def test_events_before_those_that_are_kept_are_read_when_they_are_asked_for(page: NewPage, http: httpx2.Client) -> None:
+def test_events_before_those_in_memory_are_read_on_demand(page: NewPage, http: httpx2.Client) -> None:
     body = {"workflow": "many", "input": {"items": list(range(450))}}
     kept, stretch = 1000, 2000
     shown = page().goto("/console/settings")

@@ -37,7 +37,7 @@ def signed_in(driver: rig.Driver, server: ServerProcess, dsn: str) -> Page:
 
 
 @pytest.mark.timeout(240)  # two servers have to start
-def test_who_signed_in_by_a_link_decides_also_after_the_session_has_ended_and_nothing_written_is_lost(
+def test_a_link_session_that_ended_signs_in_again_and_keeps_the_draft(
     driver: rig.Driver, dsn: str, picture: Callable[[Page, str], None]
 ) -> None:
     with serving(dsn, environment=KEYS) as server:

@@ -85,7 +85,7 @@ def sent(shown: Page, path: str) -> int:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", ["/console/inbox/{}", "/console/decide/{}"])
-def test_while_a_server_is_silent_a_decision_is_said_to_be_open_and_the_page_waits(
+def test_a_decision_at_a_silent_server_is_shown_as_open_and_the_page_waits(
     at: Opened, alone: ServerProcess, path: str
 ) -> None:
     pending = asked(alone)
@@ -209,7 +209,7 @@ def no_database(server: Server, dsn: str) -> Iterator[None]:
 
 
 @pytest.mark.timeout(240)
-def test_without_a_database_a_decision_is_refused_and_taken_when_it_is_back(
+def test_a_decision_without_database_is_refused_and_taken_when_it_is_back(
     at: Opened, alone: ServerProcess, dsn: str, postgres_server: Server
 ) -> None:
     pending = asked(alone)

@@ -36,7 +36,7 @@ def test_the_types_are_strict(built: Path) -> None:
 
 @pytest.mark.timeout(320)
 @pytest.mark.parametrize("options", ["", "--no-experimental-strip-types"], ids=["reads-types", "reads-none"])
-def test_npm_test_plays_the_logics_own_tests_with_every_node_that_builds_the_pages(built: Path, options: str) -> None:
+def test_npm_test_runs_the_pages_own_tests_with_every_supported_node(built: Path, options: str) -> None:
     script = json.loads((CONSOLE / "package.json").read_text())["scripts"]["test"]
     played = node(*script.split()[1:], "--test-reporter=tap", NODE_OPTIONS=options)
     assert played.returncode == 0, played.stdout[-6000:] + played.stderr[-2000:]

@@ -25,7 +25,7 @@ def act_as(page: Page, who: str) -> None:
     page.play(["addInitScript", {"content": f"sessionStorage.setItem('hai.act-as', {json.dumps(who)})"}])
 
 
-def test_a_decision_becomes_a_rule_that_says_where_it_has_decided_and_is_revoked(
+def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     supplier = unique("supplier")
@@ -102,7 +102,7 @@ def finish_run_by_rule(http: httpx2.Client, rule: dict[str, Any], supplier: str)
     return str(run_id)
 
 
-def test_no_rule_is_offered_to_who_started_the_run_nor_for_what_the_gate_keeps_from_rules(
+def test_no_rule_is_offered_to_the_requester_or_where_the_gate_forbids_it(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     text = (

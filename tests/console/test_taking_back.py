@@ -18,7 +18,7 @@ def status(http: httpx2.Client, pending: dict[str, Any]) -> str:
     return str(http.get(f"/v1/pendings/{pending['id']}").json()["status"])
 
 
-def test_a_decision_is_taken_back_before_it_is_sent_and_the_comment_is_still_there(
+def test_a_decision_is_taken_back_before_it_is_sent_with_its_comment(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending = asked("refund", order="U-1", amount=61)
@@ -122,9 +122,7 @@ def test_what_i_decided_is_listed_and_told_in_the_past_tense(page: NewPage, aske
     assert shown.axe() == []
 
 
-def test_the_first_question_is_open_on_a_desktop_rows_are_low_and_j_goes_on_from_a_checkbox(
-    page: NewPage, asked: Asked
-) -> None:
+def test_the_first_question_is_open_on_a_desktop_and_j_works_everywhere(page: NewPage, asked: Asked) -> None:
     for number in range(3):
         asked("refund", order=f"U-6{number}", amount=66)
     shown = page(viewport={"width": 1280, "height": 800}).goto("/console/inbox")

@@ -54,7 +54,7 @@ def test_every_code_with_which_a_run_can_fail_has_a_sentence_in_chinese() -> Non
     assert KNOWN_CODES - set(translated()) == set()
 
 
-def test_all_that_the_doctor_and_the_status_find_has_sentences_in_chinese_and_no_other_has() -> None:
+def test_exactly_the_findings_of_doctor_and_status_have_chinese_sentences() -> None:
     codes = codes_of_standing()
     assert {"doctor.schema.empty", "doctor.pooler.polls", "doctor.database.fsync.bad", "status.no_worker"} < codes
     written = re.findall(r'^  "([a-z_.]+)": \(', (CATALOGUE.parent / "doctor.zh.ts").read_text(), re.MULTILINE)

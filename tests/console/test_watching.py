@@ -52,7 +52,7 @@ def test_hostile_values_of_a_run_are_text_and_bounded_in_every_view(page: NewPag
     assert shown.evaluate("document.querySelectorAll('#root img, #root script, #root style').length") == 0
 
 
-def test_a_moment_and_a_step_survive_a_reload_and_are_the_same_in_a_second_tab(page: NewPage, asked: Asked) -> None:
+def test_a_moment_and_a_step_survive_a_reload_and_open_in_a_second_tab(page: NewPage, asked: Asked) -> None:
     pending = asked("release")
     first = page().goto(f"/console/runs/{pending['run_id']}?tab=state&at=5&step=approvals")
     moment(first, 5)
@@ -66,9 +66,7 @@ def test_a_moment_and_a_step_survive_a_reload_and_are_the_same_in_a_second_tab(p
     second.role("complementary", "Step approvals").there()
 
 
-def test_without_a_connection_a_run_stays_as_it_was_and_goes_on_when_it_is_there_again(
-    page: NewPage, asked: Asked, http: httpx2.Client
-) -> None:
+def test_a_run_page_stays_while_offline_and_goes_on_when_back(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     pending = asked("refund", order="L-1", amount=73)
     shown = page().goto(f"/console/runs/{pending['run_id']}")
     shown.words("Order L-1: 73 are to be paid back.").there()
@@ -108,7 +106,7 @@ def test_a_run_is_watched_through_a_restart_of_the_server(driver: rig.Driver, ds
 
 
 @pytest.mark.timeout(240)
-def test_whose_session_has_ended_signs_in_and_is_at_the_same_moment_of_the_run(driver: rig.Driver, dsn: str) -> None:
+def test_a_reader_who_signs_in_again_is_at_the_same_moment_of_the_run(driver: rig.Driver, dsn: str) -> None:
     with serving(dsn, environment=KEYS) as server:
         shown, run_id = at_a_moment(driver, server, dsn)
         beside = Page(driver, server.url, shown, {}).goto("/console/settings")

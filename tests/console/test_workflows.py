@@ -108,7 +108,7 @@ def test_recorded_runs_are_decided_again_under_another_version(
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_start_that_is_refused_keeps_what_was_filled_in_and_says_what_is_missing(page: NewPage) -> None:
+def test_a_refused_start_keeps_its_input_and_names_the_missing_part(page: NewPage) -> None:
     shown = page().goto("/console/workflows/frontend?pane=start")
     shown.role("button", "Start a run").click()
     shown.locator(".error, [role=alert]").first().there()
@@ -134,9 +134,7 @@ def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, pub
     shown.words("No errors.").there()
 
 
-def test_whatever_takes_the_place_of_a_selection_breaks_no_policy_and_no_letter_is_lost(
-    page: NewPage, published: str
-) -> None:
+def test_a_replacement_of_a_selection_breaks_no_policy_and_loses_no_letter(page: NewPage, published: str) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
     shown.words("No errors.").there()
     text = shown.locator(".cm-content")
@@ -222,7 +220,7 @@ def test_keys_of_the_language_are_offered_where_they_may_stand(page: NewPage, pu
     assert "approve" in shown.locator(".cm-tooltip-autocomplete").text()
 
 
-def test_a_version_that_is_there_is_not_overwritten_and_the_next_one_is_published(
+def test_an_existing_version_is_not_overwritten_and_the_next_is_published(
     page: NewPage, published: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")

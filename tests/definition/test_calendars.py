@@ -71,7 +71,7 @@ calendars:
 """
 
 
-def test_a_file_gives_its_calendars_and_until_when_their_holidays_are_known() -> None:
+def test_a_file_gives_its_calendars_and_how_long_holidays_are_known() -> None:
     file, findings = read_calendars(FILE.encode(), "calendars.yaml")
     assert findings == []
     assert file.calendars == {"germany": Calendar(BERLIN, hours=(540, 1020), holidays=("2026-12-25",))}

@@ -77,7 +77,7 @@ def test_a_step_before_the_others_shifts_the_paths_of_those_without_an_id() -> N
     ]
 
 
-def test_a_step_that_is_put_elsewhere_in_its_list_has_moved_and_the_others_have_not() -> None:
+def test_a_step_put_elsewhere_in_its_list_has_moved_and_the_others_not() -> None:
     body = FLOW.replace("  - say: done\n", "").replace("steps:\n", "steps:\n  - say: done\n")
     assert changes(body) == [("moved", "say#1", "say#1")]
 

@@ -206,7 +206,7 @@ def test_a_line_as_long_as_a_document_may_be_is_explained_at_once(unit: str) -> 
     assert parse(f"hai: flow/v1\n{line}\n".encode()).findings
 
 
-def test_the_places_in_a_text_of_thousands_of_words_are_looked_up_in_one_pass() -> None:
+def test_positions_in_a_text_of_thousands_of_words_take_one_pass() -> None:
     """A warning in each of 1,500 holes of one text took seconds."""
     words = [f"w{number}" for number in range(20_000)]
     document = parse(("a: " + " ".join(words) + "\n").encode())

@@ -154,7 +154,7 @@ def test_sort_by_is_stable_and_group_by_loses_nothing(rows: list[tuple[int, int]
         ("d.m.Y H:i", "%d.%m.%Y %H:%M"),
     ],
 )
-def test_a_pattern_of_another_language_is_told_with_the_directives_that_were_meant(pattern: str, meant: str) -> None:
+def test_another_languages_pattern_gets_the_directives_that_were_meant(pattern: str, meant: str) -> None:
     document = f"{HEAD}steps:\n  - say: ${{{{ now.format_time(\"{pattern}\", 'UTC') }}}}\n"
     (finding,) = check_workflow(document.encode())
     assert (finding.severity, finding.code) == ("error", "expression.literal")

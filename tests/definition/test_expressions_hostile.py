@@ -124,7 +124,7 @@ EXPRESSIONS: Final = st.recursive(_LEAVES, _grown, max_leaves=12)
 
 @settings(max_examples=examples(400), deadline=None)
 @given(EXPRESSIONS)
-def test_an_expression_of_the_grammar_compiles_or_has_faults_inside_its_source(source: str) -> None:
+def test_a_grammatical_expression_compiles_or_has_faults_inside_its_source(source: str) -> None:
     found: tuple[ExpressionFault, ...] = ()
     try:
         found = compile_expression(source, names(absent={"b": "the step has an `if`"})).doubts
@@ -203,7 +203,7 @@ def test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work(source: str) -
     assert time.thread_time() - begun < 0.2
 
 
-def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_is_given_up() -> None:
+def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_does_not() -> None:
     source = "steps.a.output.map(x, [x, x, x, x])"
     program = compile_expression(source, names())
     for rows, fits in ((6_500, True), (8_000, False)):
@@ -228,7 +228,7 @@ def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_is_given_up() 
         ("L.n.filter(x, L.n.exists(y, x == -y - 1.0)).size()", "10,000 iterations"),
     ],
 )
-def test_a_pattern_is_measured_before_it_is_compiled_each_time_that_it_is_used(source: str, said: str) -> None:
+def test_a_pattern_is_measured_before_each_compilation(source: str, said: str) -> None:
     """Two hundred repetitions of a class of Unicode took 280 ms, each time."""
     program = compile_expression(source.replace("L.", "steps.a.output."), names())
     data = {**_LISTS, "class": r"\pL{1,100}q", "repeats": "(a{1,30}){1,30}q"}
@@ -241,7 +241,7 @@ def test_a_pattern_is_measured_before_it_is_compiled_each_time_that_it_is_used(s
 
 @pytest.mark.parametrize("hole", ["size(L.list)", "L.list", "L.list.map(x, x.a)[0]"])
 @pytest.mark.parametrize("value", [lambda hole: " ".join([hole] * 2_000), lambda hole: [hole] * 2_000])
-def test_a_value_of_many_holes_is_given_up_when_it_takes_too_long_or_gets_too_large(hole: str, value: Any) -> None:
+def test_a_value_of_many_holes_is_refused_by_its_time_or_size(hole: str, value: Any) -> None:
     written = value("${{ " + hole.replace("L.", "steps.a.output.") + " }}")
     template = compile_template(written, names(), lambda path, fault: None)
     scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": {**_LISTS, "list": _LISTS["list"] * 10}}}}
@@ -254,7 +254,7 @@ def test_a_value_of_many_holes_is_given_up_when_it_takes_too_long_or_gets_too_la
 @pytest.mark.parametrize(
     "source", ["size(L.n.sort_by(x, x))", "L.n", "size(L.n)", "L.n.exists(x, L.n.exists(y, y == -1.0))"]
 )
-def test_an_expression_that_takes_long_says_so_before_it_has_used_up_its_allowance_on_the_loop(source: str) -> None:
+def test_a_long_expression_says_so_before_its_loop_allowance_is_used_up(source: str) -> None:
     program = compile_expression(source.replace("L.", "steps.a.output."), names())
     for count, long in ((8_000, True), (10, False)):
         scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": {"n": list(range(count))}}}}

@@ -113,7 +113,7 @@ def test_a_program_that_fails_at_its_budget_is_not_begun_again() -> None:
     as_written.eval.assert_not_called()
 
 
-def test_a_filter_that_keeps_little_of_a_short_list_is_taken_as_it_is_written() -> None:
+def test_a_selective_filter_of_a_short_list_is_evaluated_as_written() -> None:
     program = compile_expression("state.log.filter(x, x == 3)", names())._program
     program.evaluate({"state": {"log": list(range(1_000))}})
     assert program._parted is not None

@@ -60,9 +60,7 @@ _BY_ARGS: Final = 'approval: {from: [role:boss], when: "args.n > 1"}}'
         ('{id: pay, call: t, if: "steps.score.output.n > 1"}', set()),
     ],
 )
-def test_a_step_leads_to_a_question_if_its_result_is_read_by_what_decides_whether_it_is_asked(
-    asking: str, leads: set[str]
-) -> None:
+def test_a_step_leads_to_a_question_whose_condition_reads_its_result(asking: str, leads: set[str]) -> None:
     plan = plan_of(_ASKED_IF.format(asking=asking))
     steps = ("score", "unread", "middle", "note")
     assert {path for path in steps if question_behind(plan, path) is not None} == leads
@@ -92,7 +90,7 @@ def test_a_step_leads_to_a_question_if_its_result_is_read_by_what_decides_whethe
         ('{id: pay, call: t, if: "input.n > 1"}', set()),
     ],
 )
-def test_a_question_depends_on_what_its_conditions_read_also_by_way_of_a_step(asking: str, roots: set[str]) -> None:
+def test_a_question_depends_on_what_its_conditions_read_through_steps(asking: str, roots: set[str]) -> None:
     derived = '{id: derived, call: r, with: {x: "${{ input.n }}"}}\n  - '
     plan = plan_of(_ASKED_IF.format(asking=derived + asking))
     assert {root for root in ("input", "state") if list(find_questions_that_read(plan, {root}))} == roots

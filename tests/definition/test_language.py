@@ -157,7 +157,7 @@ def test_a_gate_is_bound_to_the_arguments_and_its_options_have_handlers() -> Non
     assert p.steps["deliver[]/send/~revise/set#1"].body == "~revise"
 
 
-def test_the_first_answer_to_a_form_decides_and_its_deadline_may_give_a_default() -> None:
+def test_the_first_answer_to_a_form_decides_and_a_deadline_gives_a_default() -> None:
     p = compiled("""\
         steps:
           - id: why
@@ -411,6 +411,6 @@ def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
         ),
     ],
 )
-def test_break_and_continue_stand_in_loops_and_what_they_skip_may_be_absent(steps: str, found: list[str]) -> None:
+def test_break_and_continue_stand_in_loops_and_skipped_steps_may_be_absent(steps: str, found: list[str]) -> None:
     source = f"hai: flow/v1\nname: a\nversion: 1\ntools: {{t: {{python: a.b}}}}\nsteps: {steps}\n"
     assert [finding.code for finding in check_workflow(source.encode())] == found

@@ -96,7 +96,7 @@ def test_a_secret_may_be_named_by_a_literal_in_brackets(auth: str) -> None:
         ("secrets.HK.token", "write `secrets.HK`"),
     ],
 )
-def test_a_secret_that_is_computed_or_guarded_is_a_finding_and_no_advice_is_a_default(auth: str, remedy: str) -> None:
+def test_a_computed_or_guarded_secret_is_a_finding_without_empty_advice(auth: str, remedy: str) -> None:
     found = findings(auth)
     assert found
     assert remedy in found[0].message

@@ -84,7 +84,7 @@ def test_workflows_tools_models_and_roles_may_have_hyphens() -> None:
     ]  # fmt: skip
 
 
-def test_a_step_with_a_hyphen_in_its_id_is_one_finding_and_its_uses_say_what_to_write() -> None:
+def test_a_hyphen_in_a_step_id_is_one_finding_with_the_remedy_at_its_uses() -> None:
     found = findings(
         workflow(
             """\

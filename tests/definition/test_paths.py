@@ -19,7 +19,7 @@ in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
 
 @example("%")
 @given(st.text(max_size=8))
-def test_an_escaped_key_is_read_again_and_holds_nothing_that_a_path_is_made_of(key: str) -> None:
+def test_an_escaped_key_is_read_back_and_holds_no_part_of_a_path(key: str) -> None:
     written = paths.escape(key)
     assert paths.unescape(written) == key
     assert written
@@ -85,7 +85,7 @@ def test_an_undo_and_what_it_undoes_name_each_other() -> None:
     assert not paths.is_in_cleanup("a/~finally/b/c", "a/~finally/b")
 
 
-def test_a_call_of_a_model_names_the_answer_that_wrote_it_and_no_other_step_does() -> None:
+def test_a_models_call_names_the_answer_that_wrote_it_and_no_other_does() -> None:
     assert paths.answer_of_call("research[0]/call[mail.send-1]/mail.send") == "research[0]"
     assert paths.answer_of_call("x[a]/research[12]/call[add-2]/add") == "x[a]/research[12]"
     for other in ("", "call", "call[a]/add", "x[a]/say", "research[0]/model", "research[0]/call[a-1]"):

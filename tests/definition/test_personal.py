@@ -122,7 +122,7 @@ def test_all_of_a_value_is_one_mask(value: Any) -> None:
 # --- flow -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_text_that_reads_a_personal_value_is_personal_and_its_neighbour_is_not() -> None:
+def test_a_text_reading_a_personal_value_is_personal_its_neighbour_is_not() -> None:
     personal = found("""
   - {id: one, title: "T ${{ input.iban }}", say: "It is ${{ input.eur }}"}
   - {id: two, say: "To ${{ input.iban }}"}
@@ -133,7 +133,7 @@ def test_a_text_that_reads_a_personal_value_is_personal_and_its_neighbour_is_not
     assert personal.of("three").words  # what is counted is read
 
 
-def test_arguments_and_outputs_keep_their_parts_and_a_tool_s_result_is_made_of_all() -> None:
+def test_arguments_and_outputs_keep_their_parts_and_results_join_them() -> None:
     personal = found("""
   - id: paid
     call: shop.pay
@@ -216,7 +216,7 @@ def test_a_decision_s_values_are_those_of_its_form() -> None:
     assert (personal.of("one").words, personal.of("two").words) == (True, False)
 
 
-def test_a_model_that_reads_a_personal_value_says_personal_things_unless_its_schema_denies_it() -> None:
+def test_a_model_that_reads_a_personal_value_writes_personal_text() -> None:
     personal = found("""
   - {id: free, llm: {model: m, prompt: "About ${{ input.iban }}"}}
   - {id: other, llm: {model: m, prompt: "About ${{ input.eur }}"}}
@@ -231,7 +231,7 @@ def test_a_model_that_reads_a_personal_value_says_personal_things_unless_its_sch
     assert personal.of("score").output == {"who": True}
 
 
-def test_all_that_an_agent_does_is_personal_once_it_reads_something_personal() -> None:
+def test_an_agents_work_is_personal_once_it_reads_something_personal() -> None:
     personal = found("""
   - {id: a, agent: {model: m, prompt: "About ${{ input.iban }}", tools: [shop.pay], memory: none}}
   - {id: b, agent: {model: m, prompt: "About ${{ input.eur }}", tools: [shop.pay], memory: none}}
@@ -329,5 +329,5 @@ def test_a_model_is_not_shown_what_is_no_keyword_of_json_schema() -> None:
     }  # fmt: skip
 
 
-def test_where_something_else_stands_than_the_mark_is_for_all_of_it_is_masked() -> None:
+def test_a_mark_for_a_part_that_is_something_else_masks_all_of_it() -> None:
     assert [mask_value(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]

@@ -174,9 +174,7 @@ BEYOND = [
 
 
 @pytest.mark.parametrize(("shape", "key", "wrong"), BEYOND)
-def test_what_the_table_does_not_allow_is_refused_by_the_compiler_and_the_editor(
-    shape: Shape, key: Key, wrong: Any
-) -> None:
+def test_a_key_outside_the_table_is_refused_by_compiler_and_editor(shape: Shape, key: Key, wrong: Any) -> None:
     document = PLACES[shape.name]({**minimal(shape, key), key.name: wrong})
     assert misshapen(document)
     assert not editor().is_valid(document)

@@ -153,7 +153,7 @@ def test_instants_that_wait_behind_a_question_are_doubted(overlap: str, steps: s
 
 
 @pytest.mark.parametrize(("value", "counts"), [("${{ state.n + 1 }}", True), ("${{ item }}", False)])
-def test_a_counter_that_parallel_items_add_to_is_told_apart_from_a_value_that_is_lost(value: str, counts: bool) -> None:
+def test_a_counter_that_parallel_items_add_to_differs_from_a_lost_value(value: str, counts: bool) -> None:
     loop = f"for_each: {{items: [1, 2], max_parallel: 2, steps: [{{set: {{n: '{value}'}}}}]}}"
     document = f"{HEAD}state: {{n: {{type: integer, default: 0}}}}\nsteps: [{{{loop}}}]\n"
     (message,) = [each.message for each in check_workflow(document.encode()) if each.code == "set.parallel"]

@@ -73,7 +73,7 @@ def test_a_schema_that_doubles_a_few_times_is_taken(keyword: str) -> None:
     assert faults(doubled(5, TWICE[keyword])) == []
 
 
-def test_a_definition_that_is_named_by_an_id_an_anchor_or_percent_signs_counts_as_well() -> None:
+def test_a_definition_named_by_id_anchor_or_percent_signs_counts_too() -> None:
     for definition, reference in (
         (lambda number: {"$anchor": f"n{number}"}, "#n{}"),
         (lambda number: {"$id": f"urn:n{number}"}, "urn:n{}"),
@@ -107,7 +107,7 @@ def test_a_reference_that_the_count_can_not_follow_is_refused() -> None:
     {"$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"},
     {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]},
 ])  # fmt: skip
-def test_a_schema_may_contain_itself_where_each_round_takes_a_part_of_the_value(raw: Any) -> None:
+def test_a_schema_may_contain_itself_where_a_round_takes_part_of_the_value(raw: Any) -> None:
     assert faults(raw) == []
     value: Any = {}
     for _ in range(30):
@@ -132,7 +132,7 @@ def test_a_tree_that_is_extended_may_contain_itself() -> None:
     {"anyOf": [{"properties": {"a": {"$ref": "#"}}}, {"additionalProperties": {"$ref": "#"}}]},
     {"contains": {"$ref": "#"}, "items": {"$ref": "#"}},
 ])  # fmt: skip
-def test_a_schema_that_meets_itself_twice_at_each_level_of_a_value_is_refused(raw: Any) -> None:
+def test_a_schema_meeting_itself_twice_at_each_level_is_refused(raw: Any) -> None:
     ((_, code, message),) = faults(raw)
     assert code == "schema.too_large"
     assert "contains itself" in message
@@ -309,7 +309,7 @@ def test_a_value_whose_defaults_are_too_many_is_refused() -> None:
     assert len(schema.with_defaults([{}])[0]) == 1_000
 
 
-def test_defaults_of_schemas_that_meet_are_all_put_in_and_the_first_one_wins() -> None:
+def test_defaults_of_schemas_that_meet_are_all_applied_first_one_wins() -> None:
     schema = JsonSchema({
         "allOf": [{"properties": {"a": {"default": 1}}}, {"$ref": "#/$defs/more"}],
         "properties": {"a": {"default": 2}, "d": {"properties": {"e": {"default": 3}}}},
@@ -384,7 +384,7 @@ def test_what_is_taken_takes_no_longer_than_was_counted(raw: dict[str, Any], val
     assert seconds(lambda: schema.findings(value)) < 0.05 + 200e-9 * measure(raw).measure_work(value)
 
 
-def test_large_defaults_are_counted_by_their_parts_for_each_object_that_lacks_them() -> None:
+def test_large_defaults_are_counted_for_each_object_that_lacks_them() -> None:
     schema = JsonSchema({"items": {"properties": {"d": {"default": list(range(5_000))}}}})
     assert schema.with_defaults([{}, {}]) == [{"d": list(range(5_000))}] * 2
     begun = time.thread_time()
@@ -405,7 +405,7 @@ DIGITS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", DIGITS)
-def test_integers_of_many_digits_are_made_of_texts_only_where_they_can_be_compared_in_time(name: str) -> None:
+def test_integers_of_many_digits_are_made_only_where_compared_in_time(name: str) -> None:
     raw, value = DIGITS[name]
     begun = time.thread_time()
     JsonSchema(raw).fit(value)

@@ -15,7 +15,7 @@ KNOWN = ("controller", "viewer", "lead", "seller", "editor", "level1", "finance"
     "place",
     ["from: role:{}", "from: [user:a, role:{}]", "from: anyone, exclude: [role:{}]", "quorum: {{'role:{}': 1}}"],
 )
-def test_a_role_that_is_misspelt_is_told_at_its_place_with_the_one_that_is_meant(role: str, place: str) -> None:
+def test_a_misspelt_role_is_named_at_its_place_with_the_near_one(role: str, place: str) -> None:
     source = HEAD + "steps:\n  - approve: {title: x, " + place.format(role) + "}\n"
     (finding,) = list_unlikely_roles(source.encode(), KNOWN)
     assert (finding.severity, finding.code, finding.line) == ("warning", "role.unknown", 5)

@@ -122,7 +122,7 @@ def test_a_name_may_stand_once() -> None:
     assert only.startswith("workflows/refund.flow.yaml:9:9 use.twice `shop` of `tools` stands in shared/tools.yaml")
 
 
-def test_what_is_not_sent_along_is_missed_once_and_nothing_that_it_may_have() -> None:
+def test_an_argument_not_sent_along_is_missed_once_and_no_optional_one() -> None:
     assert [line.partition(" is not here")[0] for line in found(FLOW)] == [
         "workflows/refund.flow.yaml:4:7 use.missing ../shared/tools.yaml",
         "workflows/refund.flow.yaml:4:29 use.missing models.yaml",

@@ -88,11 +88,11 @@ CANCELLED = "signal: {type: order.cancelled, data: {order: %s}}"
 APPROVED = "decide: {pending: pay, by: ann, decision: approve}"
 
 
-def test_an_event_takes_back_a_question_in_front_of_a_call_which_is_not_performed(tmp_path: Path) -> None:
+def test_an_event_withdraws_a_gates_question_and_the_call_is_not_made(tmp_path: Path) -> None:
     play(tmp_path, BY_EVENT, f"{{{CANCELLED % 'A1'}}}", "approval.withdrawn", ", not_called: [shop.pay]")
 
 
-def test_an_event_that_does_not_match_leaves_the_question_open_and_behind_an_answer_none_counts(
+def test_an_unmatched_event_leaves_the_question_and_none_counts_after_it(
     tmp_path: Path,
 ) -> None:
     play(tmp_path, BY_EVENT, f"{{{CANCELLED % 'B2'}}}, restart, {{{APPROVED}}}", "paid")
@@ -114,7 +114,7 @@ def test_a_form_that_is_answered_is_taken_back_by_nothing(tmp_path: Path) -> Non
     play(tmp_path, source, f"{answer}, {{{CANCELLED % 'A1'}}}, {{advance: 2m}}", "M")
 
 
-def test_an_event_that_comes_while_an_approved_call_is_under_way_is_not_its_result() -> None:
+def test_an_event_during_an_approved_call_is_not_its_result() -> None:
     play = Play(compile_workflow(BY_EVENT.encode(), "a"), input={"order": "A1"})
     (path,) = play.asking
     play.answer(path, by=c.Principal("user:bob", ("boss",)), decision="approve")
@@ -125,7 +125,7 @@ def test_an_event_that_comes_while_an_approved_call_is_under_way_is_not_its_resu
     assert play.output == "paid"
 
 
-def test_a_deadline_of_a_question_that_an_event_may_take_back_is_that_of_the_question(tmp_path: Path) -> None:
+def test_a_question_that_an_event_may_withdraw_keeps_its_own_deadline(tmp_path: Path) -> None:
     source = BY_EVENT.replace("from: role:boss\n", "from: role:boss\n          deadline: 1h\n").replace(
         "approval.withdrawn]", "approval.withdrawn, approval.rejected]"
     )

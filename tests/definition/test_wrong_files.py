@@ -642,7 +642,7 @@ def test_what_only_looks_like_a_mistake_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("named", ["vague.*", "vague.send"])
-def test_an_agent_whose_approvals_name_the_tool_is_not_warned_of_what_they_decide(named: str) -> None:
+def test_an_agent_whose_approvals_name_the_tool_gets_no_warning(named: str) -> None:
     text = f"steps: [{{agent: {{model: smart, prompt: hi, tools: [vague.send], approvals: {{{named}: none}}}}}}]\n"
     assert check_workflow((BASE + text).encode()) == []
 

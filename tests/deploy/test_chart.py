@@ -78,7 +78,7 @@ def test_each_manifest_is_one_of_kubernetes_and_starts_what_there_is(values: dic
         assert pod.get("terminationGracePeriodSeconds", 99) > Settings().shutdown_seconds + 5
 
 
-def test_the_servers_start_with_their_settings_and_the_selectors_find_their_pods() -> None:
+def test_the_servers_start_with_their_settings_and_selectors_find_pods() -> None:
     found = manifests(ALL)
     server = pod_of(found["Deployment", "flow-hai-flow-server"])["containers"][0]
     given = {each["name"]: each["value"] for each in server["env"] if "value" in each}
@@ -106,7 +106,7 @@ def test_the_servers_start_with_their_settings_and_the_selectors_find_their_pods
     assert f"`{scaler['metrics'][0]['external']['metric']['name']}`" in guide
 
 
-def test_the_migration_comes_before_the_processes_and_alone_has_the_owners_url() -> None:
+def test_the_migration_runs_first_and_alone_has_the_owners_url() -> None:
     found = manifests({})
     (job,) = [each for (kind, _), each in found.items() if kind == "Job"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"

@@ -174,7 +174,7 @@ def house(postgres_server: Server, tmp_path: Path, secrets: Path) -> Iterator[Ho
         yield House(tmp_path, secrets, there, redis)
 
 
-def test_the_services_do_a_run_with_an_approval_through_both_servers_and_each_worker(house: House) -> None:
+def test_the_services_perform_a_run_with_approval_through_each_process(house: House) -> None:
     migrate = compose.service(house.document, "migrate")
     assert run(*migrate.command, **house.environment("migrate")).returncode == 0
     with ExitStack() as stack:

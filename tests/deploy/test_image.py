@@ -38,7 +38,7 @@ def pinned(lock: Path) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==([^ \n]+)", lock.read_text(), re.MULTILINE))
 
 
-def test_the_image_installs_all_that_the_package_needs_but_the_embedded_postgresql() -> None:
+def test_the_image_has_every_dependency_but_the_embedded_postgresql() -> None:
     lock, tested = pinned(DOCKERFILE.parent / "requirements.lock"), pinned(ROOT / "requirements.lock")
     assert EMBEDDED not in lock
     assert {name: tested.get(name) for name in lock} == lock, "the versions are those that are tested"

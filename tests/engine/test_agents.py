@@ -56,7 +56,7 @@ def test_an_answer_without_calls_is_the_end() -> None:
     play.replayed()
 
 
-def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits_for_all_of_them() -> None:
+def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits() -> None:
     play = Play(flow())
     play.succeed("chat[0]/model", answer(call("web.search", {"q": "a"}), call("web.search", {"q": "b"})))
     first, second = "chat[0]/call[web.search-1]/web.search", "chat[0]/call[web.search-2]/web.search"
@@ -85,7 +85,7 @@ def test_a_function_of_a_whole_tool_is_known_by_the_key_of_its_call() -> None:
     assert (verb.tool.name, verb.function) == ("shop", "refund/now")
 
 
-def test_a_denied_call_goes_back_with_the_reason_an_edited_one_with_the_change_and_siblings_go_on() -> None:
+def test_a_denied_call_returns_the_reason_and_an_edited_one_the_change() -> None:
     play = Play(flow("approvals: {shop.refund: {from: requester, edit: [n]}}"))
     calls = (call("mail.send", {"to": "x"}), call("shop.refund", {"n": 9}), call("web.search"), call("pick", {"of": 1}))
     play.succeed("chat[0]/model", answer(*calls))
@@ -120,7 +120,7 @@ _CLASSES = [("read", False), ("reversible", False), ("external", True), ("irreve
 
 
 @pytest.mark.parametrize(("effect", "asks"), _CLASSES)
-def test_a_call_that_writes_asks_by_default_where_only_the_server_says_what_it_does(effect: str, asks: bool) -> None:
+def test_a_writing_call_asks_by_default_where_only_the_server_describes_it(effect: str, asks: bool) -> None:
     play = Play(flow())
     play.succeed("chat[0]/model", answer(call("srv.do", effect=effect)))
     assert_asked(play, effect, asks=asks)
@@ -148,7 +148,7 @@ def assert_asked(play: Play, effect: str, *, asks: bool) -> None:
     play.replayed()
 
 
-def test_a_response_reaches_the_model_as_neither_yes_nor_no_and_the_call_is_not_performed() -> None:
+def test_a_response_is_neither_yes_nor_no_and_performs_no_call() -> None:
     play = Play(flow("stop_when: answer.calls.exists(c, c.denied)"))
     play.succeed("chat[0]/model", answer(call("mail.send", {"to": "ann"})))
     (pending,) = play.state.pendings.values()
@@ -220,7 +220,7 @@ output: {type: object, required: [n], properties: {n: {type: integer}}}
 """
 
 
-def test_an_agent_with_an_object_says_it_behind_its_condition_and_calls_nothing_more() -> None:
+def test_an_agent_with_an_object_gives_it_after_its_condition_and_ends() -> None:
     play = Play(flow(STOPS))
     play.succeed("chat[0]/model", answer(call("web.search")))
     play.succeed("chat[0]/call[web.search-1]/web.search", "found")
@@ -234,7 +234,7 @@ def test_an_agent_with_an_object_says_it_behind_its_condition_and_calls_nothing_
     play.replayed()
 
 
-def test_an_answer_behind_the_condition_that_is_no_object_fails_the_agent_and_its_calls_are_not_made() -> None:
+def test_a_final_answer_without_object_fails_the_agent_and_makes_no_call() -> None:
     play = Play(flow(STOPS))
     play.succeed("chat[0]/model", answer(call("web.search")))
     play.succeed("chat[0]/call[web.search-1]/web.search", "found")
@@ -400,7 +400,7 @@ def test_an_agent_is_a_tool_of_another_and_what_it_asks_keeps_its_path() -> None
     play.replayed()
 
 
-def test_an_agent_that_took_the_conversation_over_answers_in_the_others_place() -> None:
+def test_an_agent_that_took_a_conversation_over_answers_for_the_other() -> None:
     play = Play(team("true"))
     play.succeed("chat[0]/model", answer(call("clerk", {"task": "Write to x."})))
     play.succeed(f"{CLERK}[0]/model", answer(text="It is written."))
@@ -429,7 +429,7 @@ def tower(floors: int, wide: int) -> str:
     return TOOLS.replace("models:", f"{tools}models:") + step
 
 
-def test_agents_stand_below_agents_as_deep_as_authors_like_but_not_in_any_number() -> None:
+def test_agents_nest_below_agents_in_bounded_number_at_any_depth() -> None:
     play = Play(tower(20, 1))
     path = "chat"
     for floor in range(20):
@@ -524,7 +524,7 @@ def asked_for_a_mail(text: str) -> Play:
     return play
 
 
-def test_a_fork_of_a_run_that_waits_in_an_agent_has_its_conversation_and_decides_by_itself() -> None:
+def test_a_fork_of_a_run_waiting_in_an_agent_has_its_conversation() -> None:
     play = asked_for_a_mail(flow())
     at = play.state.seq
     play.answer(GATED, decision="approve")
@@ -551,7 +551,7 @@ def test_a_run_that_waits_in_an_agent_goes_on_with_another_version_of_it() -> No
     assert (play.status, play.output) == ("finished", "Done.")
 
 
-def test_a_version_without_the_tool_that_a_person_is_asked_about_is_an_obstacle() -> None:
+def test_a_version_without_the_tool_of_an_open_question_is_an_obstacle() -> None:
     play = asked_for_a_mail(flow())
     with pytest.raises(Rejected) as refused:
         play.migrate(plan_of(flow(tools="[web.search]")))
@@ -559,7 +559,7 @@ def test_a_version_without_the_tool_that_a_person_is_asked_about_is_an_obstacle(
     assert obstacles == [("step.gone", "chat[]/call[]/mail.send")]
 
 
-def test_what_an_agent_has_done_is_undone_once_with_what_comes_of_its_answer() -> None:
+def test_an_agents_effects_are_undone_once_with_those_of_its_answer() -> None:
     undo = 'undo: {call: mail.send, with: {to: "${{ steps.chat.output }}"}}'
     text = flow(step=undo).replace("output: ${{", "  - {id: fails, call: shop.pay}\noutput: ${{")
     play = asked_for_a_mail(text)

@@ -47,7 +47,7 @@ def test_a_child_that_is_alone_gets_all_that_is_left() -> None:
     assert family.child.state.allowance == e.Allowance(600, 0.75, 8)
 
 
-def test_children_at_once_get_even_shares_and_what_one_leaves_is_for_the_next() -> None:
+def test_simultaneous_children_share_evenly_and_leave_the_rest_to_the_next() -> None:
     family = fan(3, 2)
     family.deliver()
     assert allowances(family.parent) == [e.Allowance(500, 0.5, 4)] * 2
@@ -64,7 +64,7 @@ def test_a_share_is_left_for_what_is_open_beside_a_child() -> None:
     assert allowances(family.parent) == [e.Allowance(500, 0.5, 4)]
 
 
-def test_a_child_fails_where_its_share_is_used_up_and_says_whose_limit_it_is() -> None:
+def test_a_child_fails_where_its_share_is_used_up_and_names_the_limit() -> None:
     two = f"{MODELS}steps: [{{id: a, {ASK}}}, {{id: b, {ASK}}}]\n"
     family = family_of("{tokens: 50}", "  - {id: sub, run: below}\n", two)
     family.deliver()
@@ -79,7 +79,7 @@ def test_a_child_fails_where_its_share_is_used_up_and_says_whose_limit_it_is() -
     assert family.parent.state.spent.input == 49
 
 
-def test_the_limits_of_a_child_hold_where_they_are_tighter_and_its_children_get_shares_of_them() -> None:
+def test_a_childs_tighter_limits_hold_and_its_children_share_them() -> None:
     below = "limits: {tokens: 300}\nsteps: [{id: sub, run: x}]\n"
     family = family_of(ALL, "  - {id: sub, run: below}\n", below)
     family.deliver_one()
@@ -98,7 +98,7 @@ def test_calls_of_tools_are_counted_with_those_of_the_runs_below() -> None:
     assert family.parent.state.begun_calls == 3
 
 
-def test_of_a_child_that_was_given_up_the_share_is_kept_until_its_end_is_heard_of_once() -> None:
+def test_an_abandoned_childs_share_is_kept_until_its_end_is_known() -> None:
     branches = "one: [{id: sub, run: below}], two: [{id: no, call: t.f}]"
     handler = "catch: [{steps: [{approve: {title: Go?, from: anyone}}]}]"
     steps = f"  - id: both\n    try: [{{parallel: {{{branches}}}}}]\n    {handler}\n"
@@ -226,7 +226,7 @@ def test_a_child_without_an_allowance_tells_nothing_of_its_spending() -> None:
 
 
 @pytest.mark.parametrize("spent", [0, 100])
-def test_a_fork_has_nothing_reserved_for_a_child_that_the_other_run_had_given_up(spent: int) -> None:
+def test_a_fork_reserves_nothing_for_a_child_that_its_origin_gave_up(spent: int) -> None:
     branches = "one: [{id: sub, run: below}], two: [{id: no, call: t.f}]"
     handler = f"catch: [{{steps: [{{approve: {{title: Go?, from: anyone}}}}, {{id: more, {ASK}}}]}}]"
     family = family_of(ALL, f"  - id: both\n    try: [{{parallel: {{{branches}}}}}]\n    {handler}\n", ASKS_TWICE)

@@ -101,7 +101,7 @@ def test_anything_else_is_refused_and_the_question_is_still_open(spelled: dict[s
 
 
 @pytest.mark.parametrize("word", ["confirmed", "no"])
-def test_a_word_that_is_an_option_of_the_authors_is_no_spelling_of_another_one(word: str) -> None:
+def test_an_authors_option_is_no_spelling_of_another_answer(word: str) -> None:
     play = Play(
         f"steps: [{{id: gate, approve: {{title: Go?, from: anyone, options: [approve, {word}, reject]}}, "
         f"on_decision: {{{word}: [{{return: 1}}]}}}}]"
@@ -267,7 +267,7 @@ def test_an_error_that_the_frontend_reports_fails_the_call() -> None:
     assert (play.error.code, play.of(e.ToolCallResolved)[0].error) == ("tool.declined", "tool.declined")
 
 
-def test_arguments_that_do_not_fit_the_frontend_tool_fail_the_step_before_anyone_is_asked() -> None:
+def test_arguments_unfit_for_a_frontend_tool_fail_the_step_unasked() -> None:
     play = Play(
         """
         input: {type: object, properties: {n: {}}}
@@ -284,7 +284,7 @@ tools: {show: {frontend: {description: S, parameters: {type: object, properties:
 """
 
 
-def test_a_call_that_is_only_shown_is_followed_at_once_by_what_comes_behind_it() -> None:
+def test_a_call_only_for_display_is_followed_at_once_by_the_next_step() -> None:
     play = Play(SHOW + "steps: [{id: q, call: show, with: {n: 1}}]\noutput: ${{ steps.q.output }}")
     assert (play.status, play.output, play.of(e.PendingOpened)) == ("finished", None, [])
     (call,) = play.state.tool_calls.values()
@@ -389,7 +389,7 @@ def test_new_and_repeated_answers_of_one_command_are_told_apart() -> None:
     assert [answer["status"] for answer in decision.outcome["answers"]] == ["already", "accepted"]
 
 
-def test_one_pending_answered_twice_and_differently_in_one_command_is_refused() -> None:
+def test_one_pending_answered_two_ways_in_one_command_is_refused() -> None:
     play = Play(APPROVE)
     id = play.pending("gate")
     both = (c.PendingAnswer(id=id, content="true"), c.PendingAnswer(id=id, content="false"))
@@ -400,7 +400,7 @@ def test_one_pending_answered_twice_and_differently_in_one_command_is_refused() 
     assert len(play.of(e.VoteCast)) == 1
 
 
-def test_an_answer_that_lost_its_race_to_another_of_the_same_command_is_told_so() -> None:
+def test_an_answer_that_lost_a_race_within_one_command_is_refused_so() -> None:
     play = Play(TWO.replace("parallel:", "join: any\n    parallel:"))
     decision = play.answer_all({"p/x/one": {"content": "true"}, "p/y/two": {"values": {"n": 1}}})
     assert [answer["status"] for answer in decision.outcome["answers"]] == ["accepted", "voided"]

@@ -188,7 +188,7 @@ def test_who_may_not_vote_is_told_before_what_is_wrong_with_the_vote() -> None:
     assert ask.refusal(ANN, "what?").status == 422
 
 
-def test_a_vote_on_another_digest_is_refused_and_the_question_is_still_open() -> None:
+def test_a_vote_on_another_digest_is_refused_and_the_question_stays_open() -> None:
     ask = asked()
     refusal = ask.refusal(ANN, digest="0" * 64)
     assert (refusal.status, refusal.code) == (422, "answer.digest")
@@ -275,7 +275,7 @@ def test_who_cannot_be_listed_is_never_given_up() -> None:
     assert ask.needs["people"] is None
 
 
-def test_a_quorum_that_the_rejections_made_unreachable_rejects_whatever_reject_when_says() -> None:
+def test_a_quorum_that_rejections_made_unreachable_rejects_regardless() -> None:
     ask = asked(("user:ann", "user:bob"), quorum=2, reject_when=2)
     ask.vote(who("ann"), "reject")
     assert ask.error == "approval.rejected"
@@ -381,7 +381,7 @@ def test_the_envelope_tells_who_decided_what_and_when() -> None:
     assert ask.state.steps[ask.path].output == ask.envelope
 
 
-def test_what_is_asked_is_hashed_with_the_workflow_the_run_and_the_evidence() -> None:
+def test_a_question_is_hashed_with_workflow_run_and_evidence() -> None:
     def bound(**fields: Any) -> str:
         return Asked(approving(policy(), **fields)).pending.opened.digest
 
@@ -466,7 +466,7 @@ def test_a_gate_names_the_call_and_shows_its_arguments() -> None:
     ],
     ids=str,
 )
-def test_only_a_question_that_asks_who_started_the_run_is_one_that_their_client_can_answer(
+def test_only_a_question_to_the_requester_is_answerable_by_their_client(
     from_: Any, more: dict[str, Any], asked_too: bool
 ) -> None:
     opened = asked(from_, **more).pending.opened

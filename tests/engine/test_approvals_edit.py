@@ -92,7 +92,7 @@ def test_a_decision_without_a_vote_on_record_lets_nothing_begin() -> None:
         ask.do(gates.check_gate)
 
 
-def test_a_run_that_moves_to_another_version_keeps_its_votes_under_a_new_digest() -> None:
+def test_a_run_that_migrates_keeps_its_votes_under_a_new_digest() -> None:
     ask = gate(quorum=2)
     ask.vote(ANN)
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
@@ -209,7 +209,7 @@ def test_a_vote_on_the_arguments_before_the_edit_is_refused() -> None:
     ],
     ids=str,
 )
-def test_an_edit_that_does_not_fit_is_refused_and_the_question_is_still_open(edits: Any, why: str) -> None:
+def test_an_unfit_edit_is_refused_and_the_question_stays_open(edits: Any, why: str) -> None:
     allowed = ("amount", "urgent", "ref", "price", "/to/name", "/to/tags/5", "/to/tags/01")
     refusal = gate(edit=allowed).refusal(ANN, edits=edits)
     assert (refusal.status, refusal.code) == (422, "answer.invalid")
@@ -256,7 +256,7 @@ def test_an_edit_renders_the_title_and_the_message_of_the_new_arguments() -> Non
     assert ask.do(gates.check_gate) == ask.pending.opened.args, "what was approved is what runs"
 
 
-def test_after_an_edit_that_its_title_can_not_say_a_gate_is_named_by_its_call() -> None:
+def test_a_gate_is_named_by_its_call_where_its_title_cannot_show_an_edit() -> None:
     def title(args: Any) -> str:
         if "name" not in args["to"]:
             raise ExpressionError("expression.error", "no such key: name")

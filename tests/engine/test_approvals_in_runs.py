@@ -88,7 +88,7 @@ def test_a_retry_behind_a_gate_that_was_passed_does_not_ask_again() -> None:
     assert len(run.of(e.PendingOpened)) == 1
 
 
-def test_a_retry_of_a_gate_whose_deadline_rejected_asks_again_and_performs_nothing_before() -> None:
+def test_a_retry_of_a_gate_rejected_by_its_deadline_asks_again_first() -> None:
     run = Play(gated(policy(expiry=Expiry("reject"))))
     run.advance(HOUR)
     assert run.status == "failed"
@@ -120,7 +120,7 @@ def test_arguments_that_an_undo_has_changed_are_asked_about_again() -> None:
     run.replayed()
 
 
-def test_an_option_of_the_author_skips_the_rest_of_the_iteration_and_the_loop_asks_again() -> None:
+def test_an_authors_option_skips_the_rest_of_an_iteration_and_asks_again() -> None:
     decided = Hole("steps", lambda steps: steps["gate"]["approval"]["decision"] != "revise")
     decided.steps = frozenset({"gate"})
     plan = gated(policy(options=("approve", "revise", "reject")), handlers=("revise",))
@@ -186,7 +186,7 @@ def test_reminders_come_in_a_waiting_run_and_leave_it_waiting() -> None:
     run.replayed()
 
 
-def test_a_vote_of_several_leaves_the_run_waiting_and_is_told_apart_from_its_repetition() -> None:
+def test_one_vote_of_several_leaves_the_run_waiting_and_repeats_are_known() -> None:
     run = Play(approving(policy(quorum=2)))
     answered = run.answer(PATH, by=BOB, decision="approve")
     assert answered.outcome["answers"][0]["status"] == "accepted"
@@ -260,7 +260,7 @@ def test_a_late_result_does_not_undo_what_an_operator_decided() -> None:
     assert refusal.value.code == "attempt_closed"
 
 
-def test_a_late_result_of_an_earlier_attempt_does_not_settle_the_doubt_about_a_later_one() -> None:
+def test_a_late_result_of_an_earlier_attempt_settles_no_later_doubt() -> None:
     run = Play(AT_MOST_ONCE)
     run.lose(PATH)
     decide(run, who("local"), "again")

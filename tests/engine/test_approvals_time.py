@@ -135,7 +135,7 @@ def test_what_an_escalation_does_not_say_stays_as_it_was() -> None:
     }  # fmt: skip
 
 
-def test_earlier_votes_of_those_who_may_still_decide_count_and_others_are_kept() -> None:
+def test_earlier_votes_count_of_those_who_may_still_decide_others_are_kept() -> None:
     ask = asked(("role:boss", "role:dev"), quorum=3, escalations=(escalate(DAY, from_=["role:boss", "role:cfo"]),))
     ask.vote(ANN)
     ask.vote(who("joe", "dev"))
@@ -148,7 +148,7 @@ def test_earlier_votes_of_those_who_may_still_decide_count_and_others_are_kept()
     assert [vote["counts"] for vote in ask.envelope["votes"]] == [True, False, True, True]
 
 
-def test_an_earlier_vote_counts_by_a_role_that_only_the_later_stage_asks_for() -> None:
+def test_an_earlier_vote_counts_by_a_role_that_only_a_later_stage_asks_for() -> None:
     stage = escalate(DAY, from_=["role:cfo"], quorum={"role:cfo": 1, "role:vp": 1})
     ask = asked(quorum=3, escalations=(stage,))
     ask.vote(who("ann", "boss", "vp", "cfo"))
@@ -197,7 +197,7 @@ def test_a_last_stage_that_nobody_can_decide_raises_that_it_is_impossible() -> N
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.impossible", "expired")
 
 
-def test_behind_a_last_stage_that_nobody_can_decide_comes_the_no_of_the_deadline() -> None:
+def test_a_last_stage_that_nobody_can_decide_leads_to_the_deadlines_no() -> None:
     ask = asked(quorum=2, escalations=(escalate(DAY, from_=["user:ann"]),), expiry=Expiry("reject"))
     ask.advance(HOUR)
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.rejected", "expired")
@@ -263,7 +263,7 @@ def test_a_clock_that_a_pause_halts_has_a_timer_of_its_own_kind() -> None:
     assert ask.error == "approval.rejected"
 
 
-def test_while_a_run_is_paused_a_halted_deadline_does_not_refuse_a_vote_and_a_running_one_does() -> None:
+def test_in_a_paused_run_a_halted_deadline_refuses_no_vote_a_running_does() -> None:
     for clock, refused in (("run", True), ("stop", False)):
         ask = asked(pause_clock=clock)
         ask.do(lambda draft, step: draft.emit(e.RunPaused, by="user:op"))

@@ -116,7 +116,7 @@ steps:
 
 
 @pytest.mark.parametrize("amount", [50, 77, 100, 101])
-def test_a_fork_is_decided_again_from_where_it_began_and_so_is_what_followed_in_the_same_commit(amount: int) -> None:
+def test_a_fork_and_the_rest_of_its_first_commit_are_decided_again(amount: int) -> None:
     play = played(FORKING, amount)
     play.succeed("first", 1)
     fork = play.fork(play.before("pay"), {}, by="user:op")
@@ -248,7 +248,7 @@ def test_a_wait_in_front_of_a_question_keeps_its_answer_for_later() -> None:
     assert (verdict.kind, verdict.step, verdict.more, verdict.fewer) == ("path", "nap", (), ())
 
 
-def test_results_and_answers_take_as_long_as_they_took_where_a_question_before_them_is_gone() -> None:
+def test_results_keep_their_durations_where_an_earlier_question_is_gone() -> None:
     """The call has five minutes, and the question behind it two days: people took three days in front of both."""
     text = ASKING + "  - {id: fine, ask: {title: Fine?, from: anyone, deadline: 2d, form: {properties: {}}}}\n"
     play = played(text)
@@ -332,7 +332,7 @@ def test_a_question_behind_something_unknown_is_not_asked_no_more() -> None:
     assert (verdict.kind, verdict.fewer) == ("unknown", ())
 
 
-def test_a_run_that_a_freeze_held_goes_the_same_way_and_is_not_held_behind_a_difference() -> None:
+def test_a_frozen_run_goes_the_same_way_and_is_not_held_after_a_difference() -> None:
     freezes: list[Freeze] = []
     text = """\
 steps:

@@ -19,7 +19,7 @@ output: ${{ state.receipt }}
 """
 
 
-def test_an_input_and_a_variable_that_are_declared_as_integers_take_the_digits() -> None:
+def test_an_input_and_a_variable_declared_as_integers_take_the_digits() -> None:
     play = Play(FLOW, input={"id": BIG})
     play.succeed("pay", {"id": BIG})
     assert (play.status, play.output) == ("finished", BIG)

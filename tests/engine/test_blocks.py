@@ -55,7 +55,7 @@ def test_a_failing_branch_drops_out_of_a_race_and_the_last_error_is_raised() -> 
     assert (play.status, play.error.path) == ("failed", "p/c/z")
 
 
-def test_after_a_retry_a_race_whose_branches_all_failed_is_run_by_all_of_them_again() -> None:
+def test_a_retried_race_that_all_branches_lost_is_run_by_all_again() -> None:
     play = Play(THREE % "any")
     for branch in "abc":
         play.answer(LEAVES[branch], error="no")
@@ -129,7 +129,7 @@ def test_retry_goes_on_from_the_step_that_failed() -> None:
     play.replayed()
 
 
-def test_retry_keeps_what_is_finished_and_begins_again_what_failed_or_was_stopped() -> None:
+def test_retry_keeps_finished_steps_and_repeats_failed_and_stopped_ones() -> None:
     play = Play(
         """
         steps:
@@ -220,7 +220,7 @@ def test_a_wait_that_became_due_in_need_of_attention_ends_with_the_retry() -> No
     assert play.open == {"a": 1}
 
 
-def test_the_turn_stays_open_for_a_timer_that_is_near_and_ends_for_one_that_is_not() -> None:
+def test_the_turn_stays_open_for_a_near_timer_and_ends_for_a_distant_one() -> None:
     assert Play("steps: [{wait: {for: 30s}}]").status == "running"
     assert Play("steps: [{wait: {for: 31s}}]").status == "waiting"
     play = Play("steps: [{wait: {for: 30s}}, {say: hi}]")
@@ -243,7 +243,7 @@ output: ${{ steps.p.output }}
 """
 
 
-def test_a_parallel_goes_on_when_as_many_branches_as_it_wants_have_finished() -> None:
+def test_a_parallel_goes_on_when_its_number_of_branches_finished() -> None:
     play = Play(TWO_OF_THREE)
     play.succeed("p/c/z")
     assert set(play.open) == {"p/a/x", "p/b/y"}

@@ -96,7 +96,7 @@ def test_a_stop_and_a_retry_while_it_waits() -> None:
     assert play.status == "finished"
 
 
-def test_a_callback_is_in_time_while_a_lost_or_failed_request_is_about_to_be_sent_again() -> None:
+def test_a_callback_is_in_time_while_its_request_is_to_be_sent_again() -> None:
     play = Play(FLOW.replace("    http:", "    retry: {max: 3, every: 1m}\n    http:"))
     play.do(c.StepLost(path="order", attempt=1, reason="gone"))
     assert awaits(play)
@@ -117,7 +117,7 @@ output: ${{ steps.order.output.callback }}
 """
 
 
-def test_a_callback_for_what_was_undone_answers_nothing_that_is_asked_for_anew() -> None:
+def test_a_callback_for_undone_work_answers_no_new_request() -> None:
     play = Play(UNDONE)
     play.succeed("order", ANSWER)
     play.do(called_back())
@@ -136,7 +136,7 @@ def test_a_callback_for_what_was_undone_answers_nothing_that_is_asked_for_anew()
     assert play.state.steps["order"].output["callback"] == {"paid": 5}
 
 
-def test_a_gate_that_nobody_decides_in_time_is_no_callback_that_has_not_come() -> None:
+def test_a_gate_that_expires_is_no_missing_callback() -> None:
     gated = "    approval: {from: anyone, deadline: 1h}\n    http:"
     for flow in (FLOW, FLOW.replace(", await_callback: {deadline: 1h}", "").replace("${{ callback.url }}", "x")):
         play = Play(flow.replace("    http:", gated).split("  - {id: after")[0])

@@ -152,7 +152,7 @@ _LOOP: Final = "id: each, for_each: {items: '${{ [1] }}', as: n, steps: [{id: su
     ],
     ids=["behind it", "behind a loop of them", "in a branch beside it", "behind its failure", "behind its stop"],
 )
-def test_who_sent_an_event_that_a_child_took_does_not_decide_in_the_run_above(steps: str, end: str) -> None:
+def test_the_sender_of_an_event_for_a_child_does_not_decide_in_the_parent(steps: str, end: str) -> None:
     family = Family(f"steps: [{steps}]", TAKING, {})
     _take(family, "user:bob")
     if end == "finished":
@@ -166,7 +166,7 @@ def test_who_sent_an_event_that_a_child_took_does_not_decide_in_the_run_above(st
     assert _map_obstacles_to_sign(family.parent) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
-def test_who_sent_an_event_that_a_child_took_which_still_works_does_not_decide_beside_it() -> None:
+def test_the_sender_of_an_event_for_a_working_child_does_not_decide_beside() -> None:
     family = Family("steps: [{" + _BESIDE + "}]", TAKING, {})
     assert _map_obstacles_to_sign(family.parent)["user:bob"] is None
     _take(family, "user:bob")
@@ -178,7 +178,7 @@ def test_who_sent_an_event_that_a_child_took_which_still_works_does_not_decide_b
     assert not family.parent.last
 
 
-def test_who_sent_an_event_that_ended_a_child_does_not_decide_in_the_run_above() -> None:
+def test_the_sender_of_an_event_that_ended_a_child_does_not_decide_above() -> None:
     family = Family(
         "steps: [{id: sub, run: checks}, " + SIGNING + "]", "steps: [{id: got, wait_for: {event: t.go}}]", {}
     )
@@ -213,7 +213,7 @@ def test_who_retries_a_run_is_not_behind_it_and_who_caused_it_stays_so() -> None
     assert _map_obstacles_to_sign(play) == {"user:bob": "excluded.instigator", "user:zoe": None}
 
 
-def test_a_child_of_a_run_that_was_begun_behind_an_event_knows_who_sent_that() -> None:
+def test_a_child_of_a_run_begun_after_an_event_knows_the_sender() -> None:
     steps = "{id: got, wait_for: {event: t.go}}, {id: sub, run: checks}"
     family = Family(f"steps: [{steps}]", f"steps: [{SIGNING}]", {})
     family.do(family.parent, c.Signal(id="s", name="t.go", sent_at=family.parent.now, by="user:bob"))
@@ -352,7 +352,7 @@ def test_pause_and_resume_pass_down() -> None:
     assert (family.child.status, family.parent.status) == ("finished", "finished")
 
 
-def test_a_child_that_has_not_begun_when_its_parent_is_paused_is_paused_as_soon_as_it_is_there() -> None:
+def test_a_child_not_begun_when_its_parent_pauses_is_paused_when_it_is() -> None:
     family = Family(PARENT, ASKING)
     family.do(family.parent, c.Pause(by="user:op"))
     family.deliver()
@@ -529,14 +529,14 @@ def test_a_stop_spares_the_child_that_cleans_up() -> None:
     assert [message.kind for message in play.stop().outbox] == []
 
 
-def test_a_child_has_the_time_of_its_step_and_not_what_its_parent_had_used_before() -> None:
+def test_a_child_has_its_steps_time_without_its_parents_earlier_use() -> None:
     play = Play("steps: [{id: first, call: t.f}, {id: sub, run: checks, timeout: 10m}]")
     play.now += 4 * MINUTE
     (born,) = play.succeed("first").outbox
     assert born.body["timeout"] == 10 * MINUTE
 
 
-def test_what_a_child_asks_and_says_is_told_to_its_parent_until_it_is_answered() -> None:
+def test_a_childs_questions_and_messages_reach_its_parent_until_answered() -> None:
     family = Family(PARENT, ASKING.replace("steps:\n", "steps:\n      - say: hello\n"))
     family.deliver()
     (said,), (asked,) = family.parent.of(e.ChildSaid), family.parent.of(e.ChildAsked)
@@ -610,7 +610,7 @@ def test_what_is_done_to_its_starter_does_not_reach_a_detached_run(command: c.Co
     assert family.child.status == "waiting"
 
 
-def test_a_detached_run_that_cant_be_started_fails_its_step_with_the_reason() -> None:
+def test_a_detached_run_that_cannot_start_fails_its_step_with_the_reason() -> None:
     family = Family(DETACHING, ASKING)
     error = e.Error("input.invalid", "It does not fit.")
     family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="failed", error=error))
@@ -649,7 +649,7 @@ TALKING = """
 """
 
 
-def test_the_steps_of_a_child_that_can_be_watched_are_told_as_they_begin_and_end() -> None:
+def test_steps_of_a_watchable_child_are_sent_as_they_begin_and_end() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
     assert (steps_of(family.parent), set(family.parent.state.below)) == ([("sub/look", "running")], {"sub/look"})
@@ -663,7 +663,7 @@ def test_the_steps_of_a_child_that_can_be_watched_are_told_as_they_begin_and_end
     family.parent.replayed()
 
 
-def test_a_step_that_a_child_leaves_open_is_not_open_any_more_when_nobody_awaits_the_child() -> None:
+def test_a_step_left_open_by_a_child_closes_when_nobody_awaits_the_child() -> None:
     for end in (c.Terminate(by="user:op"), c.Stop(by="user:op")):
         family = Family(PARENT, CHILD)
         family.deliver()
@@ -683,7 +683,7 @@ def test_what_was_under_way_when_a_run_was_paused_opens_no_turn_of_it() -> None:
     assert (len(family.parent.of(e.TurnStarted)), dict(family.parent.state.below)) == (turns, {})
 
 
-def test_a_log_that_is_half_full_has_no_room_for_the_steps_of_the_runs_below() -> None:
+def test_a_half_full_log_takes_no_steps_of_child_runs() -> None:
     family = Family(PARENT, CHILD)
     family.deliver()
     step = e.ChildStepped(at=1, path="more", status="running")
@@ -739,7 +739,7 @@ def heard(play: Play) -> list[tuple[str, str]]:
     return found
 
 
-def test_a_message_that_was_streamed_is_told_without_its_text_which_no_decision_reads() -> None:
+def test_a_streamed_message_is_stored_without_text_that_no_decision_reads() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
     stream(family.child, "secret")
@@ -791,7 +791,7 @@ def test_late_and_repeated_pieces_of_a_child_change_nothing(order: list[int]) ->
     family.parent.replayed()
 
 
-def test_pieces_of_a_child_that_nobody_awaits_any_more_are_refused_and_its_message_is_cut() -> None:
+def test_pieces_of_an_unawaited_child_are_refused_and_its_message_is_cut() -> None:
     for end in (c.Terminate(by="user:op"), c.Stop(by="user:op")):
         family = Family(PARENT, TALKING)
         family.deliver()
@@ -808,7 +808,7 @@ def test_pieces_of_a_child_that_nobody_awaits_any_more_are_refused_and_its_messa
         family.parent.replayed()
 
 
-def test_a_piece_opens_no_turn_and_takes_no_room_from_a_log_that_is_half_full() -> None:
+def test_a_piece_opens_no_turn_and_takes_no_room_in_a_half_full_log() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
     piece = stream(family.child, "hm")
@@ -869,7 +869,7 @@ def sharing(*, by: str = "user:ann", state: dict[str, Any] | None = None) -> Fam
     return family
 
 
-def test_what_a_child_shows_of_its_state_is_shown_with_its_parents_which_hides_its_own_names() -> None:
+def test_a_childs_state_shows_with_its_parents_which_hides_its_own_names() -> None:
     family = Family(OWNING, SHARING)
     family.deliver()
     parent = family.parent.state
@@ -882,7 +882,7 @@ def test_what_a_child_shows_of_its_state_is_shown_with_its_parents_which_hides_i
     ended.parent.replayed()
 
 
-def test_what_is_posted_with_an_answer_is_written_by_the_child_and_by_every_run_above() -> None:
+def test_a_post_with_an_answer_is_written_by_the_child_and_every_parent() -> None:
     family = sharing(state={"note": "x", "hidden": 7, "mine": "b", "ours": "theirs"})
     assert (family.child.state.state["note"], family.child.state.state["hidden"]) == ("x", 2)
     assert family.parent.state.state == {"ours": "of the parent", "mine": "b"}
@@ -890,7 +890,7 @@ def test_what_is_posted_with_an_answer_is_written_by_the_child_and_by_every_run_
     family.parent.replayed()
 
 
-def test_what_is_posted_for_a_run_above_and_does_not_fit_it_is_left_with_a_warning() -> None:
+def test_a_post_that_does_not_fit_a_parent_run_is_dropped_with_a_warning() -> None:
     family = sharing(state={"note": "x", "mine": 5})
     assert family.parent.state.state["mine"] == "a"
     assert [each.code for each in family.parent.of(e.WarningRaised)] == ["state.invalid"]
@@ -992,7 +992,7 @@ def test_a_call_that_grows_in_a_child_grows_in_its_parent(fails: bool) -> None:
     family.parent.replayed()
 
 
-def test_a_question_that_is_a_frontends_call_is_told_once_and_as_a_question() -> None:
+def test_a_question_that_is_a_frontend_call_is_sent_once_as_a_question() -> None:
     family = Family(PARENT, SHOWING.replace("answer: none\n          predict: {doc: doc}", "answer: required"))
     family.deliver_one()
     assert not any(message.body.get("calls") for message in family.mail)

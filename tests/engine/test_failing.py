@@ -124,7 +124,7 @@ def test_a_block_that_takes_too_long_stops_what_is_inside_it() -> None:
     assert (play.status, play.said, play.step("p/x/a")) == ("finished", ["late: p"], "stopped")
 
 
-def test_the_first_clause_that_fits_handles_and_the_flow_goes_on_behind_the_step() -> None:
+def test_the_first_fitting_clause_handles_and_the_flow_goes_on_behind() -> None:
     play = Play(
         """
         steps:
@@ -151,7 +151,7 @@ def test_a_rejection_is_never_caught_by_accident() -> None:
     assert (play.status, play.said) == ("finished", ["caught"])
 
 
-def test_after_the_reject_list_the_rejection_is_raised_and_the_steps_own_catch_stands_around_it() -> None:
+def test_a_rejection_is_raised_after_its_list_inside_the_steps_catch() -> None:
     play = Play(
         """
         steps:
@@ -167,7 +167,7 @@ def test_after_the_reject_list_the_rejection_is_raised_and_the_steps_own_catch_s
     assert play.state.steps["gate"].output["decision"] == "reject"
 
 
-def test_an_error_inside_a_handler_replaces_the_first_and_keeps_it_as_cause() -> None:
+def test_an_error_in_a_handler_replaces_the_first_and_keeps_it_as_cause() -> None:
     play = Play(
         """
         steps:
@@ -186,7 +186,7 @@ def test_an_error_inside_a_handler_replaces_the_first_and_keeps_it_as_cause() ->
     assert [error.message for error in causes if error] == ["third", "second", "first"]
 
 
-def test_the_documents_catch_stands_around_everything_and_the_output_is_evaluated_inside_it() -> None:
+def test_the_documents_catch_covers_everything_including_the_output() -> None:
     play = Play(
         """
         state: {zero: {type: integer, default: 0}}
@@ -241,7 +241,7 @@ def test_five_losses_in_a_row_need_attention_and_a_retry_performs_it_again() -> 
     assert play.status == "finished"
 
 
-def test_losses_do_not_use_up_retries_and_a_failure_between_them_begins_the_count_anew() -> None:
+def test_losses_use_up_no_retries_and_a_failure_between_them_restarts() -> None:
     play = retried("{max: 1, every: 1s}")
     for _ in range(4):
         play.lose("a")
@@ -281,7 +281,7 @@ def test_two_suspects_run_one_after_the_other() -> None:
     assert play.status == "finished"
 
 
-def test_what_may_happen_only_once_is_not_tried_again_unless_its_own_step_says_so() -> None:
+def test_a_step_that_may_happen_once_is_not_retried_unless_it_says_so() -> None:
     head = "defaults: {retry: {max: 3, every: 10s, jitter: false}}\n"
     play = Play(head + "steps: [{id: a, call: t.f, delivery: at_most_once}]")
     play.fail("a", "tool.unavailable")
@@ -318,7 +318,7 @@ def test_a_message_that_an_attempt_was_streaming_ends_with_it_as_cut_off(lost: b
         (("tool.failed.",), "tool.failed", None),
     ],
 )
-def test_a_clause_catches_what_any_of_its_patterns_fits_but_never_what_could_not_be_undone(
+def test_a_clause_catches_by_any_pattern_but_never_a_failed_undo(
     errors: tuple[str, ...], code: str, caught: int | None
 ) -> None:
     found = catching([CatchClause(errors, "first")], code)
@@ -331,7 +331,7 @@ def test_any_of_the_codes_of_a_retry_is_enough() -> None:
     assert waits == [1000, 1000, None]
 
 
-def test_where_a_tool_failed_is_noted_beside_the_error_and_workflows_do_not_see_it() -> None:
+def test_a_tools_place_is_noted_beside_the_error_unseen_by_workflows() -> None:
     play = Play("steps: [{try: [{id: a, call: t.f, retry: {max: 0}}], catch: [{steps: [{say: '${{ error }}'}]}]}]")
     (path,) = play.open
     play.fail(path, "tool.failed", "It broke.", trace="File till.py, line 7")

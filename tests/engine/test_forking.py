@@ -158,7 +158,7 @@ def test_what_cleans_up_behind_a_block_that_was_open_is_the_forks() -> None:
     assert fork.status == "finished"
 
 
-def test_a_finally_that_was_at_work_is_the_forks_and_its_block_has_no_timeout_any_more() -> None:
+def test_a_running_finally_is_the_forks_and_its_block_has_no_timeout_left() -> None:
     play = Play(
         """
     steps:
@@ -263,7 +263,7 @@ def refused_at(play: Play, at: int, edits: c.Edits | None = None) -> Rejected:
     return refused.value
 
 
-def test_a_run_is_forked_in_front_of_a_step_that_began_in_the_middle_of_a_commit() -> None:
+def test_a_run_is_forked_before_a_step_that_began_inside_a_commit() -> None:
     play = chain()
     fork = play.forked(play.before("b"), NOBODY)
     assert (fork.step("a"), fork.open) == ("finished", {"b": 1})
@@ -274,7 +274,7 @@ def test_a_run_is_forked_in_front_of_a_step_that_began_in_the_middle_of_a_commit
     fork.replayed()
 
 
-def test_nothing_is_forked_while_something_is_in_flight_nor_within_what_follows_from_an_event() -> None:
+def test_no_fork_stands_beside_work_in_flight_or_inside_an_events_effects() -> None:
     play = chain()
     began = play.before("b") + 1
     assert refused_at(play, began).code == "fork_in_flight"
@@ -452,7 +452,7 @@ def test_a_paused_run_makes_a_paused_fork() -> None:
     assert fork.open == {"second": 1}
 
 
-def test_a_run_that_is_left_within_a_turn_cleans_up_what_began_behind_the_fork() -> None:
+def test_a_run_left_within_a_turn_cleans_up_work_from_after_the_fork() -> None:
     play = Play(
         """
     steps:
@@ -625,7 +625,7 @@ def test_a_run_that_is_terminated_takes_nothing_back() -> None:
     assert play.take_back().already
 
 
-def test_of_two_forks_at_once_the_first_stop_counts_and_the_other_is_refused() -> None:
+def test_of_two_forks_at_once_the_first_stops_the_run_the_other_is_refused() -> None:
     play = first_asked()
     there = play.state
     play.answer("first", values={})

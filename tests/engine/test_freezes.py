@@ -78,7 +78,7 @@ def test_what_has_begun_is_finished_and_nothing_follows_until_the_thaw() -> None
     it.check_again()
 
 
-def test_an_attempt_that_had_not_begun_is_given_back_and_counts_neither_as_lost_nor_as_failed() -> None:
+def test_an_attempt_not_begun_is_given_back_neither_lost_nor_failed() -> None:
     it = Frozen(TWO_CALLS)
     it.freeze()
     it.play.do(c.StepLost(path="a", attempt=1, held=True))
@@ -227,7 +227,7 @@ def test_read_only_holds_a_call_of_whose_effect_nothing_is_known() -> None:
     assert it.play.open == {}
 
 
-def test_without_agents_neither_an_answer_nor_a_call_that_a_model_asks_for_begins() -> None:
+def test_without_agents_neither_an_answer_nor_a_models_call_begins() -> None:
     it = Frozen(flow(tools="[web.search]"))
     it.freeze(mode="no_agents")
     it.play.succeed("chat[0]/model", answer(call("web.search", effect="read")))

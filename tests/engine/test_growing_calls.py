@@ -42,7 +42,7 @@ def args(play: Play, attempt: int = 1) -> Any:
     return json.loads(play.state.tool_calls[id_of(attempt)].args)
 
 
-def test_the_call_opens_with_the_attempt_behind_what_it_foretells_and_closes_with_it() -> None:
+def test_the_call_opens_after_its_announcement_and_closes_with_the_attempt() -> None:
     play = Play(WRITE)
     shown = [event for event in play.events if isinstance(event, e.CustomEmitted | e.ToolCallStarted)]
     assert [event.type for event in shown] == ["custom_emitted", "tool_call_started"]
@@ -59,7 +59,7 @@ def test_the_call_opens_with_the_attempt_behind_what_it_foretells_and_closes_wit
     assert play.status == "finished"
 
 
-def test_an_attempt_that_fails_breaks_its_call_off_and_the_next_has_one_of_its_own() -> None:
+def test_a_failing_attempt_breaks_its_call_off_and_the_next_has_its_own() -> None:
     play = Play(WRITE)
     yielded(play, "Once u")
     play.fail("a")

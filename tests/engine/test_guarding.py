@@ -68,7 +68,7 @@ def moved(old: str, new: str, who: c.Principal) -> None:
 
 
 @pytest.mark.parametrize("way", LESS)
-def test_who_is_behind_a_run_moves_it_to_no_version_where_the_question_is_not_come_by(way: str) -> None:
+def test_a_person_behind_a_run_moves_it_to_no_version_without_the_question(way: str) -> None:
     old, new = LESS[way]
     moved(old, new, ANOTHER)
     with pytest.raises(Rejected) as refused:

@@ -24,7 +24,7 @@ def test_ids_are_those_that_every_release_has_made() -> None:
     assert [ids.jitter(RUN, "a/b", attempt) for attempt in (1, 2)] == [0.9808293599635363, 0.5344731148798019]
 
 
-def test_what_was_opened_under_a_shorter_id_is_found_under_it_and_its_call_is_called_alike() -> None:
+def test_a_pending_with_a_shorter_id_is_found_and_its_call_has_that_id() -> None:
     short = ids.derive_short_pending_id(RUN, "a/b", 1)
     assert short == "call_agiaaaaaabyabaaaaaaaaaaaae_99d26b8ddd05"
     assert (ids.is_short(short), ids.is_short(ids.pending_id(RUN, "a/b", 1))) == (True, False)
@@ -34,7 +34,7 @@ def test_what_was_opened_under_a_shorter_id_is_found_under_it_and_its_call_is_ca
     assert ids.tool_call_id(RUN, "a/b", 1, behind=ids.pending_id(RUN, "a/b", 0)) == long
 
 
-def test_keys_of_a_loop_can_not_be_chosen_so_that_two_questions_have_one_id() -> None:
+def test_keys_of_a_loop_cannot_give_two_questions_one_id() -> None:
     """128 bits: with 48, one of the ids of some millions of keys was that of another (a birthday in 2^24 tries)."""
     made = [ids.pending_id(RUN, "each[1]/gate", 0), ids.tool_call_id(RUN, "each[1]/gate", 0)]
     assert [len(id) - len(ids.call_prefix(RUN)) for id in made] == [26, 26]
@@ -57,7 +57,7 @@ def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch
 
 
 @pytest.mark.parametrize("make", [ids.pending_id, ids.derive_short_pending_id])
-def test_a_pending_is_found_by_its_step_and_number_whichever_release_has_opened_it(
+def test_a_pending_is_found_by_step_and_number_whatever_release_opened_it(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[str, str, int], str]
 ) -> None:
     monkeypatch.setattr(open, "pending_id", make)

@@ -136,7 +136,7 @@ def test_a_person_who_is_asked_what_became_of_the_call_is_asked_once() -> None:
     assert (play.attempt("pay"), brought(play)) == (3, None)
 
 
-def test_a_lost_call_of_an_agent_is_resumed_by_attempts_that_bring_the_last_answer() -> None:
+def test_an_agents_lost_call_is_resumed_by_attempts_with_the_last_answer() -> None:
     play = Play(AGENT)
     play.lose("pay")
     assert (play.attempt("pay"), play.asking) == (2, set())
@@ -151,7 +151,7 @@ def test_a_lost_call_of_an_agent_is_resumed_by_attempts_that_bring_the_last_answ
     play.replayed()
 
 
-def test_people_are_asked_where_the_agent_cannot_say_what_it_has_begun_and_again_counts_as_not_lost() -> None:
+def test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss() -> None:
     play = Play(AGENT)
     play.lose("pay")
     play.do(c.StepLost(path="pay", attempt=2, reason="Nobody knows whether the agent has begun."))

@@ -65,7 +65,7 @@ def test_without_a_ready_step_nothing_is_to_be_continued() -> None:
     st.sets(st.sampled_from("wxyz")),
     st.dictionaries(st.sampled_from("wxyz"), st.just(SUSPECT_AFTER_LOST)),
 )
-def test_the_step_that_is_known_to_come_next_is_the_one_that_a_search_finds(
+def test_the_predicted_next_step_is_the_one_that_a_search_finds(
     ready: list[str], lost: dict[str, int], performing: set[str], suspects: dict[str, int]
 ) -> None:
     """A suspect begins only where nothing else is performed, and nothing begins beside one."""
@@ -76,7 +76,7 @@ def test_the_step_that_is_known_to_come_next_is_the_one_that_a_search_finds(
     assert found == (None if beside_a_suspect or not may_begin else may_begin[0])
 
 
-def test_what_a_freeze_holds_or_another_process_is_to_begin_is_not_the_next_step() -> None:
+def test_work_frozen_or_left_to_another_process_is_not_the_next_step() -> None:
     ready = state(ready=("a", "b", "c"))
     assert [next_ready(ready, left) for left in ((), {"a"}, {"a", "b"}, {"b", "z"})] == ["a", "b", "c", "a"]
     assert next_ready(ready, {"a", "b", "c"}) is None
@@ -92,7 +92,7 @@ def test_a_run_has_something_ready_where_a_freeze_does_not_hold_all_of_it() -> N
     assert not has_ready(state(ready=("a",), held=Map({"a": "fz1"})))
 
 
-def test_attempts_are_sorted_by_when_they_began_and_by_their_places_in_every_loop_around_them() -> None:
+def test_attempts_are_sorted_by_their_start_and_places_in_loops() -> None:
     places = {"l[x]": 11, "l[y]": 2, "l[x]/m[p]": 1, "l[x]/m[q]": 0}
     begun = {"early": 4, "l[x]/m[p]/s": 5, "l[x]/m[q]/s": 5, "l[y]/s": 5, "late": 6}
     iterations = {path: StepState("working", 0, index=index) for path, index in places.items()}
@@ -129,7 +129,7 @@ def test_somebody_must_hold_a_run_that_goes_on_by_itself(status: Status, busy: b
     assert not is_busy(state(status=status))
 
 
-def test_a_suspect_waits_until_nothing_else_runs_and_nothing_begins_beside_it() -> None:
+def test_a_suspect_waits_until_nothing_else_runs_and_runs_alone() -> None:
     suspect = SUSPECT_AFTER_LOST
     assert next_ready(state()) is None
     assert next_ready(state(ready=("a", "b"), steps=steps(a=suspect))) == "a"
@@ -140,7 +140,7 @@ def test_a_suspect_waits_until_nothing_else_runs_and_nothing_begins_beside_it() 
     assert next_ready(alone) is None
 
 
-def test_a_run_is_looked_at_when_its_first_timer_or_its_first_timeout_is_due() -> None:
+def test_a_run_is_due_at_its_first_timer_or_timeout() -> None:
     timers = (Timer(50, "a", "wait"), Timer(90, "b", "deadline"))
     late = {"timeouts": Map({"x": 40, "y": 70}), "worked": 10, "running_since": 1000}
     assert wake_at(state()) is None
@@ -163,7 +163,7 @@ def test_while_a_run_is_halted_only_the_time_of_people_goes_on(status: Status) -
     assert wake_at(state(status=status, timers=timers[:2])) is None
 
 
-def test_of_timeouts_that_are_due_at_once_that_of_the_outermost_block_is_the_first() -> None:
+def test_of_timeouts_due_at_once_the_outermost_blocks_is_first() -> None:
     timeouts = Map({"a/b": 40, "z": 40, "b": 40, "a/c": 30, "a": 30})
     late = state(timeouts=timeouts, running_since=1000, worked=10)
     assert next_due(late) == Due(1020, "a")
@@ -195,7 +195,7 @@ _paths = st.sampled_from(("a", "b", "a/x", "a/y", "b/x", "b/x/z"))
     until=_moments,
     attempts=st.booleans(),
 )
-def test_what_comes_next_is_the_first_of_timers_and_timeouts_and_is_due_when_its_time_has_come(
+def test_next_is_the_first_of_timers_and_timeouts_due_at_its_time(
     timers: list[Timer],
     timeouts: dict[str, int],
     open: set[str],

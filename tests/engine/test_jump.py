@@ -38,7 +38,7 @@ def test_a_deadline_comes_nearer_and_who_jumped_is_in_the_log() -> None:
     play.replayed()
 
 
-def test_what_is_due_on_the_way_happens_in_order_and_each_stage_has_its_own_time() -> None:
+def test_due_work_happens_in_order_and_each_stage_has_its_own_time() -> None:
     play = started(STAGES.replace("1s", "2h"))
     jump(play, 3 * HOUR)
     assert play.status == "waiting"
@@ -88,7 +88,7 @@ def test_a_back_off_passes_and_the_next_attempt_begins() -> None:
     assert play.open == {"a": 2}
 
 
-def test_what_begins_to_wait_for_an_event_hears_first_what_is_stored_for_it() -> None:
+def test_a_new_wait_for_an_event_reads_stored_events_first() -> None:
     play = started("steps: [{wait: {for: 1h}}, {id: w, wait_for: {event: ping, deadline: 1h}}]")
     decision = jump(play, DAY)
     assert (play.step("w"), left(decision)) == ("waiting", DAY - HOUR)

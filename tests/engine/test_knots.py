@@ -123,7 +123,7 @@ def knots(graph: Graph) -> list[list[str]]:
     return found
 
 
-def test_no_knot_of_functions_in_the_engine_is_larger_than_a_reader_can_hold() -> None:
+def test_no_cycle_of_engine_functions_is_larger_than_a_reader_can_hold() -> None:
     modules = {module_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
     graph = graph_of(modules)
     assert f"{PACKAGE}.completion.fail.fail" in graph[f"{PACKAGE}.completion.loop._RULES"]

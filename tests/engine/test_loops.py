@@ -552,7 +552,7 @@ def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> 
     play.replayed()
 
 
-def test_a_loop_in_a_handler_runs_once_more_where_its_step_fails_again_after_a_retry() -> None:
+def test_a_handlers_loop_runs_once_more_when_its_step_fails_after_a_retry() -> None:
     play = Play(
         """\
         steps:

@@ -95,7 +95,7 @@ def test_defaults_of_the_new_version_are_filled_into_input_and_state() -> None:
     assert play.state.state == {"log": [], "sum": 0}
 
 
-def test_a_paused_run_moves_and_a_retry_that_waits_goes_on_with_its_arguments() -> None:
+def test_a_paused_run_migrates_and_a_waiting_retry_keeps_its_arguments() -> None:
     text = "steps: [{id: a, call: t.a, with: {x: 1}, retry: {max: 3, every: 1h}}]"
     play = Play(text)
     play.fail("a")
@@ -232,11 +232,11 @@ def test_what_the_run_holds_must_fit_the_new_schemas() -> None:
         ("from: [role", "form: {properties: {a: {type: string}}}, from: [role"),
     ],
 )
-def test_a_question_that_would_show_something_else_keeps_the_run_where_it_is(change: tuple[str, str]) -> None:
+def test_a_question_that_would_show_other_text_keeps_the_run(change: tuple[str, str]) -> None:
     assert refusal(waiting(), FLOW.replace(*change)) == {"pending.content": "fine"}
 
 
-def test_a_question_that_is_written_otherwise_but_comes_to_the_same_text_does_not() -> None:
+def test_a_question_worded_otherwise_with_equal_text_is_no_obstacle() -> None:
     play = waiting()
     play.migrate(plan_of(FLOW.replace('"Is ${{ steps.first.output }} fine?"', "Is it fine?")))
     assert play.asking == {"fine"}
@@ -293,7 +293,7 @@ def is_asked(play: Play) -> bool:
 
 
 @pytest.mark.parametrize("before", [BY_NOTHING, BY_CANCELLING, BY_STATE])
-def test_an_event_that_the_new_version_names_takes_a_question_back_that_was_open(before: str) -> None:
+def test_an_event_the_new_version_names_withdraws_an_open_question(before: str) -> None:
     play = Play(before)
     decision = play.migrate(plan_of(BY_CLOSING))
     assert [message.body["types"] for message in decision.outbox if message.kind == "subscribe"] == [["closed"]]  # type: ignore[call-overload,index]
@@ -305,7 +305,7 @@ def test_an_event_that_the_new_version_names_takes_a_question_back_that_was_open
 
 
 @pytest.mark.parametrize("after", [BY_NOTHING, BY_STATE])
-def test_an_event_that_the_new_version_does_not_name_takes_no_question_back_any_more(after: str) -> None:
+def test_an_event_the_new_version_does_not_name_withdraws_nothing(after: str) -> None:
     play = Play(BY_CANCELLING)
     play.migrate(plan_of(after))
     assert not play.signal("s1", "cancelled").outcome["taken"]
@@ -317,7 +317,7 @@ def test_an_event_that_the_new_version_does_not_name_takes_no_question_back_any_
     assert not any(path.endswith("fine") for path in state.subscriptions)
 
 
-def test_a_condition_of_the_new_version_that_is_so_already_takes_the_question_back_at_once() -> None:
+def test_a_migration_withdraws_a_question_whose_new_condition_holds() -> None:
     play = Play(BY_NOTHING)
     play.signal("s1", "off")
     play.settle()
@@ -328,7 +328,7 @@ def test_a_condition_of_the_new_version_that_is_so_already_takes_the_question_ba
     assert (play.status, play.output) == ("finished", "failed")
 
 
-def test_a_condition_that_is_not_so_yet_takes_it_back_when_it_is_and_an_old_one_never_does() -> None:
+def test_a_question_is_withdrawn_by_its_new_condition_and_never_by_the_old() -> None:
     play = Play(BY_NOTHING)
     play.migrate(plan_of(BY_STATE))
     assert is_asked(play)
@@ -342,7 +342,7 @@ def test_a_condition_that_is_not_so_yet_takes_it_back_when_it_is_and_an_old_one_
     assert is_asked(other)
 
 
-def test_a_paused_run_whose_question_is_taken_back_by_the_move_stays_paused() -> None:
+def test_a_paused_run_whose_question_a_migration_withdraws_stays_paused() -> None:
     play = Play(BY_NOTHING)
     play.signal("s1", "off")
     play.settle()

@@ -28,7 +28,7 @@ def fail(play: Play, path: str, *uses: e.ModelUse) -> None:
     play.do(c.StepFailed(path=path, attempt=play.open[path], code="llm.timeout", message="late", used=uses))
 
 
-def test_what_an_answer_took_is_in_the_log_before_its_step_ends_and_later_steps_see_it() -> None:
+def test_an_answers_usage_is_logged_before_its_step_ends() -> None:
     play = Play(MODELS + "steps: [{id: a, llm: {model: smart, prompt: x}}]\noutput: ${{ steps.a.usage }}\n")
     answer(play, "a", "hi", use())
     kinds = [event.type for event in play.events]
@@ -110,7 +110,7 @@ def test_what_was_reserved_is_free_again_when_it_is_known_what_was_used() -> Non
     assert play.open == {"b": 1}
 
 
-def test_an_answer_without_a_bound_is_expected_to_be_as_long_as_the_others_were() -> None:
+def test_an_unbounded_answer_is_estimated_by_the_length_of_others() -> None:
     first = "{id: a, llm: {model: smart, prompt: x}}"
     both = "{parallel: {b: [{llm: {model: smart, prompt: y}}], c: [{llm: {model: smart, prompt: z}}]}}"
     for tokens, open in ((60, 2), (40, 1)):
@@ -120,7 +120,7 @@ def test_an_answer_without_a_bound_is_expected_to_be_as_long_as_the_others_were(
         assert len(began) == 1 + open
 
 
-def test_an_attempt_of_which_nobody_reports_is_charged_for_what_it_had_said() -> None:
+def test_an_unreported_attempt_is_charged_for_its_text_so_far() -> None:
     play = Play(f"models: {{smart: {OWN}}}\nsteps: [{{id: a, llm: {{model: smart, prompt: x}}}}]\n")
     play.happened(e.MessageStarted, message_id="m-1", path="a")
     play.happened(e.MessageChunk, message_id="m-1", n=0, content="a text of 21 letters.")

@@ -20,7 +20,7 @@ CELLS = [
 ]
 
 
-def test_the_table_has_a_row_for_every_way_and_kind_and_a_cell_for_everybody() -> None:
+def test_the_table_has_each_way_each_kind_and_a_cell_for_everybody() -> None:
     assert list(TABLE) == list(WAYS)
     for rows in TABLE.values():
         assert list(rows) == list(KINDS)

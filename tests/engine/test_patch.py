@@ -32,7 +32,7 @@ DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, 
         {"op": "test", "path": "/a/b", "value": [1.0, 2, {"c": None}]},
     ],
 )  # fmt: skip
-def test_what_applies_applies_as_the_reference_does_and_leaves_the_original_alone(operation: dict[str, Any]) -> None:
+def test_a_patch_applies_as_in_the_reference_and_keeps_the_original(operation: dict[str, Any]) -> None:
     before = copy.deepcopy(DOCUMENT)
     assert apply_patch(DOCUMENT, [operation]) == jsonpatch.apply_patch(before, [operation])
     assert before == DOCUMENT

@@ -17,7 +17,7 @@ steps:
 """
 
 
-def test_an_attempt_in_flight_finishes_and_is_recorded_and_nothing_begins_until_resume() -> None:
+def test_an_attempt_in_flight_is_recorded_and_nothing_begins_until_resume() -> None:
     play = Play(TWO_CALLS)
     play.pause()
     assert (play.status, play.open) == ("paused", {"a": 1})
@@ -204,7 +204,7 @@ def test_what_asks_something_of_an_ended_run_is_refused_with_what_stands(ask: ob
     assert ("(rerun, fork)" in refusal.value.detail) == asks_to_go_on
 
 
-def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed() -> None:
+def test_work_that_fell_due_in_a_pause_happens_as_of_the_resumption() -> None:
     play = Play("steps: [{id: w, wait: {for: 10m}}, {id: a, call: t.f}]")
     play.pause()
     play.now += 60 * MINUTE
@@ -212,7 +212,7 @@ def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed
     assert {event.at for event in play.last} == {play.now}
 
 
-def test_the_limit_of_a_run_that_passed_while_it_was_paused_is_reached_when_it_is_resumed() -> None:
+def test_a_runs_limit_that_passed_in_a_pause_is_reached_at_its_resumption() -> None:
     play = Play("limits: {duration: 30m}\nsteps: [{id: a, call: t.f}]")
     play.pause()
     play.now += 60 * MINUTE

@@ -26,7 +26,7 @@ def impossible(from_: Any, **more: Any) -> str:
     return failure(approving(policy(from_, **more), roles=BOARD)).message
 
 
-def test_people_that_can_be_listed_are_without_those_who_are_surely_excluded() -> None:
+def test_listed_people_exclude_those_who_are_surely_excluded() -> None:
     assert rules(("role:board",), exclude=["user:bob"]).people == {
         "user:ann": ("role:board",),
         "user:joe": ("role:board",),
@@ -87,7 +87,7 @@ def test_who_started_the_run_is_asked_if_they_may_surely_vote(from_: Any, exclud
     assert rules(from_, exclude=exclude, **more).asks_requester is asked
 
 
-def test_who_started_the_run_is_excluded_unless_they_are_named_or_it_is_no_approval() -> None:
+def test_the_requester_is_excluded_from_approvals_unless_named() -> None:
     assert rules(("role:boss",)).exclude == ("requester",)
     assert rules(("role:boss", "anyone")).exclude == ()
     assert rules(("role:boss",), exclude=["user:bob"]).exclude == ("user:bob",)
@@ -111,7 +111,7 @@ def test_a_stage_takes_over_what_the_one_before_it_does_not_say_again() -> None:
     assert all(not stage.escalations for stage in first.escalations)
 
 
-def test_who_is_notified_is_the_documents_default_unless_the_policy_says_it() -> None:
+def test_the_documents_default_is_notified_unless_a_policy_names_others() -> None:
     plan = replace(approving(policy()), default_notify=(lit("everybody"),))
     assert derive_rules(Asked(plan).pending).notify == ("everybody",)
     plan = replace(approving(policy(notify=(lit("boss"),))), default_notify=(lit("everybody"),))
@@ -135,7 +135,7 @@ def test_rules_that_are_larger_than_an_event_are_not_asked() -> None:
     assert failure(approving(policy(lit(crowd)))).code == "expression.too_large"
 
 
-def test_every_selector_by_which_somebody_is_let_in_or_counted_is_looked_for_in_a_vote() -> None:
+def test_every_selector_that_admits_or_counts_is_tried_on_a_vote() -> None:
     stages = (escalate(DAY, from_=["role:cfo"], quorum={"role:sre": 1, "any": 2}, exclude=["group:staff"]),)
     first = rules(
         ("role:boss", "user:ann"), quorum={"user:bob": 1, "any": 1}, exclude=["role:intern"], escalations=stages
@@ -144,7 +144,7 @@ def test_every_selector_by_which_somebody_is_let_in_or_counted_is_looked_for_in_
     assert first.exclusions() == ("role:intern", "group:staff")
 
 
-def test_a_question_of_a_release_that_kept_no_rules_has_those_that_need_none() -> None:
+def test_a_question_of_a_release_without_rules_has_those_that_need_none() -> None:
     opened = e.PendingOpened(at=0, id="p", path="a", kind="tool", digest="")
     assert derive_rules(PendingState(opened)) == Rules()
 
@@ -179,7 +179,7 @@ def test_the_rules_of_a_question_tell_whether_somebody_else_is_asked(listed: boo
     assert not asks(rules, who("eve"))
 
 
-def test_somebody_whose_role_the_workflow_lists_is_asked_whatever_roles_they_bring() -> None:
+def test_a_person_in_a_workflows_role_is_asked_whatever_roles_they_bring() -> None:
     rules = to_json(Rules(from_=("role:boss",), people={"user:ann": ("role:boss",)}))
     assert asks(rules, who("ann"))
     assert not asks(rules, who("eve", "boss"))

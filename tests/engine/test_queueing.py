@@ -47,7 +47,7 @@ def test_an_admitted_run_begins_and_a_second_admission_is_nothing_new() -> None:
     assert play.do(c.Admit()).already
 
 
-def test_a_run_that_is_paused_in_the_queue_is_not_admitted_and_asks_again_when_it_is_resumed() -> None:
+def test_a_run_paused_in_the_queue_is_not_admitted_and_requeues_at_resume() -> None:
     play = queued()
     play.pause()
     with pytest.raises(Rejected, match="can't admit a run that is paused"):
@@ -149,7 +149,7 @@ def test_a_run_that_has_ended_frees_its_slot_once() -> None:
     assert (again.already, sent(again)) == (True, [])
 
 
-def test_a_run_that_waits_and_whose_workflow_has_no_concurrency_any_more_waits_for_the_only_seat() -> None:
+def test_a_queued_run_without_concurrency_any_more_waits_for_the_one_seat() -> None:
     play = queued()
     play.plan = replace(play.plan, concurrency=None)
     play.pause()

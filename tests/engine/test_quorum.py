@@ -118,7 +118,7 @@ def test_all_means_everyone_by_name_and_nobody_is_never_all() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 50, 400])
-def test_many_people_and_seats_are_matched_without_end_or_recursion_too_deep(count: int) -> None:
+def test_many_people_and_seats_are_matched_without_deep_recursion(count: int) -> None:
     people = {f"p{n}": ["role:a", "role:b"] if n % 2 else ["role:a"] for n in range(2 * count)}
     assert find_free_seats({"role:a": count, "role:b": count}, people) == {}
 

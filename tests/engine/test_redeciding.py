@@ -40,7 +40,7 @@ def commits() -> Iterator[tuple[str, Plan, RunState, list[e.AnyEvent], Bounds]]:
                 plan = compile_workflow(fields["to"].encode(), run.name, stored=True)
 
 
-def test_nearly_every_decision_is_made_again_and_no_other_is_taken_for_a_fault() -> None:
+def test_almost_every_decision_is_made_again_and_none_is_a_false_fault() -> None:
     same, other = Counter[str](), Counter[str]()
     for name, plan, state, events, limits in commits():
         again = decide_again(plan, state, events, limits=limits)
@@ -67,7 +67,7 @@ def test_a_consequence_that_was_changed_is_not_decided_again() -> None:
     assert found["True"] == 0
 
 
-def test_what_several_people_answer_in_one_commit_are_commands_of_their_own() -> None:
+def test_answers_of_several_people_in_one_commit_are_separate_commands() -> None:
     play = Play("""\
         steps:
           - id: gate
@@ -138,9 +138,7 @@ steps:
 """
 
 
-def test_a_process_that_does_not_hold_a_run_leaves_what_may_happen_once_to_its_holder_and_that_is_decided_again() -> (
-    None
-):
+def test_a_process_without_the_lease_leaves_once_only_work_to_its_holder() -> None:
     elsewhere = {"held_elsewhere": False}
     play = Play(ELSEWHERE, decide=lambda *args: decide(*args, **elsewhere))
     once, often, busy = (
@@ -202,7 +200,7 @@ def test_who_decides_need_not_have_seen_what_was_streamed_meanwhile() -> None:
     assert decide_again(play.plan, later, events, known_at=before.at).left is None
 
 
-def test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came() -> None:
+def test_an_attempt_may_end_before_work_due_at_its_result() -> None:
     """Its last piece of text was stored later than that: so the time of the run is no sign of when it ended."""
     play = Play("""\
         steps:

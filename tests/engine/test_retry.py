@@ -25,7 +25,7 @@ def told(play: Play, number: int, chat: str = "chat") -> list[int]:
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_came_to_no_end_goes_on_with_its_conversation_and_has_as_many_answers_again() -> None:
+def test_an_agent_without_an_end_continues_with_as_many_answers_again() -> None:
     play = Play(flow("max_turns: 2\napprovals: {mail.*: none}"))
     for first in (0, 2, 4):
         sending(play, first)
@@ -39,7 +39,7 @@ def test_an_agent_that_came_to_no_end_goes_on_with_its_conversation_and_has_as_m
     play.replayed()
 
 
-def test_stop_when_sees_all_answers_of_an_agent_that_has_more_of_them_since_a_retry() -> None:
+def test_stop_when_sees_all_answers_of_an_agent_after_a_retry() -> None:
     play = Play(flow("max_turns: 2\napprovals: {mail.*: none}\nstop_when: answer.number == 3"))
     sending(play, 0)
     sending(play, 1)
@@ -49,7 +49,7 @@ def test_stop_when_sees_all_answers_of_an_agent_that_has_more_of_them_since_a_re
 
 
 @pytest.mark.parametrize("calls", [(), (call("mail.send"),)])
-def test_an_agent_whose_last_answer_is_no_object_is_asked_once_more_and_not_shown_that_answer(calls: tuple) -> None:
+def test_an_agent_whose_last_answer_is_no_object_is_asked_once_more(calls: tuple) -> None:
     play = Play(flow(f"max_turns: 1\nstop_when: answer.number == 1\napprovals: {{mail.*: none}}\n{OBJECT}"))
     sending(play, 0)
     for number in (1, 2):
@@ -82,7 +82,7 @@ AGENT = "id: chat, agent: {model: smart, prompt: Do it., tools: [mail.send], app
 TOOLS = "tools: {mail: {python: acme.mail, effect: write}}\nmodels: {smart: {use: smart}}\n"
 
 
-def test_an_agent_that_was_cut_off_between_two_answers_goes_on_with_the_next() -> None:
+def test_an_agent_cut_off_between_two_answers_goes_on_with_the_next() -> None:
     play = Play(
         f"{TOOLS}steps: [{{id: both, parallel: {{one: [{{{AGENT}}}], two: [{{id: other, call: mail.send}}]}}}}]"
     )
@@ -102,7 +102,7 @@ def test_an_agent_that_was_cut_off_between_two_answers_goes_on_with_the_next() -
     play.replayed()
 
 
-def test_an_agent_of_a_handler_that_runs_once_more_begins_another_conversation_behind_its_answers() -> None:
+def test_an_agent_in_a_rerun_handler_begins_a_new_conversation() -> None:
     play = Play(f"{TOOLS}steps: [{{id: t, try: [{{id: a, call: mail.send}}], finally: [{{{AGENT}}}]}}]")
     play.fail("t/a", retriable=False)
     chat = "t/~finally/chat"
@@ -116,7 +116,7 @@ def test_an_agent_of_a_handler_that_runs_once_more_begins_another_conversation_b
     play.replayed()
 
 
-def test_a_call_that_failed_for_an_undo_inside_it_fails_the_run_and_is_not_told_to_the_model() -> None:
+def test_a_call_whose_inner_undo_failed_fails_the_run_untold_to_the_model() -> None:
     play = Play(flow("approvals: {mail.*: none}"))
     play.succeed("chat[0]/model", answer(call("mail.send")))
     play.fail(SENT.format(0), "undo.failed", retriable=False)
@@ -135,7 +135,7 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_that_is_cut_off_while_its_last_step_cleans_up_does_nothing_a_second_time(block: str) -> None:
+def test_a_block_cut_off_in_its_last_cleanup_repeats_nothing(block: str) -> None:
     step = "{id: a, call: t.f, finally: [{id: clean, call: t.f}]}"
     play = Play(f"steps: [{{id: block, timeout: 1m, {BLOCKS[block].replace('STEP', step)}}}, {{id: next, call: t.f}}]")
     (a,) = play.open
@@ -151,7 +151,7 @@ def test_a_block_that_is_cut_off_while_its_last_step_cleans_up_does_nothing_a_se
     play.replayed()
 
 
-def test_an_item_that_was_cut_off_before_it_began_knows_its_index_when_it_begins() -> None:
+def test_an_item_cut_off_before_it_began_knows_its_index_when_it_begins() -> None:
     loop = "id: each, for_each: {items: [a, b], steps: [{id: w, call: t.f, with: {n: '${{ index }}'}}]}"
     play = Play(f"steps: [{{id: both, parallel: {{one: [{{{loop}}}], two: [{{id: other, call: t.f}}]}}}}]")
     first = next(path for path in play.open if "each" in path)
@@ -192,7 +192,7 @@ def cut_off_while_it_cleans_up(join: str) -> Play:
     return play
 
 
-def test_a_race_that_timed_out_while_its_winner_cleaned_up_is_won_by_it_at_a_retry() -> None:
+def test_a_race_timed_out_in_its_winners_cleanup_is_won_by_it_at_a_retry() -> None:
     play = cut_off_while_it_cleans_up("any")
     play.retry()
     assert (play.status, play.output) == ("finished", {"winner": "a"})

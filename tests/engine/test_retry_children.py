@@ -195,7 +195,7 @@ def test_two_retries_at_once_are_one() -> None:
 
 
 @pytest.mark.parametrize("command", [c.Stop(by="user:op"), c.Terminate(by="user:op"), c.Pause(by="user:op")])
-def test_what_the_parent_is_told_behind_a_retry_reaches_the_child_behind_it(command: c.Command) -> None:
+def test_a_message_to_a_parent_after_a_retry_reaches_the_child_after_it(command: c.Command) -> None:
     tree = failed_below()
     tree.do(tree.root, c.Retry(by="user:op"))
     tree.do(tree.root, command)
@@ -249,7 +249,7 @@ def test_a_child_that_was_cut_off_goes_on_too_also_while_it_still_stops() -> Non
     assert (tree.root.status, set(tree.done.values())) == ("finished", {1})
 
 
-def test_a_child_that_finished_when_nobody_waited_any_more_is_not_begun_again() -> None:
+def test_a_child_that_finished_unawaited_is_not_begun_again() -> None:
     both = (
         "steps: [{id: p, parallel: {one: [{id: sub, run: lower}], two: [{id: other, call: t.f}]}}]\n"
         "output: ${{ steps.sub.output }}"
@@ -373,7 +373,7 @@ AROUND = {
 
 @pytest.mark.parametrize("fault", [NO_END, NO_OBJECT], ids=["no end", "no object"])
 @pytest.mark.parametrize(("outer", "inner"), [*zip(AROUND, reversed(AROUND), strict=True), ("for_each", "for_each")])
-def test_an_agent_below_any_block_of_a_child_below_any_block_sends_each_mail_once_however_often_it_is_retried(
+def test_an_agent_nested_in_blocks_and_children_mails_once_over_retries(
     outer: str, inner: str, fault: tuple[str, str]
 ) -> None:
     tools = TOOLS.replace("tools:\n", "tools:\n  t: {python: registered}\n")

@@ -58,7 +58,7 @@ def names(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", sorted(WAITS))
-def test_a_run_that_waits_for_as_much_as_it_may_fails_the_step_that_would_be_one_more(kind: str) -> None:
+def test_a_run_at_its_limit_of_waits_fails_the_step_of_the_next(kind: str) -> None:
     play = Play(MANY % ("isolate", WAITS[kind]), input=names(8), limits=Bounds(waits=5))
     play.settle()
     loop = play.state.steps["all"].loop
@@ -71,7 +71,7 @@ def test_a_run_that_waits_for_as_much_as_it_may_fails_the_step_that_would_be_one
     )
 
 
-def test_as_many_waits_as_a_run_may_have_are_no_fault_and_an_end_makes_room() -> None:
+def test_waits_up_to_the_limit_are_no_fault_and_an_end_makes_room() -> None:
     play = Play(MANY % ("stop", WAITS["an approval"]), input=names(5), limits=Bounds(waits=5))
     play.settle()
     for path in sorted(play.asking):
@@ -169,7 +169,7 @@ def test_cleaning_up_that_does_not_end_either_is_cut_off() -> None:
     assert 500 <= play.state.seq < 560
 
 
-def test_a_run_that_is_cut_off_while_it_undoes_says_what_could_not_be_undone() -> None:
+def test_a_run_cut_off_in_its_undo_names_the_effects_not_undone() -> None:
     play = Play(
         """
         steps:

@@ -37,12 +37,12 @@ def answered(play: Play, state: dict[str, Any], by: c.Principal = ANN) -> c.Answ
     return c.Answer(answers=(answer,), by=by, state=state)
 
 
-def test_a_run_begins_with_what_the_client_may_write_and_nothing_else_of_what_it_posts() -> None:
+def test_a_run_begins_with_writable_client_state_and_no_other_post() -> None:
     play = begun(state={"mine": "x", "open": {"a": 1}, "ours": "y", "kept": 7, "stranger": 1})
     assert play.state.state == {**FIRST, "mine": "x", "open": {"a": 1}}
 
 
-def test_a_run_begins_with_what_its_thread_has_kept_and_the_client_comes_last() -> None:
+def test_a_run_begins_with_its_threads_kept_state_then_the_clients() -> None:
     play = begun(kept={"kept": 5, "both": "k", "ours": "k"}, state={"both": "x"})
     assert play.state.state == {**FIRST, "kept": 5, "both": "x"}
 
@@ -51,7 +51,7 @@ def test_what_was_kept_by_another_version_and_does_not_fit_is_left() -> None:
     assert begun(kept={"kept": "five", "both": "k"}).state.state == {**FIRST, "both": "k"}
 
 
-def test_what_the_client_writes_with_an_answer_is_there_before_the_turn_opens() -> None:
+def test_state_posted_with_an_answer_is_there_before_the_turn_opens() -> None:
     play = begun()
     play.do(answered(play, {"mine": "x", "ours": "y", "open": None}))
     assert play.types()[:2] == ["state_changed", "turn_started"]
@@ -122,7 +122,7 @@ def test_true_in_place_of_one_is_a_change() -> None:
     assert play.of(e.StateChanged) == []
 
 
-def test_a_page_that_missed_how_a_variable_got_its_first_value_is_not_refused() -> None:
+def test_a_page_that_missed_a_variables_first_value_is_not_refused() -> None:
     play = Play(
         "state: {name: {type: string, client: true}}\n"
         "steps: [{set: {name: ann}}, {id: q, ask: {title: Q, form: {type: object, properties: {n: {type: integer}}}}}]"
@@ -132,7 +132,7 @@ def test_a_page_that_missed_how_a_variable_got_its_first_value_is_not_refused() 
     assert play.state.state == {"name": None}
 
 
-def test_a_client_may_write_more_variables_at_once_than_a_patch_has_operations() -> None:
+def test_a_client_may_write_more_variables_than_a_patch_has_operations() -> None:
     names = [f"v{n}" for n in range(OPERATIONS_MAX + 1)]
     variables = "".join(f"  {name}: {{type: string, default: a, client: true}}\n" for name in names)
     play = Play(ASKS.replace(STATE, "state:\n" + variables))

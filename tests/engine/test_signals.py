@@ -101,7 +101,7 @@ def test_a_run_takes_a_signal_once() -> None:
     assert [event.path for event in play.of(e.SignalReceived)] == ["repeat#1[0]/paid", "repeat#1[1]/paid"]
 
 
-def test_of_two_steps_that_wait_for_a_type_the_one_that_waited_longer_takes_it() -> None:
+def test_of_two_steps_waiting_for_a_type_the_older_takes_the_signal() -> None:
     play = Play("""
         steps:
           - parallel:
@@ -130,7 +130,7 @@ def test_any_is_met_by_the_first_that_comes() -> None:
     assert play.output == "paid"
 
 
-def test_all_takes_one_signal_for_each_of_its_list_and_lists_them_as_written() -> None:
+def test_all_takes_one_signal_for_each_entry_in_the_order_written() -> None:
     play = Play(ALL)
     assert send(play, "s1", "signed", 1) == {"id": "s1", "taken": True, "awaits": ["paid", "signed"]}
     assert send(play, "s2", "paid", 2) == {"id": "s2", "taken": True, "awaits": ["signed"]}
@@ -161,7 +161,7 @@ def test_the_deadline_gives_the_default() -> None:
     assert (play.status, play.output) == ("finished", {"paid": True})
 
 
-def test_a_signal_is_taken_while_the_run_is_paused_and_its_consequences_wait() -> None:
+def test_a_signal_is_taken_in_a_pause_and_its_effects_wait() -> None:
     play = Play("""
         steps:
           - {id: paid, wait_for: {event: payment, deadline: 2d}}
@@ -220,7 +220,7 @@ def test_a_branch_that_loses_the_race_waits_no_more() -> None:
     assert send(play, "s1") == {"id": "s1", "taken": False, "awaits": ["other"]}
 
 
-def test_a_retried_run_waits_anew_and_does_not_take_again_what_it_has_taken() -> None:
+def test_a_retried_run_waits_anew_and_takes_no_signal_twice() -> None:
     play = Play(ALL)
     send(play, "s1", "signed")
     play.advance(2 * DAY)
@@ -288,7 +288,7 @@ class Store:
         assert not set(left) & set(self.taken)
 
 
-def test_a_run_that_takes_one_signal_after_the_other_remembers_no_more_of_them_than_a_few() -> None:
+def test_a_run_that_takes_many_signals_remembers_only_a_few() -> None:
     play = Play(LISTENING)
     store = Store(play)
     sizes = []
@@ -304,7 +304,7 @@ def test_a_run_that_takes_one_signal_after_the_other_remembers_no_more_of_them_t
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3)), max_size=40), st.randoms())
-def test_whatever_is_offered_in_whatever_order_is_taken_once_and_what_is_left_is_taken_when_it_fits(
+def test_signals_in_any_order_are_taken_once_and_leftovers_when_they_fit(
     sent: list[tuple[int, bool, int]], chance: Random
 ) -> None:
     """Some come when the run has begun to wait, some in between; some again, and by one who read long ago."""
@@ -345,7 +345,7 @@ def test_no_signal_is_lost_where_more_are_left_than_a_run_remembers() -> None:
     store.forgets_and_repeats_nothing()
 
 
-def test_a_log_of_before_signals_had_places_is_folded_and_its_signals_are_not_taken_again() -> None:
+def test_a_log_without_places_of_signals_folds_and_takes_none_again() -> None:
     play = Play(LISTENING)
     old = [c.Signal(id=f"s{n}", name="ping", data=n % 3, sent_at=play.now) for n in range(3)]
     for signal in old:

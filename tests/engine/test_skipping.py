@@ -37,7 +37,7 @@ def failed_in_b() -> Play:
     return play
 
 
-def test_a_failed_run_goes_on_behind_the_step_that_failed_with_the_output_given() -> None:
+def test_a_failed_run_goes_on_after_the_failed_step_with_a_given_output() -> None:
     play = failed_in_b()
     play.skip("b", {"made": "up"})
     assert (play.status, play.step("b"), play.open) == ("running", "skipped", {"d": 1})
@@ -70,7 +70,7 @@ def test_what_is_in_flight_is_not_skipped() -> None:
 
 
 @pytest.mark.parametrize("path", ["d", "nothing", "", "a"])
-def test_a_step_at_which_the_run_does_not_stand_is_refused_with_those_that_are(path: str) -> None:
+def test_a_skip_of_a_step_not_reached_is_refused_with_those_that_are(path: str) -> None:
     refused = refusal(failed_in_b(), path)
     assert (refused.status, refused.code) == (422, "skip.not_there")
     assert [finding["message"] for finding in refused.findings or []] == ["b"]
@@ -99,7 +99,7 @@ def test_an_approve_is_skipped_without_an_output_that_could_say_yes() -> None:
     assert (play.step("ok"), play.open) == ("skipped", {"d": 1})
 
 
-def test_the_finally_of_a_step_that_had_begun_runs_and_then_the_flow_goes_on() -> None:
+def test_the_finally_of_a_skipped_step_runs_and_then_the_flow_goes_on() -> None:
     play = Play(
         """
     steps:
@@ -114,7 +114,7 @@ def test_the_finally_of_a_step_that_had_begun_runs_and_then_the_flow_goes_on() -
     play.replayed()
 
 
-def test_the_branch_of_a_parallel_step_and_the_item_of_a_loop_end_behind_it() -> None:
+def test_a_skip_ends_the_branch_of_a_parallel_and_the_item_of_a_loop() -> None:
     play = Play(
         """
     steps:
@@ -143,7 +143,7 @@ def test_a_failed_step_of_a_block_is_skipped_and_the_block_goes_on() -> None:
     play.replayed()
 
 
-def test_a_paused_run_stays_paused_and_goes_on_behind_it_when_it_is_resumed() -> None:
+def test_a_paused_run_stays_paused_and_goes_on_behind_the_skip_at_resume() -> None:
     play = Play("steps: [{id: a, wait: {for: 1d}}, {id: d, call: t}]")
     play.pause()
     play.skip("a")
@@ -161,7 +161,7 @@ def test_a_step_that_has_not_begun_in_a_paused_run_is_skipped_also_a_block() -> 
     assert (play.step("p"), play.open) == ("skipped", {"d": 1})
 
 
-def test_a_block_that_has_begun_is_not_skipped_as_a_whole_nor_what_cleans_up() -> None:
+def test_a_block_that_began_is_not_skipped_as_a_whole_nor_is_cleanup() -> None:
     play = Play(
         "steps: [{id: a, call: t, undo: {call: t, with: {b: 1}, retry: {max: 1, every: 1h}}}, {id: b, call: t}]"
     )
@@ -174,7 +174,7 @@ def test_a_block_that_has_begun_is_not_skipped_as_a_whole_nor_what_cleans_up() -
     assert [f["message"] for f in refusal(play, "p").findings or []] == ["p/x"]
 
 
-def test_a_step_that_was_lost_too_often_is_skipped_and_the_run_needs_no_attention_any_more() -> None:
+def test_a_step_lost_too_often_is_skipped_and_needs_no_attention() -> None:
     play = Play("steps: [{id: a, call: t}, {id: d, call: t}]")
     for _ in range(5):
         play.lose("a")

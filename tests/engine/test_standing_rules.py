@@ -126,7 +126,7 @@ CASES: Final[dict[str, tuple[dict[str, Any], list[StandingRule], str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_rule_that_votes_is_one_and_the_same_in_whatever_order_they_come(name: str) -> None:
+def test_the_rule_that_votes_is_the_same_in_any_order_of_rules(name: str) -> None:
     asks, rules, outcome = CASES[name]
     for order in (rules, rules[::-1]):
         gate = Gate(**asks)
@@ -157,7 +157,7 @@ def test_a_vote_by_rule_names_the_rule_and_starts_the_very_call() -> None:
     assert (decided.via, decided.by) == ("rule", "user:dan")
 
 
-def test_who_has_approved_the_rule_has_voted_and_another_one_completes_the_quorum() -> None:
+def test_an_approver_of_the_rule_has_voted_another_completes_the_quorum() -> None:
     gate = Gate(more=", quorum: 2")
     assert gate.consult(rule()) == "a open"
     with pytest.raises(Rejected, match="has voted"):
@@ -174,7 +174,7 @@ def test_who_has_voted_is_not_voted_for_by_the_rule_they_approved() -> None:
     assert gate.consult(rule(voters=(DAN, BOB))) == "a approve"
 
 
-def test_what_people_have_edited_is_approved_by_no_rule_and_refused_by_a_never() -> None:
+def test_edited_arguments_are_approved_by_no_rule_and_refused_by_a_never() -> None:
     gate = Gate(more=", quorum: 2, edit: [amount]")
     gate.play.answer("pay", by=BOB, decision="approve", edits={"amount": 5000})
     assert gate.consult(rule()) == ""
@@ -208,7 +208,7 @@ def test_a_freeze_of_the_call_wins_over_an_allow_and_not_over_a_never(scope: Any
     assert gate.consult(never()) == "n reject"
 
 
-def test_the_deciding_commit_says_no_itself_where_the_question_is_another_one() -> None:
+def test_the_deciding_commit_refuses_a_rule_for_a_changed_question() -> None:
     gate = Gate()
     command = rule().make_command(gate.pending)
     for wrong in (
@@ -225,7 +225,7 @@ def test_the_deciding_commit_says_no_itself_where_the_question_is_another_one() 
         gate.play.do(command)
 
 
-def test_a_fork_has_no_vote_of_a_rule_and_the_rule_of_its_requester_has_none_there() -> None:
+def test_a_fork_keeps_no_rules_vote_and_gets_none_of_its_requesters_rule() -> None:
     gate = Gate(more=", quorum: 2")
     assert gate.consult(rule()) == "a open"
     for by, outcome in (("user:dan", None), ("user:zoe", "a")):

@@ -68,7 +68,7 @@ def decided_again(run: Play) -> None:
         state = decide(run.plan, state, command, now).state
 
 
-def test_people_are_shown_what_the_condition_reads_and_asked_anew_with_the_difference() -> None:
+def test_people_see_values_of_the_condition_and_later_the_difference() -> None:
     run = Play(BY_STATE)
     assert evidence(run) == {"still": "state.stock >= args.n", "values": {"state.stock": 10, "args.n": 3}}
     first = run.pending("pay")
@@ -85,7 +85,7 @@ def test_people_are_shown_what_the_condition_reads_and_asked_anew_with_the_diffe
     decided_again(run)
 
 
-def test_behind_the_next_yes_the_call_begins_with_the_next_number_and_is_shown_anew() -> None:
+def test_after_the_next_yes_the_call_has_a_new_number_and_is_shown_anew() -> None:
     run = Play(BY_STATE)
     run.answer("pay", decision="approve")
     check(run, values={"state.stock": 2}, why="still")
@@ -109,7 +109,7 @@ def test_an_edit_keeps_the_sentence_on_why_people_are_asked_anew() -> None:
     assert (run.state.pendings[run.pending("pay")].opened.message or "").startswith("Asked anew: ")
 
 
-def test_after_a_few_questions_in_a_row_the_step_fails_and_an_operators_retry_asks_once_more() -> None:
+def test_repeated_questions_fail_the_step_and_an_operators_retry_asks_once() -> None:
     run = Play(BY_STATE)
     for _ in range(ASKED_ANEW_MAX):
         run.answer("pay", decision="approve")
@@ -141,7 +141,7 @@ def test_a_condition_that_costs_too_much_is_one_of_which_nobody_can_tell() -> No
 
 
 @pytest.mark.parametrize("why", ["source", "description", "unknown"])
-def test_whatever_the_reason_nothing_is_performed_and_it_stands_in_the_question(why: Any) -> None:
+def test_an_unevaluable_condition_performs_nothing_and_states_its_reason(why: Any) -> None:
     run = Play(BY_STATE)
     run.answer("pay", decision="approve")
     check(run, why=why, source="s2", fault="the tool gave no answer" if why == "unknown" else "")
@@ -151,7 +151,7 @@ def test_whatever_the_reason_nothing_is_performed_and_it_stands_in_the_question(
     decided_again(run)
 
 
-def test_a_tool_is_asked_before_people_are_and_nothing_is_performed_by_that_attempt() -> None:
+def test_a_tool_is_read_before_people_are_asked_and_performs_nothing() -> None:
     run = Play(BY_TOOL)
     assert (run.open, run.asking, run.state.steps["pay"].reading) == ({"pay": 1}, set(), True)
     check(run, values={"response.status": "open"})
@@ -162,7 +162,7 @@ def test_a_tool_is_asked_before_people_are_and_nothing_is_performed_by_that_atte
     decided_again(run)
 
 
-def test_an_attempt_that_only_reads_is_read_again_when_it_is_lost_even_where_the_call_may_happen_once() -> None:
+def test_a_lost_reading_attempt_is_read_again_even_where_calls_happen_once() -> None:
     run = Play(BY_TOOL)
     run.lose("pay")
     assert (run.open, run.state.steps["pay"].reading, run.asking) == ({"pay": 2}, True, set())
@@ -171,7 +171,7 @@ def test_an_attempt_that_only_reads_is_read_again_when_it_is_lost_even_where_the
     decided_again(run)
 
 
-def test_a_lost_attempt_behind_the_gate_is_in_doubt_and_not_looked_at_and_one_that_begins_again_is() -> None:
+def test_a_lost_attempt_behind_a_gate_is_in_doubt_and_a_new_one_is_tried() -> None:
     run = Play(BY_TOOL)
     check(run, values={"response.status": "open"})
     run.answer("pay", decision="approve")
@@ -185,7 +185,7 @@ def test_a_lost_attempt_behind_the_gate_is_in_doubt_and_not_looked_at_and_one_th
     assert (run.open, run.state.pendings[run.pending("pay")].opened.kind) == ({}, "gate")
 
 
-def test_an_agents_task_is_looked_for_when_an_attempt_was_lost_and_the_gate_before_another_is_begun() -> None:
+def test_a_lost_attempts_remote_task_is_searched_before_another_gate() -> None:
     run = Play(BY_AGENT)
     step = run.plan.steps["pay"]
     run.answer("pay", decision="approve")
@@ -224,7 +224,7 @@ def test_a_child_run_begins_when_its_gate_was_looked_at_and_not_before() -> None
     decided_again(other)
 
 
-def test_the_tools_code_is_pinned_when_people_are_asked_and_one_that_is_not_known_here_is_read_first() -> None:
+def test_a_tools_code_is_pinned_at_the_question_and_read_first_if_unknown() -> None:
     def sources(plan: Plan, step: Step) -> str | None:
         return "s1"
 
@@ -246,13 +246,13 @@ def test_a_run_that_is_being_stopped_asks_nobody_anew() -> None:
     assert (run.status, run.asking) == ("stopped", set())
 
 
-def test_a_version_with_another_condition_does_not_take_over_a_question_that_shows_this_one() -> None:
+def test_a_version_with_another_condition_takes_over_no_question() -> None:
     run = Play(BY_STATE)
     new = plan_of(BY_STATE.replace("state.stock >= args.n", "state.stock > args.n"))
     assert [each.code for each in examine(run.plan, new, run.state, {}, run.now).obstacles] == ["pending.content"]
 
 
-def test_the_receipt_says_that_the_yes_was_given_spent_and_executed_nothing() -> None:
+def test_the_receipt_says_that_the_yes_was_used_and_executed_nothing() -> None:
     run = Play(BY_STATE)
     first = run.pending("pay")
     run.answer("pay", decision="approve")

@@ -50,7 +50,7 @@ def test_a_result_that_comes_within_the_grace_is_recorded_and_ends_the_run() -> 
 
 
 @pytest.mark.parametrize("end", ["fail", "lose"])
-def test_an_attempt_that_fails_or_is_lost_while_stopping_is_stopped_and_not_tried_again(end: str) -> None:
+def test_an_attempt_that_fails_while_stopping_is_stopped_and_not_retried(end: str) -> None:
     play = mixed()
     play.stop()
     getattr(play, end)("p/effect/a")
@@ -96,7 +96,7 @@ def test_stop_and_terminate_are_idempotent() -> None:
     assert play.stop().already
 
 
-def test_terminate_cuts_off_everything_at_once_and_says_how_many_were_in_flight() -> None:
+def test_terminate_cuts_everything_off_and_counts_attempts_in_flight() -> None:
     play = mixed()
     decision = play.terminate(reason="now")
     assert (play.status, decision.outcome["in_flight"], decision.cut) == ("stopped", 1, True)

@@ -74,7 +74,7 @@ def test_nobody_decides_behind_the_last_deadline_though_no_timer_has_fired(later
     assert (play.status, play.error.code) == ("failed", "approval.rejected")
 
 
-def test_a_stage_begins_when_the_one_before_it_is_over_and_not_when_somebody_looks() -> None:
+def test_a_stage_begins_at_the_end_of_the_one_before_not_at_a_look() -> None:
     play = started(STAGES)
     play.now += 1_500
     play.do(c.TimerFired())
@@ -85,7 +85,7 @@ def test_a_stage_begins_when_the_one_before_it_is_over_and_not_when_somebody_loo
     assert stage["at"] == "2026-03-02T12:00:01.000Z"
 
 
-def test_what_became_due_before_an_answer_is_committed_with_it_in_a_turn_of_its_own() -> None:
+def test_work_due_before_an_answer_is_committed_with_it_in_its_own_turn() -> None:
     play = started(STAGES)
     play.now += 1_500
     play.do(approval(play, "gate", "user:carl"))
@@ -139,7 +139,7 @@ def test_a_run_that_needs_attention_can_be_ended_whatever_is_due() -> None:
 # --- waits, limits, attempts ------------------------------------------------------------------------------------------
 
 
-def test_an_event_that_comes_behind_the_deadline_is_not_taken_though_no_timer_has_fired() -> None:
+def test_an_event_after_the_deadline_is_not_taken_before_the_timer_fires() -> None:
     play = started("steps: [{id: w, wait_for: {event: ping, deadline: 1h}}]")
     play.now += 30 * DAY
     late = refusal(play, c.Signal(id="s-1", name="ping", sent_at=play.now))
@@ -148,7 +148,7 @@ def test_an_event_that_comes_behind_the_deadline_is_not_taken_though_no_timer_ha
     assert play.error.code == "wait_for.expired"
 
 
-def test_an_event_that_was_stored_in_time_is_in_time_however_late_it_is_offered() -> None:
+def test_an_event_stored_in_time_counts_however_late_it_is_offered() -> None:
     play = started("steps: [{id: w, wait_for: {event: ping, deadline: 1h}}]")
     stored = c.Signal(id="s-1", name="ping", sent_at=play.now + MINUTE)
     play.now += 30 * DAY
@@ -156,7 +156,7 @@ def test_an_event_that_was_stored_in_time_is_in_time_however_late_it_is_offered(
     assert play.status == "finished"
 
 
-def test_a_result_behind_the_time_out_of_its_attempt_is_refused_though_no_timer_has_fired() -> None:
+def test_a_result_after_its_attempts_timeout_is_refused_before_any_timer() -> None:
     play = started("steps: [{id: a, call: t.f, timeout: 1m}]")
     play.now += 2 * MINUTE
     assert refusal(play, c.StepSucceeded(path="a", attempt=1, output=1)).code == "attempt_closed"
@@ -164,7 +164,7 @@ def test_a_result_behind_the_time_out_of_its_attempt_is_refused_though_no_timer_
     assert play.error.code == "step.timeout"
 
 
-def test_a_result_that_could_not_be_stored_at_once_counts_from_when_the_attempt_ended() -> None:
+def test_a_result_stored_late_counts_from_the_end_of_its_attempt() -> None:
     play = started("steps: [{id: a, call: t.f, timeout: 1m}]")
     play.now += 2 * MINUTE
     play.do(c.StepSucceeded(path="a", attempt=1, output=1, ended_at=NOON + MINUTE - 1))
@@ -212,7 +212,7 @@ steps:
 """
 
 
-def test_a_decision_before_which_much_is_due_keeps_its_bounds_and_comes_back() -> None:
+def test_a_decision_with_much_due_before_it_keeps_its_bounds_and_resumes() -> None:
     limits = Bounds(events=120)
     play = Play(MANY, input={"names": [f"n{n}" for n in range(50)]}, limits=limits)
     play.settle()
@@ -227,7 +227,7 @@ def test_a_decision_before_which_much_is_due_keeps_its_bounds_and_comes_back() -
     play.replayed()
 
 
-def test_a_timer_before_which_much_is_due_is_due_still_as_long_as_anything_is() -> None:
+def test_a_timer_with_much_due_before_it_stays_due_until_all_is_done() -> None:
     play = Play(MANY, input={"names": [f"n{n}" for n in range(50)]}, limits=Bounds(events=120))
     play.settle()
     play.now += DAY

@@ -64,7 +64,7 @@ def test_a_place_is_read_as_it_is_written(trace: int, span: int, sampled: bool) 
     assert len(str(place)) == 55
 
 
-def test_the_first_turn_is_in_the_callers_trace_and_each_later_one_in_its_own() -> None:
+def test_the_first_turn_is_in_the_callers_trace_and_later_ones_in_own() -> None:
     places = [derive_turn_place(run(), turn) for turn in (1, 2, 3)]
     assert [place is not None and place.trace_id == CALLER[3:35] for place in places] == [True, False, False]
     assert len({place.trace_id for place in places if place}) == len({place.span_id for place in places if place}) == 3
@@ -79,7 +79,7 @@ def test_every_process_finds_the_same_ids() -> None:
     )
 
 
-def test_a_run_without_a_trace_has_no_place_and_one_that_is_not_recorded_says_so() -> None:
+def test_a_run_without_trace_has_no_span_and_an_unsampled_one_says_so() -> None:
     assert (
         derive_turn_place(run(None), 1)
         is derive_step_place(run(None), "s", 1)

@@ -33,7 +33,7 @@ def undo_all(play: Play) -> list[str]:
     return order
 
 
-def test_when_the_run_fails_what_finished_is_undone_newest_first_and_one_at_a_time() -> None:
+def test_a_failed_run_undoes_finished_work_newest_first_one_at_a_time() -> None:
     play = two_done()
     play.fail("c")
     assert play.status == "running"
@@ -60,7 +60,7 @@ def test_a_stop_undoes_too_and_then_the_run_is_stopped() -> None:
     play.replayed()
 
 
-def test_an_effect_that_finishes_within_the_grace_of_a_stop_is_undone_first() -> None:
+def test_an_effect_finished_within_a_stops_grace_is_undone_first() -> None:
     play = Play("steps:\n  - {id: a, call: t.f, undo: {call: t.back}}\n  - {id: b, call: t.f, undo: {call: t.back}}")
     play.succeed("a")
     play.stop()
@@ -152,7 +152,7 @@ def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
     play.replayed()
 
 
-def test_what_was_caught_and_undone_is_not_undone_again_when_the_run_fails_later() -> None:
+def test_caught_and_undone_work_is_not_undone_again_at_a_later_failure() -> None:
     play = Play(TRIED)
     play.succeed("before")
     play.succeed("wrap/a")
@@ -186,7 +186,7 @@ def test_what_a_catch_has_done_is_undone_when_the_catch_fails() -> None:
     play.replayed()
 
 
-def test_a_stop_in_the_middle_of_a_catch_undoes_what_it_did_and_runs_the_finally_behind_it() -> None:
+def test_a_stop_inside_a_catch_undoes_its_effects_and_runs_the_finally() -> None:
     play = Play(
         """
         steps:
@@ -223,7 +223,7 @@ def test_a_step_that_its_own_finally_fails_is_undone_itself() -> None:
     play.replayed()
 
 
-def test_an_undo_is_tried_again_and_then_given_up_without_stopping_the_others() -> None:
+def test_an_undo_is_retried_and_given_up_without_stopping_the_others() -> None:
     play = two_done()
     play.fail("c")
     for _ in range(6):
@@ -269,7 +269,7 @@ def test_an_undo_fails_behind_the_finally_of_what_it_takes_back() -> None:
     play.replayed()
 
 
-def test_an_undo_that_fails_while_its_branch_is_cut_off_fails_the_run_all_the_same() -> None:
+def test_a_failed_undo_of_a_branch_being_cut_off_fails_the_run() -> None:
     play = Play(
         """
         steps:
@@ -350,7 +350,7 @@ def test_an_isolated_item_that_fails_is_rolled_back_and_the_others_go_on() -> No
     play.replayed()
 
 
-def test_a_failure_that_stops_the_loop_rolls_back_the_failed_and_the_stopped_items() -> None:
+def test_a_failure_that_stops_a_loop_undoes_failed_and_stopped_items() -> None:
     play = rollout("stop", "item")
     play.succeed("each[a]/check")
     play.fail("each[b]/check")
@@ -421,7 +421,7 @@ def test_an_error_of_finally_fails_the_step_unless_an_earlier_one_stands() -> No
     assert (play.status, play.error.code) == ("failed", "tool.failed")
 
 
-def test_the_finally_of_the_document_runs_last_and_does_not_change_the_outcome() -> None:
+def test_the_documents_finally_runs_last_and_keeps_the_outcome() -> None:
     text = """
     steps: [{id: a, call: t.f}]
     finally: [{say: bye}]
@@ -494,7 +494,7 @@ def test_what_is_being_cleaned_up_is_not_stopped_by_a_second_failure() -> None:
     play.replayed()
 
 
-def test_a_timeout_still_bounds_what_cleans_up_while_the_run_is_being_stopped() -> None:
+def test_a_timeout_still_bounds_cleanup_while_the_run_is_stopped() -> None:
     play = Play("steps: [{id: a, call: t.f, finally: [{id: tidy, call: t.f, timeout: 1m}]}]")
     play.stop()
     play.fail("a")
@@ -570,7 +570,7 @@ def test_a_retry_of_a_step_that_its_own_finally_failed_goes_on_in_there(body: st
     play.replayed()
 
 
-def test_a_retry_runs_the_undone_item_of_a_finished_loop_again_and_no_other() -> None:
+def test_a_retry_repeats_the_undone_item_of_a_finished_loop_alone() -> None:
     play = Play(
         """
         steps:
@@ -600,7 +600,7 @@ def test_a_retry_runs_the_undone_item_of_a_finished_loop_again_and_no_other() ->
     play.replayed()
 
 
-def test_a_retry_behind_an_undone_step_goes_on_inside_a_block_where_it_failed() -> None:
+def test_a_retry_after_an_undo_goes_on_inside_the_block_that_failed() -> None:
     play = Play(
         """
         steps:
@@ -646,7 +646,7 @@ def test_a_retry_of_a_rejection_whose_handler_was_undone_asks_again() -> None:
     play.replayed()
 
 
-def test_a_retry_leaves_alone_what_a_rejection_did_that_its_catch_has_dealt_with() -> None:
+def test_a_retry_leaves_the_effects_of_a_caught_rejection_alone() -> None:
     play = Play(REJECTED % "{errors: [approval.rejected], steps: [{say: never mind}]}")
     play.answer("gate", decision="reject")
     play.succeed("gate/~reject/a")
@@ -727,7 +727,7 @@ def test_what_a_finally_has_done_is_not_undone_by_an_error_around_it() -> None:
     assert len(play.of(e.StepUndone)) == 1
 
 
-def test_what_cleans_up_once_more_behind_a_retry_and_fails_is_undone_and_ends_the_run() -> None:
+def test_a_second_cleanup_after_a_retry_that_fails_is_undone_and_final() -> None:
     play = Play(
         """
         steps:
@@ -755,7 +755,7 @@ def test_what_cleans_up_once_more_behind_a_retry_and_fails_is_undone_and_ends_th
     play.replayed()
 
 
-def test_a_retry_behind_a_stop_that_failed_goes_on_in_the_finally_that_was_left() -> None:
+def test_a_retry_after_a_failed_stop_goes_on_in_the_finally_left_open() -> None:
     play = Play(
         """
         steps:

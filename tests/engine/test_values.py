@@ -199,7 +199,7 @@ def test_what_is_decided_twice_is_decided_alike() -> None:
     assert one.events == two.events
 
 
-def test_an_exposed_call_that_has_failed_for_good_is_not_resolved_again_behind_a_retry() -> None:
+def test_an_exposed_call_that_failed_for_good_is_not_resolved_after_retry() -> None:
     play = Play("steps: [{id: a, call: t.f, with: {n: 1}, expose: true}]")
     play.fail("a", retriable=False)
     assert play.status == "failed"

@@ -102,7 +102,7 @@ def test_the_event_keeps_the_holidays_of_all_stages_together() -> None:
 
 
 @pytest.mark.parametrize("days", [0, 1_001])
-def test_a_number_of_working_days_that_an_expression_gives_is_held_against_its_bounds(days: int) -> None:
+def test_a_computed_number_of_working_days_is_checked_against_its_bounds(days: int) -> None:
     _, state, _ = opened(
         OWN, flow=FLOW.replace("3 working days", f"\"${{{{ string({days} + 0) + ' working days' }}}}\"")
     )

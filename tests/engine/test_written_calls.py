@@ -49,7 +49,7 @@ def folded(play: Play) -> None:
     assert fold(RunState(play.state.run_id), log) == play.state
 
 
-def test_a_call_is_the_one_that_the_model_has_written_and_begins_with_the_whole_answer() -> None:
+def test_a_call_is_the_models_own_and_begins_with_its_whole_answer() -> None:
     play = Play(flow())
     writes(play, "web.search", '{"q": "te')
     assert set(play.open) == {ANSWER}, "half a call is no call"
@@ -71,7 +71,7 @@ def test_a_call_without_arguments_has_none_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_a_gate_stands_before_the_call_that_was_shown_and_its_end_is_the_calls_result(decision: str) -> None:
+def test_a_gate_precedes_its_displayed_call_and_its_end_is_the_result(decision: str) -> None:
     play = Play(flow())
     writes(play, "mail.send", '{"to": "x"}')
     assert not play.state.pendings
@@ -100,7 +100,7 @@ def test_a_frontend_answers_the_call_that_it_has_seen_grow() -> None:
     folded(play)
 
 
-def test_a_call_that_is_only_shown_has_its_result_at_once_and_foretells_once() -> None:
+def test_a_call_only_for_display_has_its_result_at_once_and_opens_once() -> None:
     page = (
         "frontend: {description: P, answer: none, parameters: {type: object, properties: {doc: {}}}, predict: {d: doc}}"
     )
@@ -116,7 +116,7 @@ def test_a_call_that_is_only_shown_has_its_result_at_once_and_foretells_once() -
 
 
 @pytest.mark.parametrize("how", ["lose", "fail", "terminate", "stop", "timeout"])
-def test_what_breaks_off_ends_its_calls_and_the_next_attempt_writes_calls_of_its_own(how: str) -> None:
+def test_a_broken_answer_ends_its_calls_and_the_next_attempt_has_its_own(how: str) -> None:
     play = Play(flow(step="retry: {max: 1, every: 1s, jitter: false}\ntimeout: 1m"))
     writes(play, "web.search", '{"q": "te')
     writes(play, "pick", "")
@@ -150,7 +150,7 @@ def test_what_breaks_off_ends_its_calls_and_the_next_attempt_writes_calls_of_its
     folded(play)
 
 
-def test_of_an_answer_with_one_wrong_call_every_call_that_was_shown_says_why_it_is_not_made() -> None:
+def test_an_answer_with_a_wrong_call_says_of_every_call_why_it_is_not_made() -> None:
     play = Play(flow())
     writes(play, "web.search", '{"q": "tea"}')
     writes(play, "pick", '{"of')
@@ -161,7 +161,7 @@ def test_of_an_answer_with_one_wrong_call_every_call_that_was_shown_says_why_it_
     assert set(play.open) == {"chat[1]/model"}
 
 
-def test_calls_of_a_run_that_is_paused_are_none_until_it_goes_on_and_are_shown_anew() -> None:
+def test_a_paused_run_has_no_calls_until_it_resumes_and_shows_them_anew() -> None:
     play = Play(flow())
     writes(play, "pick", '{"of": "tea"}')
     writes(play, "web.search", "{}")
@@ -188,7 +188,7 @@ def test_a_call_below_a_limit_that_can_not_begin_has_that_as_its_result() -> Non
     assert "limit.tool_calls" in {each.error for each in play.state.tool_calls.values()}
 
 
-def test_a_call_that_waits_at_its_gate_when_the_run_stops_is_said_to_be_cut_off() -> None:
+def test_a_call_waiting_at_its_gate_is_marked_cut_off_when_the_run_stops() -> None:
     play = Play(flow())
     for name in ("mail.send", "pick", "web.search"):
         writes(play, name, "{}")

@@ -28,7 +28,7 @@ OBJECTS: Final = b'{"a":' * LEVELS + b"1" + b"}" * LEVELS
 
 
 @pytest.mark.parametrize("bomb", [BOMB, OBJECTS], ids=["lists", "objects"])
-async def test_of_an_answer_over_http_what_is_too_deep_is_text_and_the_rest_is_there(bomb: bytes) -> None:
+async def test_deep_parts_of_an_answer_over_http_are_text_and_the_rest_is_there(bomb: bytes) -> None:
     async with Service(lambda _: Reply(201, b'{"paid": true, "more": ' + bomb + b"}")) as service:
         output = await perform({"post": service.url("/pay"), "body": {}})
     assert (output["status"], output["json"]["paid"]) == (201, True)
@@ -39,7 +39,7 @@ async def test_of_an_answer_over_http_what_is_too_deep_is_text_and_the_rest_is_t
 @pytest.mark.parametrize(
     "part", ['"structuredContent": {"a": %s}', '"content": [{"type": "text", "text": "ok"}, %s]', '"_meta": {"a": %s}']
 )
-async def test_of_a_result_over_mcp_what_is_too_deep_is_text_and_the_rest_is_there(part: str, in_events: bool) -> None:
+async def test_deep_parts_of_a_result_over_mcp_are_text_and_the_rest_is_there(part: str, in_events: bool) -> None:
     def write(id: Any) -> Written:
         ok = "" if "content" in part.split(":")[0] else '"content": [{"type": "text", "text": "ok"}], '
         result = f"{ok}{part % BOMB.decode()}"
@@ -52,7 +52,7 @@ async def test_of_a_result_over_mcp_what_is_too_deep_is_text_and_the_rest_is_the
     assert isinstance(output["a"], list) if "structured" in part else str(output).startswith("ok")
 
 
-def test_arguments_of_a_model_s_call_that_are_too_deep_are_said_to_it_and_nothing_fails() -> None:
+def test_model_arguments_that_are_too_deep_are_reported_to_the_model_alone() -> None:
     turn = Turn()
     for piece in (CallStart("c", "delete"), CallArgs("c", f'{{"id": {BOMB.decode()}}}'), Finish("stop")):
         turn.add(piece)
@@ -65,7 +65,7 @@ def test_a_structured_answer_that_is_too_deep_is_one_with_the_rest_as_text() -> 
     assert isinstance(value, dict), fault
 
 
-def test_a_tool_whose_result_is_too_deep_to_be_written_finishes_with_the_rest() -> None:
+def test_a_result_too_deep_to_be_written_finishes_its_tool_all_the_same() -> None:
     deep: Any = 1
     for _ in range(LEVELS):
         deep = [deep]
@@ -84,9 +84,7 @@ EVENTS: Final = {
 
 @pytest.mark.parametrize("levels", [300, 900, 960, 980, 990, LEVELS])
 @pytest.mark.parametrize("protocol", EVENTS)
-def test_an_event_of_a_model_that_is_too_deep_is_read_or_a_fault_in_the_server_s_words(
-    protocol: str, levels: int
-) -> None:
+def test_a_models_event_that_is_too_deep_is_read_or_its_servers_fault(protocol: str, levels: int) -> None:
     for event in (EVENTS[protocol], '{"x": %s}', '{"error": {"message": "Hi", "more": %s}}', "%s"):
         reader = StreamReader(READERS[protocol]())
         text = event.replace("%s", "[" * levels + "]" * levels)

@@ -61,22 +61,22 @@ _IN: Final = Nothing("the other side calls here, and nothing here waits for it t
 _SENDER: Final = Nothing("its words are the data of an event, and its sender gets a status and a sentence of ours")
 _IN_PROCESS: Final = Nothing("it runs in this process, and is there whenever the process is")
 _READ_ABOVE: Final = Nothing("a protocol reads bytes; its texts are shown by the step that asked, `llm` or `agent`")
-_SHOWN: Final = f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays"
+_SHOWN: Final = f"{_SIGNS}::test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay"
 
 CELLS: Final[dict[str, dict[str, Cell]]] = {
     "1: nothing is performed unless it was said whole and once": {
-        "llm": f"{_MODELS}::test_what_was_said_in_part_is_aborted_charged_and_never_said_to_the_model",
+        "llm": f"{_MODELS}::test_a_partial_answer_is_aborted_charged_and_unseen_by_the_model",
         "agent": f"{_AGENTS}::test_an_answer_that_broke_off_makes_no_call_and_is_asked_again",
-        "chat": f"{_CORPUS}::test_an_answer_that_is_cut_off_at_any_byte_performs_nothing_or_all_of_it",
+        "chat": f"{_CORPUS}::test_an_answer_cut_off_at_any_byte_performs_nothing_or_all_of_it",
         "responses": "tests/foreign/test_perturbed.py::test_calls_are_made_once_in_whatever_way_they_are_written",
-        "messages": f"{_CORPUS}::test_an_answer_that_is_cut_off_at_any_byte_performs_nothing_or_all_of_it",
+        "messages": f"{_CORPUS}::test_an_answer_cut_off_at_any_byte_performs_nothing_or_all_of_it",
         "http step": _NO_CALL,
-        "http stream": f"{_STREAM}::test_in_a_run_the_body_is_a_message_and_that_of_a_failed_attempt_is_aborted",
+        "http stream": f"{_STREAM}::test_a_body_is_a_message_of_its_run_aborted_with_a_failed_attempt",
         "OpenAPI tool": f"{_OPENAPI}::test_wrong_arguments_are_refused_and_nothing_is_sent",
-        "webhook": f"{_HOOKS}::test_requests_with_one_dedupe_key_start_one_run_however_many_come_at_once",
+        "webhook": f"{_HOOKS}::test_simultaneous_requests_with_one_dedupe_key_start_one_run",
         "callback": f"{_CALLBACKS}::test_a_callback_goes_on_with_the_run_once",
         "MCP by stdio": f"{_RUN_MCP}::test_a_person_says_what_became_of_a_write_whose_server_died",
-        "MCP over HTTP": f"{_MCP}::test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once",
+        "MCP over HTTP": f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
         "Python tool": f"{_PYTHON}::test_wrong_arguments_are_named",
         "frontend tool": f"{_ANSWERS}::test_the_same_answer_again_is_already_so_also_in_another_spelling",
     },
@@ -87,23 +87,23 @@ CELLS: Final[dict[str, dict[str, Cell]]] = {
         "responses": f"{_CORPUS}::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
         "messages": f"{_CORPUS}::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
         "http step": f"{_HTTP}::test_a_post_that_was_answered_finishes_whatever_its_body_is",
-        "http stream": f"{_STREAM}::test_half_a_character_without_the_other_half_is_a_replacement_and_noted",
+        "http stream": f"{_STREAM}::test_a_lone_surrogate_is_a_replacement_character_with_a_note",
         "OpenAPI tool": f"{_OPENAPI}::test_what_became_of_an_odd_answer_is_noted",
         "webhook": f"{_HOOK}::test_a_body_is_a_form_or_json",
         "callback": f"{_CALLBACKS}::test_an_odd_body_goes_on_with_the_run_and_no_digit_is_lost",
         "MCP by stdio": f"{_NOTES}::test_what_became_of_an_odd_result_of_a_server_is_noted",
-        "MCP over HTTP": f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
+        "MCP over HTTP": f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone",
         "Python tool": f"{_VALUES}::test_a_tool_that_has_done_its_work_finishes_with_an_odd_result",
         "frontend tool": f"{_FORMS}::test_a_result_with_an_id_of_64_bits_is_taken_and_no_digit_is_lost",
     },
     "3: one bad neighbour harms nobody": {
         "llm": f"{_DIALECTS}::test_another_model_is_asked_where_the_first_does_not_begin",
-        "agent": f"{_AGENTS}::test_wrong_arguments_and_unknown_tools_are_told_to_the_model_and_nothing_is_performed",
+        "agent": f"{_AGENTS}::test_wrong_arguments_and_unknown_tools_return_to_the_model_unperformed",
         "chat": f"{_CORPUS}::test_an_answer_is_read_as_it_is_meant",
         "responses": f"{_CORPUS}::test_an_answer_is_read_as_it_is_meant",
         "messages": f"{_CORPUS}::test_an_answer_is_read_as_it_is_meant",
         "http step": _ONE,
-        "http stream": f"{_STREAM}::test_an_odd_line_of_a_stream_is_left_out_and_the_events_around_it_are_said",
+        "http stream": f"{_STREAM}::test_an_odd_line_of_a_stream_is_left_out_and_its_neighbours_stay",
         "OpenAPI tool": f"{_SCHEMAS}::test_a_tool_whose_schema_is_none_is_not_offered_and_all_others_are",
         "webhook": _ONE,
         "callback": _ONE,
@@ -119,20 +119,18 @@ CELLS: Final[dict[str, dict[str, Cell]]] = {
         "responses": Nothing("both protocols of OpenAI are asked over one pool, which is tried with the other one"),
         "messages": "tests/models/test_anthropic.py::test_faults_have_the_codes_that_those_of_other_providers_have",
         "http step": f"{_HTTP}::test_a_server_that_goes_away_in_the_middle_may_be_asked_again",
-        "http stream": f"{_STREAM}::test_in_a_run_the_body_is_a_message_and_that_of_a_failed_attempt_is_aborted",
+        "http stream": f"{_STREAM}::test_a_body_is_a_message_of_its_run_aborted_with_a_failed_attempt",
         "OpenAPI tool": Nothing("it sends by the same exchange as an http step, and keeps no connection of its own"),
         "webhook": _IN,
         "callback": _IN,
-        "MCP by stdio": f"{_STEPS_MCP}::test_a_server_that_dies_in_a_call_leaves_a_write_in_doubt_and_is_started_again",
+        "MCP by stdio": f"{_STEPS_MCP}::test_a_server_dying_in_a_write_leaves_a_doubt_and_is_restarted",
         "MCP over HTTP": f"{_MCP}::test_the_official_server_that_restarts_in_the_middle_is_used_at_once",
         "Python tool": _IN_PROCESS,
         "frontend tool": _IN,
     },
     "5: what a server says reaches the person who must mend it": {
         "llm": f"{_DIALECTS}::test_what_a_server_answers_instead_has_a_code_and_a_time",
-        "agent": (
-            f"{_RUN_MCP}::test_an_agent_is_told_what_a_server_refuses_and_arguments_that_do_not_fit_reach_no_server"
-        ),
+        "agent": (f"{_RUN_MCP}::test_an_agent_hears_a_servers_refusal_and_unfit_arguments_reach_none"),
         "chat": f"{_CORPUS}::test_what_no_protocol_has_reaches_the_person_and_performs_nothing",
         "responses": f"{_CORPUS}::test_what_no_protocol_has_reaches_the_person_and_performs_nothing",
         "messages": f"{_CORPUS}::test_what_no_protocol_has_reaches_the_person_and_performs_nothing",
@@ -142,9 +140,7 @@ CELLS: Final[dict[str, dict[str, Cell]]] = {
         "webhook": _SENDER,
         "callback": _SENDER,
         "MCP by stdio": f"{_STEPS_MCP}::test_a_program_that_can_not_be_started_or_says_nothing_is_unavailable",
-        "MCP over HTTP": (
-            f"{_MCP}::test_an_answer_that_can_not_be_read_is_in_the_error_s_data_and_a_mark_in_front_of_one_is_not"
-        ),
+        "MCP over HTTP": (f"{_MCP}::test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not"),
         "Python tool": f"{_PYTHON}::test_a_step_error_keeps_its_code",
         "frontend tool": f"{_ANSWERS}::test_an_error_that_the_frontend_reports_fails_the_call",
     },
@@ -170,8 +166,8 @@ CELLS: Final[dict[str, dict[str, Cell]]] = {
         "chat": f"{_DIALECTS}::test_a_model_that_falls_silent_is_hung_up_on",
         "responses": Nothing("the wait is of the question to a model, not of its protocol: tried with the other one"),
         "messages": "tests/models/test_anthropic.py::test_a_stalled_answer_hangs_up",
-        "http step": f"{_SILENCE}::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
-        "http stream": f"{_SILENCE}::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
+        "http step": f"{_SILENCE}::test_a_step_left_unanswered_by_a_real_framework_ends_at_its_timeout",
+        "http stream": f"{_SILENCE}::test_a_step_left_unanswered_by_a_real_framework_ends_at_its_timeout",
         "OpenAPI tool": Nothing("it waits in the same exchange as an http step, and its step always has a `timeout`"),
         "webhook": f"{_ATTACKS}::test_a_body_of_which_nothing_more_comes_is_given_up",
         "callback": "tests/engine/test_callbacks.py::test_no_callback_in_time_is_an_error_of_its_own",
@@ -221,5 +217,5 @@ def test_the_table_has_every_rule_of_the_page() -> None:
 @pytest.mark.parametrize(
     "cell", [None, Nothing("later"), "tests/foreign/test_doors.py::test_nowhere", "tests/nowhere.py::test_a", "a test"]
 )
-def test_an_empty_cell_a_weak_reason_and_a_test_that_is_not_there_are_faults(cell: Cell | None) -> None:
+def test_an_empty_cell_a_weak_reason_and_an_absent_test_are_faults(cell: Cell | None) -> None:
     assert _fault_of(cell) is not None

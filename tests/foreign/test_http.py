@@ -81,7 +81,7 @@ async def test_an_author_may_refuse_big_integers_and_sees_what_came() -> None:
     assert (fault.data["status"], fault.data["text"]) == (200, BIG.decode())
 
 
-async def test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_data() -> None:
+async def test_the_received_part_of_a_broken_body_is_in_the_errors_data() -> None:
     async with Service(lambda _: Reply(201, b"x" * 5000, type="text/plain")) as service:
         fault = await failure({"post": service.url("/pay"), "body": {}}, bytes_max=1024)
     assert fault.code == "http.too_large"

@@ -155,7 +155,7 @@ async def test_an_error_that_only_mentions_a_session_is_the_function_s_own() -> 
 
 
 @pytest.mark.parametrize("unknown", SAID_OTHERWISE, ids=lambda each: f"{each.status} {each.body[:60]!r}")
-async def test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once(unknown: Reply) -> None:
+async def test_a_forgotten_session_is_opened_anew_and_the_call_made_once(unknown: Reply) -> None:
     odd = Odd(sessions=True, unknown=unknown)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
@@ -189,7 +189,7 @@ async def test_a_server_that_forgets_each_session_at_once_is_unavailable() -> No
     assert odd.calls == ["ok"]
 
 
-async def test_calls_at_once_whose_session_is_gone_are_each_made_once_in_one_new_session() -> None:
+async def test_simultaneous_calls_of_a_lost_session_are_made_once_in_a_new_one() -> None:
     odd = Odd(sessions=True)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
@@ -198,7 +198,7 @@ async def test_calls_at_once_whose_session_is_gone_are_each_made_once_in_one_new
     assert (len(odd.calls), odd.opened) == (9, 2)
 
 
-async def test_a_function_that_is_described_otherwise_behind_a_restart_is_not_called_in_the_same_attempt() -> None:
+async def test_a_function_described_otherwise_after_a_restart_is_not_called() -> None:
     odd = Odd(sessions=True)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
@@ -217,7 +217,7 @@ async def test_the_official_server_that_restarts_in_the_middle_is_used_at_once()
             assert await call(runner, "add", declared, a=2, b=2) == {"sum": 4}
 
 
-async def test_the_official_server_below_a_framework_that_leads_on_to_a_slash_is_reached() -> None:
+async def test_the_official_server_behind_a_redirecting_framework_is_reached() -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -233,7 +233,7 @@ async def test_the_official_server_below_a_framework_that_leads_on_to_a_slash_is
         assert await call(runner, "add", f"mcp: '{http.url}'", a=1, b=1) == {"sum": 2}
 
 
-async def test_an_address_that_leads_on_within_its_origin_is_followed_and_another_one_is_named() -> None:
+async def test_a_redirect_within_its_origin_is_followed_and_another_is_named() -> None:
     async with serving(Odd(leads="/mcp/")) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
     async with serving(Odd(leads="http://elsewhere.example/mcp")) as (runner, declared):
@@ -292,7 +292,7 @@ async def test_a_tool_whose_schema_is_of_another_time_or_none_is_called(tool: An
         assert await call(runner, "t", declared, **arguments) == (["a"] if "outputSchema" in tool else "ok")
 
 
-async def test_what_is_left_out_is_told_at_publication_in_the_log_once_and_to_who_calls_it() -> None:
+async def test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers() -> None:
     twice = [{**GOOD, "name": "twice"}, {**GOOD, "name": "twice", "description": "Something else"}]
     async with serving(Odd([*twice, {"name": "a b"}])) as (runner, declared):
         source = f"hai: flow/v1\nname: s\nversion: 1\ntools: {{t: {{{declared}}}}}\n"
@@ -406,7 +406,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
     ],
     ids=lambda each: json.dumps(each)[:60],
 )
-async def test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again(result: Any, output: Any) -> None:
+async def test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone(result: Any, output: Any) -> None:
     odd = Odd([{**GOOD, "name": "t"}], result)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "t", declared) == output
@@ -438,7 +438,7 @@ async def test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays() -
     assert odd.calls == ["t"]
 
 
-async def test_an_answer_that_can_not_be_read_is_in_the_error_s_data_and_a_mark_in_front_of_one_is_not() -> None:
+async def test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not() -> None:
     odd = Odd([{**GOOD, "name": "t"}], ["made it"])
     async with serving(odd) as (runner, declared):
         fault = await failure(runner, "t", declared)
@@ -469,7 +469,7 @@ async def test_a_text_that_is_the_structured_content_counts_as_it(text: str) -> 
         assert str((await call(runner, "t", declared))["x"]) == text.strip('\ufeff{"x: }')
 
 
-async def test_a_result_that_is_not_what_is_declared_says_what_is_missing_and_what_came() -> None:
+async def test_a_result_unlike_its_declaration_shows_missing_and_received_parts() -> None:
     odd = Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], OK)
     async with serving(odd) as (runner, declared):
         fault = await failure(runner, "t", declared)
@@ -478,7 +478,7 @@ async def test_a_result_that_is_not_what_is_declared_says_what_is_missing_and_wh
     assert fault.data == {"text": '"ok"'}
 
 
-async def test_big_integers_are_refused_where_the_author_says_so_and_sent_where_the_server_wants_them() -> None:
+async def test_big_integers_are_refused_or_sent_as_author_and_server_say() -> None:
     tool = {"name": "t", "inputSchema": {"properties": {"id": {"type": "integer"}}}}
     odd = Odd([tool], {"content": [], "structuredContent": {"id": 1234567890123456789}})
     async with serving(odd) as (runner, declared):
@@ -493,7 +493,7 @@ CALLING = "tools: {t: {mcp: {use: files}}}\nsteps: [{id: a, call: t.add}]\noutpu
 
 
 @pytest.mark.parametrize("effect", ["write", "read"])
-async def test_a_server_that_gives_a_result_in_spite_of_its_question_is_in_doubt_and_not_called_again(
+async def test_a_server_with_result_and_question_is_in_doubt_and_not_recalled(
     effect: str, make: Make, tmp_path: Any
 ) -> None:
     script = Script(questions=("How much?",), goes_on=True)

@@ -52,7 +52,7 @@ class Silent(Odd):
         return super().__call__(received)
 
 
-async def test_a_session_whose_end_the_server_does_not_answer_is_left_all_the_same(monkeypatch: Any) -> None:
+async def test_a_session_is_left_though_its_server_does_not_answer_the_end(monkeypatch: Any) -> None:
     monkeypatch.setattr(mcp_http, "LEAVE_SECONDS", 0.05)
     silent = Silent("DELETE")
     async with serving(silent) as (runner, declared):
@@ -76,7 +76,7 @@ async def test_a_notification_that_the_server_does_not_answer_holds_up_no_call(m
     ("method", "accept", "is_bounded"),
     [("GET", "text/event-stream", False), ("GET", "*/*", True), ("POST", "*/*", True), ("DELETE", "*/*", True)],
 )
-async def test_of_all_requests_but_calls_only_a_stream_of_a_server_s_own_messages_lasts(
+async def test_only_calls_and_the_stream_of_a_servers_own_messages_last(
     method: str, accept: str, is_bounded: bool
 ) -> None:
     request = httpx2.Request(method, "http://erp.test/mcp", headers={"accept": accept})
@@ -106,7 +106,7 @@ def _falls_silent(place: str, kind: str, over: asyncio.Event) -> Any:
 
 @pytest.mark.parametrize("step", ["", ", stream: text"], ids=["whole", "streamed"])
 @pytest.mark.parametrize("place", ["before its head", "behind its head", "in the middle"])
-async def test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout(
+async def test_a_step_left_unanswered_by_a_real_framework_ends_at_its_timeout(
     make: Make, eye: Connection, place: str, step: str
 ) -> None:
     over = asyncio.Event()
@@ -185,7 +185,7 @@ async def services() -> AsyncIterator[AsyncExitStack]:
 
 @pytest.mark.parametrize("retry", [False, True], ids=["fails", "is in doubt"])
 @pytest.mark.parametrize(("place", "received"), SAID_BEFORE, ids=[place for place, _ in SAID_BEFORE])
-async def test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in_its_error_and_in_the_doubt(
+async def test_received_parts_of_a_timed_out_mcp_call_are_in_error_and_doubt(
     services: AsyncExitStack,
     make: Make,
     eye: Connection,
@@ -221,9 +221,7 @@ async def test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in_its_erro
     assert (verified.runs, verified.broken, verified.undecided) == (1, 0, 0)
 
 
-async def test_a_call_over_mcp_that_its_timeout_ends_before_anything_came_has_no_data(
-    services: AsyncExitStack, make: Make
-) -> None:
+async def test_a_call_over_mcp_timed_out_before_any_byte_has_no_data(services: AsyncExitStack, make: Make) -> None:
     service = await services.enter_async_context(Service(Stopping("before its head")))
     runtime = await make(performs=True, http_hosts=("127.0.0.1",))
     body = f"tools: {{t: {{mcp: '{service.url('/mcp')}'}}}}\nsteps:\n  - {{id: pay, call: t.t, timeout: 1s}}\n"
@@ -262,7 +260,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("way", "end"), [("http", "block"), ("http", "run"), ("stdio", "step"), ("stdio", "block")])
-async def test_what_came_of_a_call_that_its_block_or_its_run_ends_is_in_the_error_also_half_a_line_of_a_program(
+async def test_a_call_ended_by_block_or_run_keeps_its_part_also_half_a_line(
     services: AsyncExitStack, make: Make, eye: Connection, tmp_path: Path, way: str, end: str
 ) -> None:
     service = await services.enter_async_context(Service(Stopping("in its body")))

@@ -56,14 +56,14 @@ def test_a_schema_with_what_strict_lacks_is_sent_without_it(schema: dict[str, An
     assert not is_strict(schema)
 
 
-def test_a_schema_that_nests_deeper_than_openai_takes_is_sent_without_strict() -> None:
+def test_a_schema_deeper_than_openai_takes_is_sent_without_strict() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(12):
         schema = closed(a=schema)
     assert not is_strict(schema)
 
 
-def test_a_choice_at_the_top_is_shown_as_the_properties_of_all_and_checked_as_it_is() -> None:
+def test_a_choice_at_the_top_shows_all_properties_and_is_checked_as_it_is() -> None:
     one = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {}}, "required": ["id"]}
     other = {"properties": {"name": {"type": "string"}, "id": {"type": "integer"}}, "required": ["name", "id"]}
     schema = {"anyOf": [{"$ref": "#/$defs/One"}, other], "$defs": {"One": one}, "description": "A choice"}

@@ -146,7 +146,7 @@ def test_a_model_s_call_and_answer_may_have_nineteen_digits() -> None:
 
 
 @pytest.mark.parametrize("number", [1e300, 5e-324, -1.7976931348623157e308])
-def test_many_numbers_at_the_ends_of_a_float_are_refused_before_they_are_read_and_texts_that_look_like_them_are_not(
+def test_many_extreme_floats_are_refused_before_reading_and_texts_are_not(
     number: float,
 ) -> None:
     few = [number] * values.EXTREMES_MAX

@@ -142,7 +142,7 @@ def test_nothing_joins_a_return_to_the_step_below_it() -> None:
     assert "  n2 --> finish" in lines
 
 
-def test_every_subgraph_of_mermaid_is_closed_and_every_arrow_leads_to_something() -> None:
+def test_every_mermaid_subgraph_is_closed_and_every_arrow_has_an_end() -> None:
     lines = [line.strip() for line in draw(EVERYTHING, "mermaid").splitlines()]
     assert sum(line.startswith("subgraph ") for line in lines) == lines.count("end")
     names = {re.match(r"(?:subgraph )?(\w+)", line)[1] for line in lines if re.match(r"(subgraph )?\w+[\[({]", line)}  # type: ignore[index]
@@ -165,7 +165,7 @@ def test_no_text_breaks_out_of_a_picture(text: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_picture_has_no_control_character_whatever_its_workflow_is_called(form: Format) -> None:
+def test_a_picture_has_no_control_character_whatever_the_workflows_name(form: Format) -> None:
     wrote = r'"a\e[2J\x9b2J\u202eb"'
     step = f"{{id: a, title: {wrote}, if: '{wrote} != 1', approve: {{from: anyone, title: {wrote}, message: {wrote}}}}}"
     picture = draw(f"hai: flow/v1\nname: w\nversion: 1\ntitle: {wrote}\nsteps: [{step}]\n".encode(), form)

@@ -25,7 +25,7 @@ TEXT: Final = (
 )
 
 
-def test_the_libraries_of_visual_studio_code_get_findings_and_completion_and_end_the_server(tmp_path: Path) -> None:
+def test_the_libraries_of_vs_code_get_findings_completion_and_shutdown(tmp_path: Path) -> None:
     program = rig.project_beside(rig.npm_packages(HERE), HERE, tmp_path) / "client.mjs"
     asked = {"uri": (tmp_path / "a.flow.yaml").as_uri(), "text": TEXT, "line": 6, "character": 14}
     asked |= {"root": tmp_path.as_uri(), "cwd": str(tmp_path)}
@@ -39,7 +39,7 @@ def test_the_libraries_of_visual_studio_code_get_findings_and_completion_and_end
     assert found["code"] == 0
 
 
-def test_two_hundred_broken_files_have_the_findings_of_validate_in_visual_studio_code(
+def test_two_hundred_broken_files_have_validates_findings_in_vs_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_two_hundred_broken_files_have_the_findings_of_validate_in_visual_studio
         assert told == printed
 
 
-def test_the_extension_is_packaged_with_its_manifest_and_its_program_is_javascript(tmp_path: Path) -> None:
+def test_the_extension_is_packaged_with_manifest_and_valid_javascript(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("package", EXTENSION / "package.py")
     assert spec is not None
     assert spec.loader is not None

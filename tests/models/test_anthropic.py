@@ -103,7 +103,7 @@ async def test_calls_of_one_id_are_as_many_calls() -> None:
     assert len({call.id for call in turn.calls}) == 2
 
 
-async def test_a_conversation_goes_by_turns_with_signed_thinking_before_its_calls() -> None:
+async def test_a_conversation_goes_by_turns_with_signed_thinking_before_calls() -> None:
     signed = [{"type": "thinking", "thinking": "Hm.", "signature": "sig"}]
     picture = {"type": "image", "source": {"type": "data", "value": "QUJD", "mimeType": "image/png"}}
     messages = (
@@ -184,7 +184,7 @@ async def test_faults_have_the_codes_that_those_of_other_providers_have(acts: li
         assert (fault.retry_after, fault.retriable) == (3.0, True)
 
 
-async def test_a_server_that_is_not_there_is_unavailable_and_a_film_is_not_asked_about() -> None:
+async def test_an_absent_server_is_unavailable_and_no_film_is_asked_about() -> None:
     async with FakeModels([END]) as fake:
         where = endpoint(fake)
         film = {"type": "video", "source": {"type": "url", "value": "https://x/y", "mimeType": "video/mp4"}}

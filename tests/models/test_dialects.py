@@ -117,7 +117,7 @@ async def test_every_dialect_gives_the_same_transcript(dialect: str) -> None:
     assert turn.call_faults(SCHEMAS) == {}
 
 
-async def test_the_responses_protocol_gives_it_too_and_what_only_the_provider_understands() -> None:
+async def test_the_responses_protocol_gives_it_with_provider_only_options() -> None:
     async with FakeModels(responded(ANSWER)) as fake:
         turn, _ = await Asking().of(endpoint(fake, api="responses"), tools=(SEARCH, FETCH))
     calls = [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
@@ -169,7 +169,7 @@ async def test_pieces_are_heard_as_they_come_and_in_their_order() -> None:
     assert kinds == [Thinking, Text, CallStart, CallArgs, CallStart, CallArgs, Usage, Finish]
 
 
-async def test_nothing_is_asked_twice_by_the_sdk_and_the_key_stands_where_it_should() -> None:
+async def test_the_sdk_repeats_no_request_and_the_key_is_in_its_header() -> None:
     fault, _ = await failure(Status(500, {"error": {"message": "no"}}))
     assert fault.code == "llm.unavailable"
     async with FakeModels([Status(503, {})]) as fake:
@@ -233,7 +233,7 @@ async def test_pictures_sound_and_documents_go_as_each_protocol_says_them() -> N
     assert [part["type"] for part in body["input"][0]["content"]] == ["input_text", "input_image", "input_file"]
 
 
-async def test_a_part_that_the_protocol_cannot_carry_is_refused_before_anything_is_asked() -> None:
+async def test_a_part_that_the_protocol_cannot_carry_is_refused_before_the_call() -> None:
     film = {"type": "video", "source": {"type": "url", "value": "https://x/y", "mimeType": "video/mp4"}}
     async with FakeModels([END]) as fake:
         with pytest.raises(StepError, match="video/mp4") as raised:
@@ -242,7 +242,7 @@ async def test_a_part_that_the_protocol_cannot_carry_is_refused_before_anything_
 
 
 @pytest.mark.parametrize("send_back", ["never", "tool_turns"])
-async def test_thinking_goes_back_only_where_the_provider_wants_it_and_then_always(send_back: Any) -> None:
+async def test_thinking_goes_back_exactly_where_the_provider_wants_it(send_back: Any) -> None:
     messages = (
         Message("user", "Tea?"),
         Message("assistant", "", (Call("c1", "search", "{}"),), thinking="hm"),
@@ -291,7 +291,7 @@ async def test_pictures_of_the_responses_protocol_are_files_in_the_answer() -> N
 
 
 @pytest.mark.parametrize("where", ["images", "content"])
-async def test_pictures_of_a_chat_are_files_and_those_that_are_only_addresses_are_told(where: str) -> None:
+async def test_pictures_of_a_chat_are_files_and_mere_addresses_are_named(where: str) -> None:
     urls = [f"data:image/webp;base64,{PIXEL}", "https://example.com/a.png"]
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     acts = [chunk({"content": "See: "}), chunk({where: parts}), chunk({}, reason="stop"), DONE, END]
@@ -440,7 +440,7 @@ async def test_a_query_of_the_address_stays_behind_the_path() -> None:
     assert fake.asked[0].path == "/v1/chat/completions?api-version=preview"
 
 
-async def test_a_server_that_wants_turns_is_asked_once_more_with_neighbours_joined() -> None:
+async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined() -> None:
     refused = Status(400, {"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}})
     messages = (Message("user", "Hello"), Message("user", "are you there?"))
     async with FakeModels([refused], spoken(Answer("Yes."))) as fake:
@@ -460,7 +460,7 @@ async def test_without_money_another_model_is_asked() -> None:
     assert (turn.text, by.name) == ("Here.", "two")
 
 
-async def test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked() -> None:
+async def test_an_empty_answer_where_words_are_needed_asks_another_model() -> None:
     async def listen(piece: Piece) -> None:
         pass
 
@@ -519,7 +519,7 @@ async def test_another_model_is_asked_where_the_first_does_not_begin(acts: list[
 
 
 @pytest.mark.parametrize("acts", [[chunk({"content": "I"}), CUT], [Status(400, {})], [chunk({}, reason="length"), END]])
-async def test_no_other_model_is_asked_behind_a_first_piece_or_for_what_it_could_not_do_better(acts: list[Act]) -> None:
+async def test_no_fallback_follows_a_first_piece_or_a_fault_it_would_share(acts: list[Act]) -> None:
     async with FakeModels(acts) as first, FakeModels(spoken(Answer("Here."))) as second:
         with pytest.raises(StepError):
             await Asking().of(endpoint(first), endpoint(second))

@@ -81,7 +81,7 @@ async def test_it_makes_an_object_that_fits() -> None:
     assert output == {"n": 0, "kind": "a"}
 
 
-async def test_it_calls_each_tool_that_the_question_names_once_and_repeats_what_they_say() -> None:
+async def test_each_named_tool_is_called_once_and_its_result_repeated() -> None:
     tools = (
         Tool("mail_send", "", {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}),
         Tool("weather", "", {"type": "object"}),

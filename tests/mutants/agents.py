@@ -69,13 +69,13 @@ configs = Room("hai_flow/api/a2a/push_configs.py", "tests/api/test_a2a_push.py")
 configs.bug(
     "an internal address is stored",
     ("        await demand_reachable(access.settings, config)\n", ""),
-    by="tests/api/test_a2a_push.py::test_a_wrong_configuration_is_refused_by_itself_and_beside_a_message_and_nothing_is_stored",
+    by="tests/api/test_a2a_push.py::test_a_wrong_push_configuration_is_refused_and_nothing_is_stored",
 )
 stored = Room("hai_flow/store/messaging/pushes.py", "tests/api/test_a2a_push.py")
 stored.bug(
     "a caller has any number of addresses",
     (") < $8\n", ") < 1000 + $8\n"),
-    by="tests/api/test_a2a_push.py::test_a_caller_has_ten_configurations_of_a_task_and_an_eleventh_is_refused",
+    by="tests/api/test_a2a_push.py::test_a_caller_has_ten_configurations_of_a_task_an_eleventh_is_refused",
 )
 calls = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_a2a_push.py")
 calls.bug(
@@ -86,7 +86,7 @@ calls.bug(
 calls.bug(
     "every change of the run is told",
     ("        if notice.state != push.sent and", "        if"),
-    by="tests/api/test_a2a_push.py::test_an_address_that_comes_with_a_message_is_told_each_state_signed_and_without_contents",
+    by="tests/api/test_a2a_push.py::test_an_address_sent_with_a_message_gets_each_state_signed_and_bare",
 )
 results = Room("hai_flow/wire/mcp.py", _MCP)
 results.bug(
@@ -128,13 +128,13 @@ peers.bug(
 peers.bug(
     "two questions of a task that have the same words are one",
     ('message, status.get("timestamp")]', "message]"),
-    by=f"{_PEER}::test_another_question_of_a_task_has_another_digest_though_its_words_are_the_same",
+    by=f"{_PEER}::test_another_question_of_a_task_with_equal_words_has_another_digest",
 )
 resumed = Room("hai_flow/engine/handlers/outcomes.py", _ASKED)
 resumed.bug(
     "an agent that can't say what it has begun is simply called again",
     ('(step.delivery == "resumed" and command.reason is None)', '(step.delivery == "resumed")'),
-    by=f"{_ASKED}::test_people_are_asked_where_the_agent_cannot_say_what_it_has_begun_and_again_counts_as_not_lost",
+    by=f"{_ASKED}::test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss",
 )
 _AGENTS: Final = "tests/engine/test_agents.py"
 
@@ -147,7 +147,7 @@ effects.bug(
 effects.bug(
     "what only adds counts as what can be taken back",
     ('if destructive else "external"', 'if destructive else "reversible"'),
-    by="tests/steps/test_mcp.py::test_hints_of_a_trusted_server_alone_say_the_class_and_none_says_that_nobody_is_to_be_asked_about_a_change",
+    by="tests/steps/test_mcp.py::test_only_a_trusted_servers_hints_give_the_class_and_none_skips_gates",
 )
 gates = Room("hai_flow/engine/pendings/gates.py", _AGENTS)
 gates.bug(
@@ -180,7 +180,7 @@ sessions.bug(
         "        if (question := hints.parse_put_off(payload)) is not None:",
         "        if (question := None) is not None:",
     ),
-    by=f"{_ATTACKS}::test_a_question_that_is_put_off_ends_the_call_with_a_plain_result_and_stays_open",
+    by=f"{_ATTACKS}::test_a_deferred_question_ends_the_call_plainly_and_stays_open",
 )
 people = Room("hai_flow/api/requests/access.py", _ATTACKS)
 people.bug(
@@ -210,7 +210,7 @@ errands.bug(
 errands.bug(
     "where only tasks of others are listed, a lost errand is given again",
     ("        if listed and not tasks and lost is not None:", "        if False:"),
-    by="tests/steps/test_a2a_errand.py::test_where_an_attempt_was_lost_and_only_other_tasks_are_listed_people_are_asked",
+    by="tests/steps/test_a2a_errand.py::test_a_lost_attempt_beside_unrelated_tasks_asks_people",
 )
 errands.bug(
     "an answer whose connection broke is given again at once",

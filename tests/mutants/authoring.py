@@ -80,13 +80,13 @@ pendings.bug(
         "state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,",
         "state.subscriptions,",
     ),
-    by=f"{_WITHDRAWING}::test_an_event_that_comes_while_an_approved_call_is_under_way_is_not_its_result",
+    by=f"{_WITHDRAWING}::test_an_event_during_an_approved_call_is_not_its_result",
 )
 due = Room("hai_flow/engine/due.py", _WITHDRAWING)
 due.bug(
     "the deadline of a question is taken for that of an event",
     (" and path not in draft.state.open_pendings", ""),
-    by=f"{_WITHDRAWING}::test_a_deadline_of_a_question_that_an_event_may_take_back_is_that_of_the_question",
+    by=f"{_WITHDRAWING}::test_a_question_that_an_event_may_withdraw_keeps_its_own_deadline",
 )
 summaries = Room("hai_flow/engine/runs/summaries.py", "tests/api/test_summaries.py")
 summaries.bug(

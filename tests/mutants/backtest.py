@@ -43,7 +43,7 @@ rehearsal.bug(
 rehearsal.bug(
     "what followed from a fork in the same commit is not decided again",
     ("        if rest:\n            self.add(rest, 0, decides=True)\n", ""),
-    by=f"{_ENGINE}::test_a_fork_is_decided_again_from_where_it_began_and_so_is_what_followed_in_the_same_commit",
+    by=f"{_ENGINE}::test_a_fork_and_the_rest_of_its_first_commit_are_decided_again",
 )
 rehearsal.bug(
     "a migrated run begins in a state that the new text could not have",

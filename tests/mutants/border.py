@@ -79,7 +79,7 @@ http = Room("hai_flow/steps/http/runner.py", _HTTP)
 http.bug(
     "what came of a body that did not come whole is not told",
     ("        if response is None:\n            return None", "        if True:\n            return None"),
-    by=f"{_HTTP}::test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_data",
+    by=f"{_HTTP}::test_the_received_part_of_a_broken_body_is_in_the_errors_data",
 )
 hiding = Room("hai_flow/steps/hiding.py", "tests/steps/test_secrets.py")
 hiding.bug("Base64 is hidden at one alignment alone", ("for before in range(3):", "for before in range(1):"))
@@ -107,7 +107,7 @@ connections = Room("hai_flow/steps/mcp/connections.py", _MCP)
 connections.bug(
     "a result in spite of a question is no doubt",
     ('result.get("isError") is True or repeatable:', 'result.get("isError") is True or True:'),
-    by=f"{_MCP}::test_a_server_that_gives_a_result_in_spite_of_its_question_is_in_doubt_and_not_called_again",
+    by=f"{_MCP}::test_a_server_with_result_and_question_is_in_doubt_and_not_recalled",
 )
 connections.bug(
     "a question and a result in one answer are a result",
@@ -120,13 +120,13 @@ connections.bug(
         "            elif tool.name in self.left_out or self.tools.get(tool.name, tool) != tool:",
         "            elif False:",
     ),
-    by=f"{_MCP}::test_what_is_left_out_is_told_at_publication_in_the_log_once_and_to_who_calls_it",
+    by=f"{_MCP}::test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers",
 )
 mcp_http = Room("hai_flow/steps/mcp/http.py", _MCP)
 mcp_http.bug(
     "a session is gone only where the server says 404",
     ("    return status in (404, 410) or (status == 400 and", "    return status == 404 or (status == 4000 and"),
-    by=f"{_MCP}::test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once",
+    by=f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
 )
 mcp_http.bug(
     "a packed answer keeps the header of its packing when it is unpacked",
@@ -150,7 +150,7 @@ mcp_http.bug(
 mcp_http.bug(
     "the end of a session is waited for without an end",
     ("LEAVE_SECONDS if request.method", "None if request.method"),
-    by="tests/foreign/test_silence.py::test_a_session_whose_end_the_server_does_not_answer_is_left_all_the_same",
+    by="tests/foreign/test_silence.py::test_a_session_is_left_though_its_server_does_not_answer_the_end",
 )
 mcp_http.bug(
     "a notification that is not answered holds up all calls",
@@ -170,7 +170,7 @@ taps = Room("hai_flow/steps/mcp/taps.py", _MCP)
 taps.bug(
     "a result is held against the SDK's schema as a whole",
     ('    if method == "tools/call" and not _only_asks(result):', "    if False:"),
-    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
+    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone",
 )
 structured = Room("hai_flow/models/structured.py", _SCHEMAS)
 structured.bug(
@@ -191,12 +191,12 @@ signs.bug(
         "    if sign in _JOINERS and _JOINED.match(before) and _JOINED.match(behind):",
         "    if sign in _JOINERS:",
     ),
-    by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
+    by=f"{_SIGNS}::test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay",
 )
 signs.bug(
     "letters of another script pass for Latin ones",
     ("    return _ALIKE.sub(lambda each: code(each[0]), word)", "    return word"),
-    by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
+    by=f"{_SIGNS}::test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay",
 )
 
 times = Room("hai_flow/primitives/instants.py", "tests/test_instants.py")
@@ -210,7 +210,7 @@ functions = Room("hai_flow/definition/expressions/functions.py", _FUNCTIONS)
 functions.bug(
     "a pattern of single letters is no pattern of PHP",
     ("    elif len(tokens) > 1 and not", "    elif False and not"),
-    by=f"{_FUNCTIONS}::test_a_pattern_of_another_language_is_told_with_the_directives_that_were_meant",
+    by=f"{_FUNCTIONS}::test_another_languages_pattern_gets_the_directives_that_were_meant",
 )
 widening = Room("hai_flow/definition/expressions/cel_widening.py", _FUNCTIONS)
 widening.bug(
@@ -229,7 +229,7 @@ triggers = Room("hai_flow/runtime/messaging/triggers.py", _TRIGGERS)
 triggers.bug(
     "behind one that waits another waits",
     ("        return waiting[:-1]", "        return ()"),
-    by=f"{_TRIGGERS}::test_while_one_runs_only_so_many_instants_wait_and_the_schedule_says_how_many",
+    by=f"{_TRIGGERS}::test_a_bounded_number_of_instants_waits_behind_a_run_and_is_shown",
 )
 triggers.bug(
     "a schedule's run has the moment of its start for its instant",
@@ -237,7 +237,7 @@ triggers.bug(
         'await self._input(schedule, at), "schedule", scheduled_at=at)',
         'await self._input(schedule, self.committer.now_ms()), "schedule", scheduled_at=at)',
     ),
-    by=f"{_TRIGGERS}::test_each_missed_instant_is_known_to_its_run_and_to_the_input_of_the_schedule",
+    by=f"{_TRIGGERS}::test_each_missed_instant_reaches_its_run_and_the_schedules_input",
 )
 authoring_tools = Room("hai_flow/api/mcp/authoring.py")
 authoring_tools.bug(
@@ -270,15 +270,15 @@ results.bug(
         '        return None if data is None else {**raw, "data": data}',
         '        return {**raw, "data": raw.get("data")}',
     ),
-    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
+    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone",
 )
 _SILENCE: Final = "tests/foreign/test_silence.py"
-_CUT_OFF: Final = "test_what_came_of_a_call_over_mcp_that_its_timeout_ends_is_in_its_error_and_in_the_doubt"
+_CUT_OFF: Final = "test_received_parts_of_a_timed_out_mcp_call_are_in_error_and_doubt"
 jobs = Room("hai_flow/runtime/worker/worker.py")
 jobs.bug(
     "what came of an answer is thrown away where the step's time ends in the middle of it",
     ("c.TimerFired(_describe_receipts(held, now))", "c.TimerFired()"),
-    by=f"{_SILENCE}::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
+    by=f"{_SILENCE}::test_a_step_left_unanswered_by_a_real_framework_ends_at_its_timeout",
 )
 jobs.bug(
     "calls of one answer begin in an order of chance",
@@ -320,7 +320,7 @@ threads = Room("hai_flow/steps/python/threads.py")
 threads.bug(
     "quick calls of one answer act in any order",
     ("            if before:\n", "            if not before:\n"),
-    by="tests/steps/test_python.py::test_quick_calls_of_one_answer_act_in_the_order_in_which_they_were_written",
+    by="tests/steps/test_python.py::test_quick_calls_of_one_answer_act_in_their_written_order",
 )
 threads.bug(
     "slow calls of one answer wait for each other",
@@ -361,9 +361,7 @@ deciding_again.bug(
     ),
     by=f"{_SILENCE}::{_CUT_OFF}",
 )
-_ENDED: Final = (
-    f"{_SILENCE}::test_what_came_of_a_call_that_its_block_or_its_run_ends_is_in_the_error_also_half_a_line_of_a_program"
-)
+_ENDED: Final = f"{_SILENCE}::test_a_call_ended_by_block_or_run_keeps_its_part_also_half_a_line"
 deciding_again.bug(
     "a block that took too long is decided again without what it cut off",
     ('error.data.get("received") or {error.path: error.data}', "{error.path: error.data}"),

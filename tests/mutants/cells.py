@@ -27,20 +27,19 @@ ids.bug(
 ids.bug(
     "the cells of today say where a name lives",
     ("return draw_cell(name, self.anchors)", "return draw_cell(name, self.cells)"),
-    by="tests/test_cell_ids.py::test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did",
+    by="tests/test_cell_ids.py::test_a_tenant_begins_nothing_in_a_closed_cell_and_still_reads_it",
 )
 
 living = Room("hai_flow/store/identity/tenants.py")
 living.bug(
     "a tenant begins nothing anywhere while its new cell is not known",
     ("        shut = waiting\n", "        pass\n"),
-    by="tests/cli/test_cells.py"
-    "::test_a_tenant_lives_in_the_cell_that_was_made_for_it_and_once_it_has_something_that_stays",
+    by="tests/cli/test_cells.py::test_a_tenant_lives_in_its_cell_once_it_has_something_lasting",
 )
 living.bug(
     "a cell that was added is open at once",
     ("tuple(opening) if waits else ()", "()"),
-    by=f"{_LARGE}::test_a_cell_that_is_added_begins_nothing_before_every_process_knows_of_it",
+    by=f"{_LARGE}::test_a_new_cell_begins_nothing_before_every_process_knows_it",
 )
 
 places = Room("hai_flow/store/cells/thread_locations.py")
@@ -60,22 +59,22 @@ placing = Room("hai_flow/runtime/tenancy/placement.py")
 placing.bug(
     "a thread begins by the list of cells alone",
     ("        if wanted == anchor:\n            return anchor\n", "        return wanted\n"),
-    by=f"{_LARGE}::test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_begins_it",
+    by=f"{_LARGE}::test_two_processes_that_begin_a_thread_beside_a_new_cell_begin_it_once",
 )
 placing.bug(
     "a start under a key is looked for under another name",
     ("thread_id = str(place_id(id, anchor))", "thread_id = name"),
-    by=f"{_LARGE}::test_a_start_under_a_key_finds_its_first_run_also_after_a_cell_was_added",
+    by=f"{_LARGE}::test_a_start_under_a_key_finds_its_first_run_after_a_cell_was_added",
 )
 placing.bug(
     "a run that counts with others begins wherever its thread does",
     ("    if cell != seat:\n", "    if False:\n"),
-    by=f"{_LARGE}::test_runs_that_count_with_others_of_their_key_are_all_in_the_first_cell",
+    by=f"{_LARGE}::test_runs_that_share_a_concurrency_key_are_all_in_the_first_cell",
 )
 placing.bug(
     "the cell that an id says is not looked up anew",
     ("        if said != HOME and said in self._numbers and said not in living.cells:\n", "        if False:\n"),
-    by=f"{_LARGE}::test_a_run_in_a_cell_that_was_just_added_is_found_by_a_process_that_had_not_heard_of_it",
+    by=f"{_LARGE}::test_a_run_in_a_new_cell_is_found_by_a_process_not_yet_told_of_it",
 )
 
 placing.bug(
@@ -88,7 +87,7 @@ spreading = Room("hai_flow/runtime/replication.py")
 spreading.bug(
     "an event is done with though a cell is away",
     ('                    if rejected.code == "cell_away":\n                        continue\n', ""),
-    by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer_503",
+    by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_only_its_runs_are_503",
 )
 spreading.bug(
     "a cell that is given an event twice has two",
@@ -101,14 +100,14 @@ spreading.bug(
 spreading.bug(
     "what was published while a cell was away never comes there",
     ('await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)', "pass"),
-    by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer_503",
+    by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_only_its_runs_are_503",
 )
 
 mirror = Room("hai_flow/store/cells/replication.py")
 mirror.bug(
     "a delegation that was ended goes on in other cells",
     ("    if table.whole:\n", "    if False:\n"),
-    by=f"{_LARGE}::test_a_workflow_and_a_delegation_are_in_every_cell_as_soon_as_they_are_made",
+    by=f"{_LARGE}::test_workflows_and_delegations_are_in_every_cell_once_they_are_made",
 )
 mirror.bug(
     "each cell starts its own run by an event",

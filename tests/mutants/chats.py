@@ -42,7 +42,7 @@ desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
 desk.bug(
     "the next person gets the outcome of the one whose process died",
     ("sha256(button + person.encode())", "sha256(button)"),
-    by=f"{_CHAT}::test_a_button_whose_process_died_behind_the_vote_is_no_vote_of_the_next_who_presses",
+    by=f"{_CHAT}::test_a_button_whose_process_died_after_the_vote_serves_nobody_else",
 )
 desk.bug(
     "the audit names the account where no erasure reaches it",
@@ -77,7 +77,7 @@ desk.bug(
 desk.bug(
     "a dialog is opened that the platform shows cut",
     (" or not press.dialogs.admit(fields)", ""),
-    by=f"{_CHAT}::test_a_form_with_more_fields_than_a_dialog_takes_is_filled_in_on_its_page",
+    by=f"{_CHAT}::test_a_form_with_too_many_fields_for_a_dialog_opens_its_page",
 )
 dialogs = Room("hai_flow/notify/chat/contract.py", "tests/notify/test_cards.py")
 dialogs.bug("a value longer than its field is shown", ("            and len(field.value) <= self.value\n", ""))

@@ -77,13 +77,13 @@ schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_
 schemas.bug(
     "integers of many digits are compared without end",
     ("or self._measure_huge(fitted) > WORK_MAX", "or False"),
-    by="tests/definition/test_schema_work.py::test_integers_of_many_digits_are_made_of_texts_only_where_they_can_be_compared_in_time",
+    by="tests/definition/test_schema_work.py::test_integers_of_many_digits_are_made_only_where_compared_in_time",
 )
 schema_defaults = Room("hai_flow/definition/schemas/schema_defaults.py", "tests/definition/test_schema_work.py")
 schema_defaults.bug(
     "a large default counts as one step",
     ("                    self._take(size)\n", ""),
-    by="tests/definition/test_schema_work.py::test_large_defaults_are_counted_by_their_parts_for_each_object_that_lacks_them",
+    by="tests/definition/test_schema_work.py::test_large_defaults_are_counted_for_each_object_that_lacks_them",
 )
 schemas.bug(
     "all that is wrong with a large value is told at once",
@@ -540,12 +540,12 @@ redeciding = Room("hai_flow/engine/runs/replay.py", f"{_T}redeciding.py")
 redeciding.bug(
     "a time-out is made again without what had come of the answer",
     ("    yield c.TimerFired(_list_receipts(events))", "    yield c.TimerFired()"),
-    by="tests/foreign/test_silence.py::test_a_step_that_a_real_framework_leaves_without_an_answer_ends_at_its_timeout",
+    by="tests/foreign/test_silence.py::test_a_step_left_unanswered_by_a_real_framework_ends_at_its_timeout",
 )
 redeciding.bug(
     "a result that came late is a decision that does not follow",
     ("for ended_at in (None, state.at, 0):", "for ended_at in (None, state.at):"),
-    by=f"{_T}redeciding.py::test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came",
+    by=f"{_T}redeciding.py::test_an_attempt_may_end_before_work_due_at_its_result",
 )
 
 passing_time = Room("hai_flow/engine/due.py", *_COMMANDS)

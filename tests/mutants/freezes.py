@@ -44,13 +44,13 @@ deciding_elsewhere = Room("hai_flow/runtime/commit/cached_run.py", "tests/runtim
 deciding_elsewhere.bug(
     "nobody knows that another process holds the run",
     ("return self._worker is not None and not self._owned", "return False"),
-    by="tests/runtime/test_worker.py::test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_about_it",
+    by="tests/runtime/test_worker.py::test_a_call_approved_in_another_process_is_made_once_without_doubt",
 )
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug(
     "a process that knows of a newer version begins all the same",
     ("return self.is_stale or self.certainly_holds", "return self.certainly_holds"),
-    by=f"{_RUNTIME}::test_a_process_that_knows_that_there_are_newer_freezes_begins_nothing_until_it_has_read_them",
+    by=f"{_RUNTIME}::test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins",
 )
 freezes.bug(
     "a commit's version of the freezes is not looked at",
@@ -70,7 +70,7 @@ outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)
 outcomes.bug(
     "an attempt that a freeze held counts as lost",
     ("    if command.held:\n", "    if False:\n"),
-    by=f"{_ENGINE}::test_an_attempt_that_had_not_begun_is_given_back_and_counts_neither_as_lost_nor_as_failed",
+    by=f"{_ENGINE}::test_an_attempt_not_begun_is_given_back_neither_lost_nor_failed",
 )
 worker = Room("hai_flow/runtime/worker/worker.py", _RUNTIME)
 worker.bug(

@@ -86,7 +86,7 @@ branches = Room("hai_flow/runtime/runs/branches.py", _HEIRS)
 branches.bug(
     "the run that was stopped keeps what it had left where the fork is refused all the same",
     ("            await self._slots.take_back(leaving.tenant, leaving.id)\n", "            pass\n"),
-    by=f"{_HEIRS}::test_a_fork_that_is_refused_behind_the_stop_leaves_nothing_that_is_not_undone",
+    by=f"{_HEIRS}::test_a_fork_refused_after_the_stop_leaves_everything_undone",
 )
 branches.bug(
     "a fork takes over what another fork of the run has undone",
@@ -107,7 +107,7 @@ seats.bug(
 seats.bug(
     "a fork gets in line for the slot of the run that it leaves",
     ("        if leaving.key == key and await", "        if False and await"),
-    by=f"{_API}::test_a_fork_gets_the_slot_of_the_run_that_it_leaves_before_those_who_wait_for_it",
+    by=f"{_API}::test_a_fork_gets_its_origins_slot_before_runs_that_wait_for_it",
 )
 statement = Room("hai_flow/store/commit/commit_sql.py", _HEIRS)
 statement.bug(
@@ -133,7 +133,7 @@ moments.bug(
 moments.bug(
     "a run that is removed meanwhile has begun no step",
     ("if not page and not seq:", "if False:"),
-    by="tests/attacks/test_acts_in_every_order.py::test_a_thread_is_archived_and_removed_between_two_steps_of_who_acts_on_it",
+    by="tests/attacks/test_acts_in_every_order.py::test_a_thread_is_archived_and_removed_between_two_steps_of_an_act",
 )
 files = Room("hai_flow/runtime/files/files.py", _FILES)
 files.bug(

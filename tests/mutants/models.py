@@ -177,7 +177,7 @@ ends.bug(
 ends.bug(
     "an answer without any sign of its end is whole",
     ("(Stand.SPEAKING, Sign.CLOSE): Stand.BROKEN", "(Stand.SPEAKING, Sign.CLOSE): Stand.WHOLE"),
-    by=f"{_CORPUS}::test_an_answer_that_is_cut_off_at_any_byte_performs_nothing_or_all_of_it",
+    by=f"{_CORPUS}::test_an_answer_cut_off_at_any_byte_performs_nothing_or_all_of_it",
 )
 ends.bug(
     "the mark of the end is none",
@@ -239,12 +239,12 @@ asking = Room("hai_flow/models/asking.py")
 asking.bug(
     "comments that keep a stream open are pieces of an answer",
     ("                    if isinstance(piece, Alive):\n                        continue", "                    pass"),
-    by=f"{_DIALECTS}::test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked",
+    by=f"{_DIALECTS}::test_an_empty_answer_where_words_are_needed_asks_another_model",
 )
 asking.bug(
     "an empty answer is one where words are needed",
     ("if fault is None and not may_be_empty and turn.is_empty:", "if False:"),
-    by=f"{_DIALECTS}::test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked",
+    by=f"{_DIALECTS}::test_an_empty_answer_where_words_are_needed_asks_another_model",
 )
 asking.bug(
     "each piece has a timer of its own",
@@ -288,18 +288,18 @@ agent = Room("hai_flow/steps/agent.py")
 agent.bug(
     "the count of the server is not believed",
     ("return estimate, max(read + since, estimate)", "return estimate, estimate"),
-    by="tests/runtime/test_agents.py::test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_estimate",
+    by="tests/runtime/test_agents.py::test_a_servers_reported_usage_counts_where_it_exceeds_our_estimate",
 )
 agent.bug(
     "a thread may fill the whole context of its model",
     ("REMEMBERED_SHARE: Final = 0.5", "REMEMBERED_SHARE: Final = 2.0"),
-    by="tests/runtime/test_agents.py::test_a_thread_that_is_too_long_for_its_model_goes_on_without_its_beginning",
+    by="tests/runtime/test_agents.py::test_a_thread_too_long_for_its_model_goes_on_without_its_beginning",
 )
 agents = Room("hai_flow/engine/steps/agents.py")
 agents.bug(
     "words beside a decision are told in front of all that was done before",
     ("for posted, _ in words if posted <= turn)", "for posted, _ in words)"),
-    by="tests/runtime/test_agents.py::test_words_beside_a_decision_reach_the_model_behind_the_results_and_stay_there",
+    by="tests/runtime/test_agents.py::test_words_beside_a_decision_reach_the_model_after_the_results",
 )
 transcript = Room("hai_flow/wire/dialects/transcript.py")
 transcript.bug(

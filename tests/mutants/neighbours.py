@@ -35,13 +35,13 @@ problems = Room("hai_flow/api/http/problems.py", _UNREADABLE)
 problems.bug(
     "a service that calls back reads what the workflow says",
     ("    if find_caller(request) is None:\n        detail =", "    if False:\n        detail ="),
-    by=f"{_UNREADABLE}::test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow",
+    by=f"{_UNREADABLE}::test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more",
 )
 bulk = Room("hai_flow/api/rest/people/inbox.py", _UNREADABLE)
 bulk.bug(
     "one answer that can't be read refuses those beside it",
     ("            except (Rejected, Unreadable) as error:", "            except Rejected as error:"),
-    by=f"{_UNREADABLE}::test_of_several_answers_one_to_a_run_whose_log_cannot_be_read_is_refused_alone",
+    by=f"{_UNREADABLE}::test_an_answer_to_an_unreadable_run_is_refused_alone_among_several",
 )
 
 mcp = Room("hai_flow/steps/mcp/runner.py", "tests/steps/test_mcp_connections.py")
@@ -49,7 +49,7 @@ mcp.bug("addresses of MCP servers that were only named are kept for ever", ("if 
 mcp.bug(
     "however many MCP servers there are, all stay connected",
     ("len(self._connections) - CONNECTIONS_MAX + 1", "0"),
-    by="tests/steps/test_mcp_connections.py::test_of_five_hundred_servers_that_were_used_at_most_a_hundred_stay_connected",
+    by="tests/steps/test_mcp_connections.py::test_of_five_hundred_used_servers_a_hundred_stay_connected",
 )
 connections = Room("hai_flow/steps/mcp/connections.py", "tests/steps/test_mcp_connections.py")
 connections.bug(
@@ -64,9 +64,7 @@ connections.bug(
 )
 
 _ROWS: Final = "tests/runtime/test_rows.py"
-_EACH: Final = (
-    f"{_ROWS}::test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_and_the_one_behind_it_is_dealt_with"
-)
+_EACH: Final = f"{_ROWS}::test_a_failing_row_is_logged_once_and_retried_and_the_next_is_done"
 
 rows = Room("hai_flow/runtime/base/row_isolation.py", _ROWS)
 rows.bug(
@@ -85,18 +83,18 @@ rows.bug(
 rows.bug(
     "a row that can't be dealt with is tried again at each look",
     ("if before is not None and now < before.until:", "if False:"),
-    by=f"{_ROWS}::test_a_page_is_left_where_the_database_is_away_and_its_rest_has_its_turn_when_slow_rows_are_put_off",
+    by=f"{_ROWS}::test_a_page_is_left_without_database_and_slow_rows_yield_to_the_rest",
 )
 rows.bug(
     "a row that can't be dealt with is put off ever as long",
     ("min(2 * before.wait, self._again_seconds_max)", "before.wait"),
-    by=f"{_ROWS}::test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_again_once_it_was_done",
+    by=f"{_ROWS}::test_a_rows_delay_grows_to_a_bound_and_is_reset_once_it_was_done",
 )
 seats = Room("hai_flow/runtime/runs/concurrency_slots.py", _ROWS)
 seats.bug(
     "a waiting run that can't be read keeps its key's slot",
     ("                    await concurrency_slots.step_back(pool, tenant, key, seat.run_id)\n", ""),
-    by=f"{_ROWS}::test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin",
+    by=f"{_ROWS}::test_an_unreadable_waiting_run_lets_the_next_of_its_key_begin",
 )
 messages = Room("hai_flow/runtime/runs/message_queue.py", _ROWS)
 messages.bug(
@@ -105,13 +103,13 @@ messages.bug(
         "await self._advance_apart((tenant, start.thread_id))  # the run",
         "await self.advance(tenant, start.thread_id)  # the run",
     ),
-    by=f"{_ROWS}::test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_the_next_thread_s_is_sent",
+    by=f"{_ROWS}::test_a_message_for_an_unreadable_workflow_waits_and_the_next_is_sent",
 )
 questions = Room("hai_flow/runtime/people/inbox.py", _ROWS)
 questions.bug(
     "a question that the database refuses keeps a page of questions out of the inbox",
     ("            if passing(error):\n                raise\n", "            raise\n"),
-    by=f"{_ROWS}::test_a_question_that_the_database_refuses_to_index_keeps_no_other_out_of_the_inbox",
+    by=f"{_ROWS}::test_a_question_that_fails_indexing_keeps_no_other_out_of_the_inbox",
 )
 
 _SESSIONS: Final = "tests/runtime/test_tool_sessions.py"
@@ -132,7 +130,7 @@ sealing.bug("a statement that a tool has prepared stays in its session", ("    D
 sessions.bug(
     "a session that one tool left spotless counts as spotless behind every later one",
     ("    connection.spotless = False\n", ""),
-    by=f"{_SESSIONS}::test_what_a_tool_that_fails_leaves_is_taken_back_behind_one_that_was_committed",
+    by=f"{_SESSIONS}::test_a_failing_tools_leftovers_are_rolled_back_after_a_committed_one",
 )
 sealing.bug(
     "behind a pooler the locks of a tool that failed are left to anybody",
@@ -150,12 +148,12 @@ redis = Room("hai_flow/runtime/streams/redis_hints.py", _HINTS)
 redis.bug(
     "a number that is missing is passed over",
     ("if sealed.number > (last or 0) + 1:", "if False:"),
-    by=f"{_HINTS}::test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next",
+    by=f"{_HINTS}::test_a_listener_that_misses_a_message_reads_all_before_the_next",
 )
 redis.bug(
     "the first letters of a new process are missed unnoticed",
     ("if sealed.number > (last or 0) + 1:", "if last is not None and sealed.number > last + 1:"),
-    by=f"{_HINTS}::test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next",
+    by=f"{_HINTS}::test_a_listener_that_misses_a_message_reads_all_before_the_next",
 )
 pins = Room("hai_flow/runtime/catalog/pins.py", "tests/runtime/test_pins.py")
 pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workflow), None)\n", ""))
@@ -193,7 +191,7 @@ archives.bug(
 sealing.bug(
     "a transaction begins behind the end of its attempt",
     ("        try:\n            if self._over:\n                raise _is_over()\n", "        try:\n"),
-    by=f"{_SESSIONS}::test_an_attempt_that_ended_while_its_transaction_waited_for_a_connection_begins_none",
+    by=f"{_SESSIONS}::test_an_attempt_ended_while_waiting_for_a_connection_begins_none",
 )
 quotas = Room("hai_flow/runtime/tenancy/quotas.py", "tests/runtime/test_quotas.py")
 quotas.bug(
@@ -205,7 +203,7 @@ signals = Room("hai_flow/runtime/messaging/outbox.py", "tests/runtime/test_signa
 signals.bug(
     "an event that takes long to offer is offered by each process",
     ("                    await signals.keep_signal(self.database.api, signal)\n", "                    pass\n"),
-    by="tests/runtime/test_signals.py::test_a_signal_that_takes_long_to_offer_is_given_to_no_other_process_meanwhile",
+    by="tests/runtime/test_signals.py::test_a_signal_slow_to_offer_goes_to_no_other_process_meanwhile",
 )
 auditing = Room("hai_flow/store/audit/audit.py", "tests/store/test_audit.py")
 auditing.bug(
@@ -219,7 +217,7 @@ retiring = Room("hai_flow/store/ops/retention.py", _RETENTION)
 retiring.bug(
     "an opinion given behind an archive is destroyed by the next prune",
     ('(row["head"], row["opinions"])', '(row["head"], each.opinions)'),
-    by=f"{_RETENTION}::test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_back",
+    by=f"{_RETENTION}::test_feedback_after_an_archive_is_in_the_next_one_and_comes_back",
 )
 _ORDERS: Final = "tests/attacks/test_acts_in_every_order.py"
 opinions = Room("hai_flow/store/people/feedback.py", _ORDERS)
@@ -235,18 +233,18 @@ retiring.bug(
         "AS k (id, tenant, thread_id, workflow_name, seq, head, ended_at, opinions)",
         "AS k (id, tenant, thread_id, workflow_name, seq, head, ended_at, opinions) JOIN runs r ON r.id = k.id",
     ),
-    by=f"{_ORDERS}::test_what_is_answered_between_two_steps_of_an_archive_is_in_the_last_one",
+    by=f"{_ORDERS}::test_an_answer_between_two_steps_of_an_archive_is_in_the_last_one",
 )
 archives.bug(
     "what was forgotten comes back with a restore",
     ("            await erasure.forget_again(connection, ids)\n", ""),
-    by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
+    by=f"{_RETENTION}::test_a_person_forgotten_after_an_archive_stays_forgotten_when_restored",
 )
 erasing = Room("hai_flow/store/identity/erasure.py", _RETENTION)
 erasing.bug(
     "what somebody says after they were forgotten is erased by a restore",
     ("AND rating IS NOT NULL AND updated_at < $5", "AND rating IS NOT NULL"),
-    by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
+    by=f"{_RETENTION}::test_a_person_forgotten_after_an_archive_stays_forgotten_when_restored",
 )
 pruning = Room("hai_flow/runtime/retention/prune.py", _RETENTION)
 pruning.bug(
@@ -257,22 +255,22 @@ pruning.bug(
 pruning.bug(
     "a thread that can't be dealt with ends prune",
     ("            if passing(error) or connection.is_closed():\n                raise\n", "            raise\n"),
-    by=f"{_RETENTION}::test_a_thread_that_cannot_be_dealt_with_keeps_no_other_from_being_removed",
+    by=f"{_RETENTION}::test_a_thread_that_fails_keeps_no_other_from_being_removed",
 )
 invariants = Room("hai_flow/runtime/ops/run_checks.py", _RETENTION)
 invariants.bug(
     "what an older release did not write is a violation",
     ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "False"),
-    by=f"{_RETENTION}::test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored",
+    by=f"{_RETENTION}::test_a_database_without_inbox_is_verified_filled_pruned_and_restored",
 )
 invariants.bug(
     "a lost answer is taken for one that an older release did not write",
     ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "True"),
-    by=f"{_RETENTION}::test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored",
+    by=f"{_RETENTION}::test_a_database_without_inbox_is_verified_filled_pruned_and_restored",
 )
 
 _INBOX: Final = "tests/runtime/test_inbox.py"
-_OTHERS: Final = f"{_INBOX}::test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_other_tenant_s"
+_OTHERS: Final = f"{_INBOX}::test_a_watcher_of_a_tenants_lists_hears_of_its_commits_alone"
 questions.bug(
     "open lists of all tenants are read anew at each commit",
     ("if payload == EVERYTHING else hints.parse_tenants", "if payload else hints.parse_tenants"),
@@ -290,7 +288,7 @@ posting = Room("hai_flow/api/protocols/conversation.py", _AGUI)
 posting.bug(
     "a new message beside an answer that was given long ago begins a run under a runId that was used",
     ("stale=not messages):", "stale=True):"),
-    by=f"{_AGUI}::test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message",
+    by=f"{_AGUI}::test_copilotkit_answers_a_gate_under_the_same_run_id_by_tool_message",
 )
 
 _SHARED: Final = "tests/api/test_shared_lists.py"

@@ -225,7 +225,7 @@ delivery.bug(
 delivery.bug(
     "a message that was delivered twice is carried out twice",
     ("            command_id=message.command_id,\n            body_sha=sha256(message.body).digest(),\n", ""),
-    by=f"{_OUTBOX}::test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another",
+    by=f"{_OUTBOX}::test_a_message_of_a_process_that_died_before_the_delete_is_finished",
 )
 delivery.bug(
     "a message that will never be accepted is kept",
@@ -246,12 +246,12 @@ delivery.bug(
 delivery.bug(
     "messages to one target are under way at once",
     ("self._messages.add((message.run_id, message.target), message", "self._messages.add(message.command_id, message"),
-    by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
+    by=f"{_OUTBOX}::test_a_quick_message_waits_only_for_the_one_before_it_to_its_target",
 )
 delivery.bug(
     "a quick message waits for a slow one to another target",
     ("self._messages.add((message.run_id, message.target), message", "self._messages.add(None, message"),
-    by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
+    by=f"{_OUTBOX}::test_a_quick_message_waits_only_for_the_one_before_it_to_its_target",
 )
 delivery.bug(
     "subscribe does not look again",
@@ -280,7 +280,7 @@ delivery.bug(
 delivery.bug(
     "only the first page of what was stored is offered",
     ("            if last:\n                break\n", "            break\n"),
-    by=f"{_SIGNALS}::test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many_that_it_does_not_want",
+    by=f"{_SIGNALS}::test_a_signal_from_before_the_step_is_found_behind_many_unwanted",
 )
 delivery.bug(
     "a run is offered what it does not wait for any more",
@@ -298,7 +298,7 @@ delivery.bug(
 delivery.bug(
     "a signal is never settled",
     ("            await signals.settle_signal(self.database.api, signal)\n", "            pass\n"),
-    by=f"{_SIGNALS}::test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_and_it_is_taken_once",
+    by=f"{_SIGNALS}::test_a_signal_offered_twice_by_a_death_before_settling_is_taken_once",
 )
 delivery.bug(
     "a signal that somebody could not be brought is settled",
@@ -306,17 +306,17 @@ delivery.bug(
         "        if not unreached:\n            await signals.settle",
         "        if True:\n            await signals.settle",
     ),
-    by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
+    by=f"{_SIGNALS}::test_an_unreachable_listener_keeps_a_signal_from_nobody_else",
 )
 delivery.bug(
     "one who can't be reached keeps a signal from others",
     ("await asyncio.gather(*offering, return_exceptions=True)", "await asyncio.gather(*offering)"),
-    by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
+    by=f"{_SIGNALS}::test_an_unreachable_listener_keeps_a_signal_from_nobody_else",
 )
 delivery.bug(
     "who could not be reached is tried again for ever",
     ("        last = tries >= self.config.tries_max\n", "        last = False\n"),
-    by=f"{_SIGNALS}::test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_of_whom",
+    by=f"{_SIGNALS}::test_a_signal_unheard_by_somebody_is_given_up_and_names_them",
 )
 delivery.bug(
     "who could not be reached is tried again at once",
@@ -332,17 +332,17 @@ delivery.bug(
         "                if signal.run_id is None:\n                    unreached |=",
         "                if True:\n                    unreached |=",
     ),
-    by=f"{_SIGNALS}::test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it",
+    by=f"{_SIGNALS}::test_a_listener_hears_every_broadcast_until_it_has_read_it",
 )
 delivery.bug(
     "a newer signal overtakes an older one that another process is about to offer",
     ("self._send_in_order(each, [*before, signal])", "self._send_in_order(each, [signal])"),
-    by=f"{_SIGNALS}::test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer",
+    by=f"{_SIGNALS}::test_a_signal_is_offered_after_older_ones_of_another_process",
 )
 delivery.bug(
     "older signals for another run are offered to this one",
     ("            if signal.run_id in (None, run_id):\n", "            if True:\n"),
-    by=f"{_SIGNALS}::test_an_older_signal_that_another_process_is_about_to_offer_is_offered_only_to_the_run_it_is_for",
+    by=f"{_SIGNALS}::test_an_older_pending_signal_is_offered_only_to_its_addressee",
 )
 delivery.bug(
     "a run that waits no more stays subscribed",
@@ -360,12 +360,12 @@ delivery.bug(
 delivery.bug(
     "what a process has written is delivered only by the poll",
     ("        self.committer.listeners.outbox.append(self._mail.set)\n", ""),
-    by=f"{_CHILDREN}::test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself",
+    by=f"{_CHILDREN}::test_a_process_that_performs_nothing_delivers_its_own_commits",
 )
 delivery.bug(
     "the poll looks for nothing that dead processes have left",
     ("if due is None or due.signals:", "if due is None:"),
-    by=f"{_SIGNALS}::test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another",
+    by=f"{_SIGNALS}::test_a_signal_whose_sender_dies_unoffered_is_offered_by_another",
 )
 delivery.bug(
     "a child that can't start leaves its parent waiting",
@@ -391,7 +391,7 @@ slots.bug(
         "                    await self.admit(tenant, key)\n",
         "                pass\n",
     ),
-    by=f"{_SLOTS}::test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it",
+    by=f"{_SLOTS}::test_a_refused_start_gives_its_slot_to_the_next_in_the_queue",
 )
 slots.bug(
     "a start that is made again is refused because of itself",
@@ -399,7 +399,7 @@ slots.bug(
         "run_lists.get_run(self.database.api, tenant, run_id) is None:\n            raise await self._busy",
         "run_lists.get_run(self.database.api, tenant, run_id) or True:\n            raise await self._busy",
     ),
-    by=f"{_SLOTS}::test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key",
+    by=f"{_SLOTS}::test_a_start_repeated_after_its_run_ended_is_not_refused_for_the_key",
 )
 slots.bug(
     "a child waits for the key that its parent holds",
@@ -412,7 +412,7 @@ slots.bug(
 slots.bug(
     "where the workflow says reject, a second run waits",
     ('if concurrency.on_conflict == "reject" or isinstance(begin, c.Fork):', "if isinstance(begin, c.Fork):"),
-    by=f"{_SLOTS}::test_where_the_workflow_queues_nobody_a_second_run_is_refused_and_names_the_first",
+    by=f"{_SLOTS}::test_a_second_run_is_refused_with_the_firsts_name_where_none_queues",
 )
 slots.bug(
     "who holds the key is not stopped for a newer run",
@@ -427,7 +427,7 @@ slots.bug(
 slots.bug(
     "who waits is not admitted if a slot became free meanwhile",
     ("        await self.admit(tenant, request.key)\n", ""),
-    by=f"{_SLOTS}::test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_at_once",
+    by=f"{_SLOTS}::test_a_run_whose_wait_is_known_when_the_slot_is_free_begins_at_once",
 )
 slots.bug(
     "a run that ends in the queue stays in it",
@@ -437,7 +437,7 @@ slots.bug(
 slots.bug(
     "who can't be admitted keeps the slot",
     ("given_on |= await concurrency_slots.give_back(pool, tenant, key, seat.slot, seat.run_id)", "pass"),
-    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
+    by=f"{_SLOTS}::test_a_run_paused_during_admission_passes_the_slot_and_keeps_its_place",
 )
 slots.bug(
     "a run that was paused in the queue loses its place",
@@ -446,7 +446,7 @@ slots.bug(
         "                return given_on\n",
         "",
     ),
-    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
+    by=f"{_SLOTS}::test_a_run_paused_during_admission_passes_the_slot_and_keeps_its_place",
 )
 slots.bug(
     "an admitted run stays in the queue",
@@ -454,7 +454,7 @@ slots.bug(
         "        await concurrency_slots.leave_queue(pool, tenant, key, seat.run_id)\n        return given_on\n",
         "        return given_on\n",
     ),
-    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
+    by=f"{_SLOTS}::test_a_run_paused_during_admission_passes_the_slot_and_keeps_its_place",
 )
 slots.bug(
     "slots that were taken for nobody stay taken, and whom a dead process left seated is never admitted",
@@ -462,7 +462,7 @@ slots.bug(
         "lambda each: self.admit(each.tenant, each.key, each.slots)",
         "lambda each: slots.overdue_promises(self.database.api)",
     ),
-    by=f"{_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
+    by=f"{_SLOTS}::test_the_sweep_admits_a_dead_process_seated_run_and_frees_empty_seats",
 )
 
 # --- the committer ----------------------------------------------------------------------------------------------------
@@ -495,17 +495,17 @@ decider.bug(
         "                entry.row = row = self._row(entry)\n",
         "                entry.row = row = self._row(entry)\n                entry.settle()\n",
     ),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+    by=f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
 )
 decider.bug(
     "a decision made beside the loop counts though its run has moved",
     ("            or foresight.state is not entry.state\n", ""),
-    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved",
+    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run",
 )
 decider.bug(
     "large commands are decided on the loop",
     ("    return type(command) not in _SMALL and is_large(command)\n", "    return False\n"),
-    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved",
+    by="tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run",
 )
 decider.bug(
     "a refusal is given from a state that may be stale",
@@ -541,7 +541,7 @@ decider.bug(
 decider.bug(
     "a command id with another body gets the first outcome",
     ("    if known.body_sha != submission.body_sha:\n", "    if False:\n"),
-    by=f"{_COMMITTER}::test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409",
+    by=f"{_COMMITTER}::test_a_command_id_has_one_outcome_everywhere_and_another_body_is_409",
 )
 decider.bug(
     "chunks of an attempt that is over are written",
@@ -602,7 +602,7 @@ cached = Room("hai_flow/runtime/commit/cached_run.py", _KNOWLEDGE)
 cached.bug(
     "the commands of an entry that lost are forgotten",
     ("        self._submissions.extendleft(each for each in reversed(submissions) if not each.failed)\n", ""),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+    by=f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
 )
 cached.bug(
     "the commands of an entry that lost come back in the other order",
@@ -647,7 +647,7 @@ cached.bug(
         "            self._claim_unproven = False\n",
     ),
     by=(
-        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost",
         f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
     ),
 )
@@ -700,13 +700,13 @@ lanes.bug(
         "        run.lose()\n        entry.give_back()\n        self._queues.load_again(run)",
         "        run.lose()\n        entry.give_back()\n        self._queues.find_lane(run).add(run)",
     ),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+    by=f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
 )
 failures = Room("hai_flow/runtime/commit/recovery.py", _COMMITTER)
 failures.bug(
     "after an unknown outcome the fence is not raised",
     ("                self._queues.doubt(entry.run)\n", "                self._queues.load_again(entry.run)\n"),
-    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_rises_before_the_load",
 )
 failures.bug(
     "a commit of unknown outcome is taken for one that did not happen",
@@ -734,12 +734,12 @@ failures.bug(
         'Submission(c.NeedAttention(reason="what the run would store can\'t be stored"), now))\n',
         "",
     ),
-    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
+    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_alone",
 )
 failures.bug(
     "who asked for what can't be stored waits for ever",
     ('            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))\n', ""),
-    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_fails_for_its_sender_alone",
 )
 failures.bug(
     "a command that can't be stored takes those of its entry along",
@@ -747,7 +747,7 @@ failures.bug(
         "            run.separate(len(entry.submissions))\n            entry.give_back()\n",
         "            for submission in entry.submissions:\n                self.undecidable(run, submission, error)\n",
     ),
-    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_fails_for_its_sender_alone",
 )
 queues = Room("hai_flow/runtime/commit/queues.py", _COMMITTER)
 queues.bug(
@@ -767,8 +767,8 @@ queues.bug(
     "a run that others have moved while a batch was in flight is not loaded",
     ("        run.outdate(time.monotonic())\n        self.add(run)\n", "        self.add(run)\n"),
     by=(
-        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-        f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+        f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
+        f"{_WORKER}::test_a_run_missing_from_a_heartbeat_is_dropped_with_its_attempts",
     ),
 )
 queues.bug(
@@ -776,7 +776,7 @@ queues.bug(
     ("        if run.has_work or run.must_load:\n", "        if run.has_work:\n"),
     by=(
         f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
-        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+        f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
     ),
 )
 queues.bug(
@@ -825,13 +825,13 @@ worker.bug(
         "        return not self._stage.closing and self._heart is not None and self._heart.safe",
         "        return not self._stage.closing and self._heart is not None",
     ),
-    by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
+    by=f"{_WORKER}::test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat",
 )
 worker.bug(
     "a worker that drains keeps what it has not begun until its grace is over",
     ("        self.committer.claims.served = NOTHING  # no", "        # no"),
     ("        if self._stage.closing:\n            self._hand_on(held)\n            return\n", ""),
-    by="tests/runtime/test_queues.py::test_what_nothing_is_in_hand_of_is_handed_on_at_once_when_a_worker_drains",
+    by="tests/runtime/test_queues.py::test_idle_runs_are_handed_on_at_once_when_a_worker_drains",
 )
 worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
@@ -841,7 +841,7 @@ worker.bug(
         "            if self.committer.freezes.holds(run, performance.path):\n"
         "                self._forget(performance)",
     ),
-    by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
+    by=f"{_WORKER}::test_an_attempt_placed_under_a_doubtful_lease_does_not_begin",
 )
 worker.bug(
     "an attempt that waited for its place begins under a freeze",
@@ -854,12 +854,12 @@ worker.bug(
 worker.bug(
     "what could not begin with a doubtful lease never begins",
     ("                self.sync(ours.run)\n", "                pass\n"),
-    by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
+    by=f"{_WORKER}::test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat",
 )
 worker.bug(
     "runs that are no longer held are kept",
     ("            if run_id not in held and not ours.run.queued:\n", "            if False:\n"),
-    by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+    by=f"{_WORKER}::test_a_run_missing_from_a_heartbeat_is_dropped_with_its_attempts",
 )
 worker.bug(
     "a run that turns out to be held is not looked at",
@@ -872,7 +872,7 @@ worker.bug(
 worker.bug(
     "a process that could not renew goes on under its id",
     ('            self._restart = self._spawn(self._start_over(), "start over")\n', ""),
-    by=f"{_WORKER}::test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one",
+    by=f"{_WORKER}::test_a_process_that_failed_to_renew_takes_a_new_id_and_drops_old_work",
 )
 worker.bug(
     "a process that takes a new id keeps what it held",
@@ -880,12 +880,12 @@ worker.bug(
         "        self.committer.forget_claims()\n        self._claims.clear()\n        if heart",
         "        self._claims.clear()\n        if heart",
     ),
-    by=f"{_WORKER}::test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one",
+    by=f"{_WORKER}::test_a_process_that_failed_to_renew_takes_a_new_id_and_drops_old_work",
 )
 worker.bug(
     "a dead worker's attempts are begun as if nobody had",
     ("        if suspect and self._fail_lost(held):\n            return\n", ""),
-    by=f"{_WORKER}::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+    by=f"{_WORKER}::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost",
 )
 worker.bug(
     "an attempt is begun twice",
@@ -908,7 +908,7 @@ worker.bug(
         "        if not run.owned:\n            self._drop(run)\n            return\n",
         "        if not run.owned:\n            return\n",
     ),
-    by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+    by=f"{_WORKER}::test_a_run_missing_from_a_heartbeat_is_dropped_with_its_attempts",
 )
 worker.bug(
     "a stop waits until effects have ended by themselves",
@@ -934,7 +934,7 @@ worker.bug(
 worker.bug(
     "a long stretch of decisions is not gone on with",
     ("            self.committer.report(run, c.Continue())\n", "            pass\n"),
-    by="tests/runtime/test_performing.py::test_a_stretch_of_decisions_that_is_longer_than_one_commit_is_gone_on_with",
+    by="tests/runtime/test_performing.py::test_a_stretch_of_decisions_longer_than_one_commit_is_continued",
 )
 worker.bug(
     "timers of held runs do not fire",
@@ -954,7 +954,7 @@ worker.bug(
 worker.bug(
     "what is in flight at a stop is handed back as if it had not begun",
     ("        await asyncio.gather(*(self._fail_begun(held) for held in list(self._held.values())))\n", ""),
-    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
+    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_attempts_lost_and_another_goes_on",
 )
 worker.bug(
     "a stop hands nothing back",
@@ -962,7 +962,7 @@ worker.bug(
         "            await leases.release_runs(connection, worker, [run.id for run in held], self.committer.now())\n",
         "",
     ),
-    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
+    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_attempts_lost_and_another_goes_on",
 )
 
 heart = Room("hai_flow/runtime/worker/heartbeat.py", _WORKER)
@@ -1009,7 +1009,7 @@ performing.bug(
 performing.bug(
     "a retry after a while comes at once",
     ("int(error.retry_after * 1000)", "int(error.retry_after)"),
-    by="tests/runtime/test_performing.py::test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds",
+    by="tests/runtime/test_performing.py::test_a_tools_own_failure_is_reported_with_its_pause_in_milliseconds",
 )
 performing.bug(
     "a database that is away for a moment fails the step that asks it",

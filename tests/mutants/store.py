@@ -65,7 +65,7 @@ slots_read = Room(
 commits.bug(
     "entries go out unsorted",
     ("numbers = sorted(range(len(entries)), key=keys.__getitem__)", "numbers = list(range(len(entries)))"),
-    by=f"{_COMMIT}::test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries",
+    by=f"{_COMMIT}::test_rows_are_locked_by_id_whatever_the_order_of_entries",
 )
 commits.bug(
     "a run may be in a batch twice",
@@ -237,7 +237,7 @@ statement.bug(
 statement.bug(
     "a run that ends in its first commit keeps its slot",
     ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted ORDER BY tenant, slot"),
-    by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
+    by=f"{_COMMIT}::test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it",
 )
 statement.bug(
     "a run that ends in its first commit needs no slot",
@@ -245,7 +245,7 @@ statement.bug(
         "WHERE CASE WHEN slots.run_id IS NULL THEN wanted.ended ELSE slots.run_id = wanted.id END",
         "WHERE wanted.ended OR slots.run_id = wanted.id",
     ),
-    by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
+    by=f"{_COMMIT}::test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it",
 )
 statement.bug(
     "slots are taken in the order of the runs",
@@ -268,12 +268,12 @@ statement.bug(
 statement.bug(
     "a turn begins one event late",
     ("{before} + child.first, {before}", "{before} + child.first + 1, {before}"),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 statement.bug(
     "the end of a turn is not written",
     ("WHERE turns.run_id = ended.run_id AND turns.n = ended.n", "WHERE turns.run_id = ended.run_id AND turns.n = -1"),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 statement.bug(
     "a turn's end ends all turns of the run",
@@ -283,17 +283,17 @@ statement.bug(
 arrays.bug(
     "messages of a commit for other runs are counted from one",
     ("for n, o in enumerate(e.outbox)", "for n, o in enumerate(e.outbox, 1)"),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 statement.bug(
     "a message that is said anew keeps its old text",
     ("DO UPDATE SET role = excluded.role, body = excluded.body", "DO NOTHING"),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 statement.bug(
     "an edited pending keeps its old digest",
     ("deadline = excluded.deadline, digest = excluded.digest,", "deadline = excluded.deadline,"),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 statement.bug(
     "a pending keeps its first deadline",
@@ -305,7 +305,7 @@ statement.bug(
         "SET status = excluded.status, deadline",
         "SET opened_seq = excluded.opened_seq, status = excluded.status, deadline",
     ),
-    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+    by=f"{_COMMIT}::test_related_rows_are_written_together_with_the_runs_own_numbers",
 )
 commits.bug(
     "big batches leave their births out",
@@ -497,17 +497,17 @@ logs.bug(
 logs.bug(
     "a state of the past is read of another tenant's run",
     ("WHERE r.tenant = $1 AND r.id = $2\n", "WHERE $1::uuid IS NOT NULL AND r.id = $2\n"),
-    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+    by=f"{_READS}::test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows",
 )
 logs.bug(
     "a state of the past is made of a snapshot behind it",
     ("AND s.abi = $4 AND s.seq <= $3", "AND s.abi = $4 AND $3 IS NOT NULL"),
-    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+    by=f"{_READS}::test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows",
 )
 logs.bug(
     "a state of the past needs the whole log",
     ("last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, 0) AND last_seq"),
-    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+    by=f"{_READS}::test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows",
 )
 logs.bug(
     "a snapshot is kept of what is not in the log",
@@ -567,7 +567,7 @@ run_lists.bug(
 
 outbox = Room(
     "hai_flow/store/messaging/outbox.py",
-    f"{_READS}::test_the_outbox_gives_each_target_its_messages_in_order_and_again_until_deleted",
+    f"{_READS}::test_the_outbox_gives_each_target_messages_in_order_until_deleted",
 )
 outbox.bug(
     "a target's second message overtakes its first",
@@ -706,7 +706,7 @@ slots.bug(
 slots.bug(
     "a run that ends while it is put into the queue stays there",
     ("status IN ('queued', 'paused') FOR SHARE", "status IN ('queued', 'paused')"),
-    by="tests/store/test_slots.py::test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_the_queue",
+    by="tests/store/test_slots.py::test_a_run_ending_while_its_wait_becomes_known_leaves_the_queue",
 )
 slots.bug(
     "a start that is made again takes a second slot",
@@ -742,7 +742,7 @@ slots.bug(
 slots.bug(
     "a run that is paused in the queue is seated",
     ("WHERE (SELECT r.status = 'queued' FROM", "WHERE (SELECT true FROM"),
-    by=f"{_OF_SLOTS}::test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over",
+    by=f"{_OF_SLOTS}::test_a_paused_run_holds_its_key_and_one_paused_in_the_queue_is_skipped",
 )
 slots.bug(
     "a taken slot counts as free",
@@ -778,7 +778,7 @@ slots.bug(
 slots.bug(
     "the sweep does not see whom a dead process left seated",
     ("{_KEY} AS key, array_agg(s.slot)\n", "{_KEY} AS key, '{{}}'::text[]\n"),
-    by=f"{_OF_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
+    by=f"{_OF_SLOTS}::test_the_sweep_admits_a_dead_process_seated_run_and_frees_empty_seats",
 )
 slots.bug(
     "slots of runs that began with them are taken back",
@@ -848,7 +848,7 @@ threads.bug(
 threads.bug(
     "of two turns with one client's id the other one is meant",
     ("ORDER BY COALESCE(t.body_sha = $4, false) DESC,", "ORDER BY COALESCE(t.body_sha = $4, false),"),
-    by=f"{_READS}::test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_meant_else_the_newest",
+    by=f"{_READS}::test_of_turns_with_one_client_id_the_equal_body_or_the_newest_counts",
 )
 threads.bug(
     "the thread has seen what came behind the event",
@@ -1003,7 +1003,7 @@ triggers.bug(
         "WHERE tenant = $1 AND type = $2 AND kind = $3",
         "WHERE tenant = $1 AND $2::text IS NOT NULL AND kind = $3",
     ),
-    by=f"{_OF_TRIGGERS}::test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_it_says",
+    by=f"{_OF_TRIGGERS}::test_an_event_starts_each_workflow_that_wants_it_with_its_input",
 )
 triggers.bug(
     "an instant is stored by somebody who does not have the schedule any more",
@@ -1022,7 +1022,7 @@ triggers.bug(
         "WHERE id = $1 AND last_run_id IS NOT DISTINCT FROM $2 AND (NOT",
         "WHERE id = $1 AND ($2::uuid IS NULL OR true) AND (NOT",
     ),
-    by=f"{_OF_TRIGGERS}::test_a_slow_process_that_wakes_behind_another_starts_no_run_beside_its_run",
+    by=f"{_OF_TRIGGERS}::test_a_slow_process_waking_after_another_starts_no_second_run",
 )
 triggers.bug(
     "a run that was refused stays the last one of its schedule",
@@ -1071,7 +1071,7 @@ inbox.bug(
 inbox.bug(
     "somebody else's claim is taken over while it lasts",
     ("claimed_by = $4 OR claimed_until IS NULL OR claimed_until <= now()", "true"),
-    by="tests/api/test_inbox.py::test_a_claim_is_seen_by_others_keeps_nobody_from_deciding_and_is_given_back",
+    by="tests/api/test_inbox.py::test_a_claim_is_visible_blocks_no_decision_and_is_given_back",
 )
 notifications = Room("hai_flow/store/people/notifications.py")
 notifications.bug(
@@ -1086,7 +1086,7 @@ connections = Room("hai_flow/store/postgres/database.py", "tests/store/test_data
 connections.bug(
     "each connection asks for the types of arrays",
     ("        _types_known.update(", "        tuple("),
-    by="tests/store/test_database.py::test_only_the_first_connection_of_a_process_asks_for_the_types_of_arrays",
+    by="tests/store/test_database.py::test_only_a_process_first_connection_asks_for_array_types",
 )
 connections.bug(
     "a type of one database is taken for that of another",
@@ -1161,7 +1161,7 @@ retiring.bug(
 retiring.bug(
     "a decision that the audit refers to goes with the rest",
     ('    "pendings": _KEPT.format(id="id"),', '    "pendings": "true",'),
-    by=f"{_RETENTION}::test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_the_time",
+    by=f"{_RETENTION}::test_removed_threads_return_byte_for_byte_and_the_audit_always_fits",
 )
 packing = Room("hai_flow/store/runs/log_compaction.py")
 packing.bug(

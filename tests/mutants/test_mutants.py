@@ -54,7 +54,7 @@ def test_every_mutant_has_a_name_of_its_own_and_tests_that_exist() -> None:
             assert not name or name.partition("[")[0] in functions_of(file), f"{mutant.name} names {test}"
 
 
-def test_every_room_is_tried_none_left_out_and_none_under_the_name_of_another() -> None:
+def test_every_room_is_tried_and_none_under_anothers_name() -> None:
     folder = Path(sets.__file__).parent
     for module in {path.stem for path in folder.glob("*.py")} - {"chaos", "mutant", "test_mutants"}:
         tree = ast.parse((folder / f"{module}.py").read_text())

@@ -320,14 +320,14 @@ adapters.bug(
 adapters.bug(
     "an adapter finds no approval again",
     ("message=message, key=call.key", "message=message, key=None"),
-    by=f"{_FRAMEWORKS}::test_an_agent_that_is_killed_while_it_waits_finds_its_approval_again_and_acts_once",
+    by=f"{_FRAMEWORKS}::test_an_agent_killed_while_waiting_resumes_its_approval_and_acts_once",
 )
 
 guards = Room("clients/python/hai_flow_client/adapters/openai_agents.py", _FRAMEWORKS)
 guards.bug(
     "a guarded tool acts with the arguments from before the edit",
     ("json.dumps(verdict.arguments)", "arguments"),
-    by=f"{_FRAMEWORKS}::test_what_people_edit_is_performed_as_they_edited_it_and_what_they_reject_is_not",
+    by=f"{_FRAMEWORKS}::test_an_edited_call_is_performed_as_edited_and_a_rejected_one_is_not",
 )
 guards.bug(
     "a guarded tool believes the state",

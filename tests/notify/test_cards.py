@@ -40,7 +40,7 @@ def card(question: PendingState, most: int = 1000, *, evidence: bool = False) ->
 
 
 @given(_JSON)
-def test_arguments_with_line_breaks_are_the_same_value_and_the_same_literals(value: Any) -> None:
+def test_arguments_with_line_breaks_are_the_same_value_and_literals(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False)
     broken = cards.indent(text)
     assert json.loads(broken) == value

@@ -54,7 +54,7 @@ def test_other_channels_have_one_receiver_and_so_has_one_that_is_not_there() -> 
     assert found == expected
 
 
-def test_another_tenant_has_its_own_channels_and_people_and_an_unknown_one_has_none() -> None:
+def test_another_tenant_has_own_channels_and_people_an_unknown_one_none() -> None:
     found = recipients(read().place("acme"), ["email", "slack"], ["user:ann"])
     assert found == [Recipient("email", None, ""), Recipient("slack", None, "")]
     assert recipients(read().place("other"), ["slack"], ["user:ann"]) == [Recipient("slack", None, "")]

@@ -45,7 +45,7 @@ def test_a_release_needs_its_section_of_the_changelog(tmp_path: Path, monkeypatc
         versions.notes("1.1.0")
 
 
-def test_the_bill_names_what_is_installed_with_its_licence_and_what_the_pages_are_made_of() -> None:
+def test_the_bill_names_installed_packages_with_licences_and_page_sources() -> None:
     here = Path(hai_flow.__file__).parents[1] / ".venv"
     installed = next((here / "lib").glob("python*/site-packages")) if here.is_dir() else Path(sys.prefix)
     components = [*bill.of_python(installed), *bill.of_javascript()]
@@ -84,6 +84,6 @@ def test_the_bill_is_one_of_cyclonedx() -> None:
         assert done.returncode == code, done.stderr
 
 
-def test_a_release_is_tried_with_each_python_that_is_here_and_this_is_one_of_them() -> None:
+def test_a_release_is_tried_with_each_python_here_this_one_included() -> None:
     assert sys.version_info[:2] in trial.pythons()
     assert set(trial.pythons()) <= set(trial.SUPPORTED)

@@ -49,7 +49,7 @@ async def answer(runtime: Runtime, run_id: UUID, path: str, **given: Any) -> Non
     await runtime.committer.submit(run_id, LOCAL_TENANT, command)
 
 
-async def test_calls_are_performed_denied_edited_and_answered_each_by_itself_and_the_model_is_told(
+async def test_calls_are_performed_denied_edited_or_answered_one_by_one(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     async with FakeModels(spoken(Answer("I do.", calls=CALLS)), spoken(Answer("Done."))) as fake:
@@ -82,7 +82,7 @@ async def test_calls_are_performed_denied_edited_and_answered_each_by_itself_and
     assert {("free", "7"), ("asked", "5"), ("pick", "green")} <= shown
 
 
-async def test_another_process_asks_no_answered_model_again_and_makes_no_made_call_again(
+async def test_another_process_repeats_no_answered_model_and_no_finished_call(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     async with FakeModels(spoken(Answer(calls=CALLS[:2])), spoken(Answer("Done."))) as fake:
@@ -97,7 +97,7 @@ async def test_another_process_asks_no_answered_model_again_and_makes_no_made_ca
     assert len(await eye.fetch("SELECT * FROM effects")) == 1
 
 
-async def test_followers_see_a_call_grow_and_nobody_is_asked_or_called_before_the_answer_is_whole(
+async def test_followers_see_a_call_grow_and_nothing_begins_before_it_is_whole(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -169,7 +169,7 @@ async def test_an_answer_that_was_cut_off_makes_no_call(make: Make, tmp_path: Pa
     assert [call.error for call in state.tool_calls.values()] == ["aborted"]
 
 
-async def test_wrong_arguments_and_unknown_tools_are_told_to_the_model_and_nothing_is_performed(
+async def test_wrong_arguments_and_unknown_tools_return_to_the_model_unperformed(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     wrong = (("free", '{"value": 1}'), ("asked", '{"n": "x"}'), ("erase", "{}"), ("pick", '{"of"'))
@@ -198,9 +198,7 @@ async def test_the_last_answer_is_an_object_that_is_repaired_once(make: Make, tm
     assert (state.output, len(state.messages), state.spent.calls) == ({"n": 3}, 0, 3)
 
 
-async def test_pictures_in_an_answer_are_files_of_the_run_shown_with_it_and_named_to_the_model(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_pictures_of_an_answer_are_the_runs_files_and_named_to_the_model(make: Make, tmp_path: Path) -> None:
     urls = [f"data:image/png;base64,{base64.b64encode(body).decode()}" for body in (b"one", b"two")]
     picture = [chunk({"images": [{"type": "image_url", "image_url": {"url": url}}]}) for url in urls]
     first, last = spoken(Answer("Here.", calls=CALLS[:1])), spoken(Answer("Done."))
@@ -219,7 +217,7 @@ async def test_pictures_in_an_answer_are_files_of_the_run_shown_with_it_and_name
     assert fake.asked[1].body["messages"][2]["content"] == f"Here.\n[image {one['source']['value']}]"
 
 
-async def test_behind_stop_when_the_model_is_asked_once_more_for_its_object_and_calls_nothing(
+async def test_after_stop_when_the_model_gives_its_object_and_calls_nothing(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     form = "output: {type: object, required: [n], properties: {n: {type: integer}}}"
@@ -289,7 +287,7 @@ async def test_the_prompt_of_a_later_answer_is_not_in_the_log(make: Make, eye: C
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_conversation_that_is_too_long_is_summarised_once_and_no_call_loses_its_result(
+async def test_a_long_conversation_is_summarised_once_and_no_call_loses_results(
     known: bool, make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     """The context is known, or the server says that it is full."""
@@ -332,9 +330,7 @@ async def test_a_refusal_without_a_reason_near_the_context_is_met_by_one_summary
     assert state.error.code == "llm.invalid_request"
 
 
-async def test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_estimate(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_servers_reported_usage_counts_where_it_exceeds_our_estimate(make: Make, tmp_path: Path) -> None:
     read = {"prompt_tokens": 1500, "completion_tokens": 7, "total_tokens": 1507}
     called = [spoken(Answer(calls=(("free", json.dumps({"value": f"{n}" * 300})),))) for n in range(2)]
     called = [[chunk(usage=read) if act == chunk(usage=USAGE) else act for act in acts] for acts in called]
@@ -346,9 +342,7 @@ async def test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_
     assert (state.output, orders) == ("Done.", [False, True, False, True, False])
 
 
-async def test_words_beside_a_decision_reach_the_model_behind_the_results_and_stay_there(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_words_beside_a_decision_reach_the_model_after_the_results(make: Make, tmp_path: Path) -> None:
     answers = (Answer(calls=CALLS[1:2]), Answer(calls=CALLS[:1]), Answer("Done."))
     async with FakeModels(*map(spoken, answers)) as fake:
         runtime = await runtime_of(make, tmp_path, fake)
@@ -497,7 +491,7 @@ output: ${{ steps.chat.output }}
 
 
 @pytest.mark.parametrize("memory", ["thread", "run", "none"])
-async def test_a_model_is_told_what_was_said_before_as_far_as_the_agent_remembers(
+async def test_a_model_reads_earlier_messages_as_far_as_the_agent_remembers(
     memory: str, make: Make, tmp_path: Path
 ) -> None:
     flow = REMEMBERING.replace("tools: []}", f"tools: [], memory: {memory}}}", 1)
@@ -516,9 +510,7 @@ async def test_a_model_is_told_what_was_said_before_as_far_as_the_agent_remember
     assert told[3] == [("user", "And then?")]
 
 
-async def test_a_thread_that_is_too_long_for_its_model_goes_on_without_its_beginning(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_thread_too_long_for_its_model_goes_on_without_its_beginning(make: Make, tmp_path: Path) -> None:
     flow = REMEMBERING.replace("  - say: Good morning.\n", "").partition("  - id: again")[0]
     flow += "output: ${{ steps.chat.output }}\n"
     full = Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}})

@@ -57,9 +57,7 @@ async def test_who_controls_a_run_is_recorded_with_the_reason(make: Make, eye: C
     assert found[2]["seq"] == (await state_of(runtime, run_id)).seq
 
 
-async def test_an_answer_is_recorded_with_the_digest_that_was_shown_and_what_became_of_it(
-    make: Make, eye: Connection
-) -> None:
+async def test_an_answer_is_recorded_with_the_digest_on_screen_and_its_outcome(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, GATE)).run_id
     pending = await open_pending(runtime, run_id)

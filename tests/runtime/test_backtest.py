@@ -77,7 +77,7 @@ async def rows_of_all(eye: Connection) -> str:
     return text
 
 
-async def test_runs_of_an_unchanged_text_go_the_same_way_a_moved_threshold_changes_those_between_and_no_row_is_written(
+async def test_an_unchanged_text_changes_no_run_and_a_threshold_those_between(
     make: Make, eye: Connection, database_url: str
 ) -> None:
     runtime = await make(performs=True)
@@ -128,7 +128,7 @@ async def test_runs_that_can_not_be_read_are_counted_by_reason(make: Make, eye: 
     assert not result.differs
 
 
-async def test_runs_of_agents_and_of_child_workflows_go_the_same_way_and_another_prompt_can_not_be_told(
+async def test_runs_with_agents_and_children_go_the_same_way_new_prompts_unknown(
     make: Make, eye: Connection, database_url: str, tmp_path: Path
 ) -> None:
     async with FakeModels(spoken(Answer("I do.", calls=CALLS)), spoken(Answer("Done."))) as fake:

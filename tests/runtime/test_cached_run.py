@@ -161,7 +161,7 @@ def test_a_claim_is_proven_only_of_a_free_run_and_by_the_next_fence(
     assert not run.claim_unproven
 
 
-def test_a_run_that_is_born_is_proven_ours_and_one_that_was_never_heard_of_is_not() -> None:
+def test_a_new_run_is_proven_ours_and_an_unheard_one_is_not() -> None:
     born, found = CachedRun(RUN, TENANT), in_hand()
     born.expect_birth(PLAN, 1.0)
     assert not born.must_load

@@ -50,7 +50,7 @@ async def nothing_on_its_way(eye: Connection) -> bool:
     return not await eye.fetchval("SELECT count(*) FROM outbox")
 
 
-async def test_the_end_of_a_run_starts_a_run_of_the_system_that_knows_how_it_ended(make: Make, eye: Connection) -> None:
+async def test_the_end_of_a_run_starts_a_system_run_that_knows_the_outcome(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     plan = await publish(runtime, "sale", SOURCE)
     await publish(runtime, "after", AFTER % "")

@@ -190,9 +190,7 @@ async def test_what_a_grandchild_streams_is_heard_above_before_it_is_over(make: 
     await check_all(eye)
 
 
-async def test_a_call_that_grows_in_a_grandchild_is_shown_above_as_it_grows_and_is_the_threads_once(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_growing_call_of_a_grandchild_shows_above_and_once_in_its_thread(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
     body = TOOLS + f"  page: {page}\nsteps:\n  - {{id: look, call: fx.hesitant, stream: {{to: page, argument: doc}}}}\n"
@@ -212,7 +210,7 @@ async def test_a_call_that_grows_in_a_grandchild_is_shown_above_as_it_grows_and_
     assert await eye.fetchval("SELECT count(*) FROM messages WHERE thread_id = $1", str(root)) == 1
 
 
-async def test_what_a_grandchild_streams_is_heard_once_though_it_is_delivered_twice(
+async def test_a_grandchilds_stream_delivered_twice_is_heard_once(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever delivers dies behind each commit, once: all of it is delivered again."""
@@ -263,7 +261,7 @@ async def test_a_restart_in_the_middle_changes_nothing(make: Make, eye: Connecti
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2
 
 
-async def test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself(make: Make) -> None:
+async def test_a_process_that_performs_nothing_delivers_its_own_commits(make: Make) -> None:
     serving = await make(performs=False, poll_seconds=60.0)  # longer than the test waits
     parent = await begin(serving, "asking")
     await until(lambda: is_there(serving, child_of(parent), "waiting"))
@@ -365,7 +363,7 @@ async def test_a_retry_starts_no_child_beside_those_that_failed_or_were_cut_off(
     assert len(children) == 2, "both goes on with the two that it had"
 
 
-async def test_a_child_is_of_the_version_that_was_the_latest_when_its_parent_started(make: Make) -> None:
+async def test_a_child_has_the_latest_version_of_its_parents_start(make: Make) -> None:
     runtime = await make(performs=True)
     asked_first = "steps:\n" + CHILDREN["asking"].partition("\n")[2].partition("output")[0]
     asked_first += "  - {id: sub, run: echo, with: {value: x}}\noutput: ${{ steps.sub.output }}\n"
@@ -394,7 +392,7 @@ async def test_grandchildren_are_pinned_when_the_outermost_run_starts(make: Make
     assert grandchild.parent.depth == 2
 
 
-async def test_publishing_names_a_child_that_nobody_has_published_but_a_workflow_may_run_itself(make: Make) -> None:
+async def test_publishing_names_an_unpublished_child_unless_it_is_itself(make: Make) -> None:
     runtime = await make()
     await publish(runtime, "echo", CHILDREN["echo"])
     with pytest.raises(DefinitionError) as refused:

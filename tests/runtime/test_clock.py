@@ -59,7 +59,7 @@ class World:
 
 
 @given(readings)
-def test_while_the_databases_clock_is_right_ours_is_never_ahead_and_never_goes_back(
+def test_beside_a_right_database_clock_ours_is_never_ahead_or_going_back(
     readings: list[tuple[int, int, int]],
 ) -> None:
     world = World()
@@ -74,7 +74,7 @@ def test_while_the_databases_clock_is_right_ours_is_never_ahead_and_never_goes_b
 
 
 @given(readings, st.lists(steps, min_size=1, max_size=5), milliseconds, milliseconds)
-def test_after_the_databases_clock_was_set_the_next_reading_is_as_good_as_its_way_was_short(
+def test_a_reading_after_the_clock_was_set_is_as_good_as_its_round_trip(
     readings: list[tuple[int, int, int]], set_by: list[int], there: int, back: int
 ) -> None:
     world = World()
@@ -86,7 +86,7 @@ def test_after_the_databases_clock_was_set_the_next_reading_is_as_good_as_its_wa
     assert -back - 1 <= world.known - world.true <= there + 2
 
 
-def test_a_second_in_which_the_databases_clock_was_an_hour_ahead_is_over_with_it() -> None:
+def test_a_second_with_the_database_clock_an_hour_ahead_is_over_with_it() -> None:
     world = World()
     world.read(1, 1)
     world.offset += HOUR_MS
@@ -144,9 +144,7 @@ async def test_what_is_asked_after_a_commit_has_a_right_deadline(make: Make, eye
     assert opened.deadline <= instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) + WEEK_MS
 
 
-async def test_within_a_run_time_never_goes_back_and_it_ends_although_its_clock_did(
-    make: Make, eye: Connection
-) -> None:
+async def test_time_within_a_run_never_goes_back_and_it_ends_despite_its_clock(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     ahead = put_ahead(runtime)
     run_id = (await start(runtime, TEXT)).run_id
@@ -184,7 +182,7 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
     assert runtime.committer.clock.at(moment) >= before - 1
 
 
-async def test_an_hour_in_which_the_databases_clock_was_wrong_leaves_no_trace_in_what_comes_after(
+async def test_an_hour_of_a_wrong_database_clock_leaves_no_trace_afterwards(
     skewed: SkewedServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)

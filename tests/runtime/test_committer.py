@@ -63,9 +63,7 @@ async def outcome_of(runtime: Runtime, run_id: UUID, command: c.Command, **more:
 # --- one wins -----------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who(
-    make: Make, eye: Connection
-) -> None:
+async def test_of_two_processes_answering_at_once_one_wins_the_other_hears_it(make: Make, eye: Connection) -> None:
     a, b = await make(), await make()
     for _ in range(10):
         run_id = (await start(a, ASKING)).run_id
@@ -82,7 +80,7 @@ async def test_of_two_processes_that_answer_one_question_at_once_one_wins_and_th
     await check_all(eye)
 
 
-async def test_the_same_answer_at_once_in_two_processes_is_accepted_once_and_already_so_once(make: Make) -> None:
+async def test_one_answer_in_two_processes_at_once_is_accepted_once(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, ASKING)).run_id
     pending = await open_pending(a, run_id)
@@ -90,9 +88,7 @@ async def test_the_same_answer_at_once_in_two_processes_is_accepted_once_and_alr
     assert sorted(each.value["answers"][0]["status"] for each in got) == ["accepted", "already"]
 
 
-async def test_many_commands_for_one_run_from_three_processes_all_land_in_one_gapless_log(
-    make: Make, eye: Connection
-) -> None:
+async def test_commands_for_one_run_from_three_processes_make_one_gapless_log(make: Make, eye: Connection) -> None:
     processes = [await make() for _ in range(3)]
     run_id = (await start(processes[0], LISTENING)).run_id
     signals = [note(str(number), number) for number in range(60)]
@@ -143,9 +139,7 @@ steps:
 """
 
 
-async def test_what_was_due_while_nobody_worked_is_committed_before_an_answer_within_the_bounds_of_a_commit(
-    make: Make, eye: Connection
-) -> None:
+async def test_work_that_fell_due_unattended_is_committed_before_an_answer(make: Make, eye: Connection) -> None:
     a = await make()
     run_id = (await start(a, STAGES)).run_id
     (pending,) = [
@@ -166,9 +160,7 @@ async def test_what_was_due_while_nobody_worked_is_committed_before_an_answer_wi
 # --- what a run may grow to ---------------------------------------------------------------------------------------
 
 
-async def test_a_run_whose_log_is_full_ends_and_what_it_may_be_is_told_by_the_database(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_run_with_a_full_log_ends_and_the_database_gives_the_limit(make: Make, eye: Connection) -> None:
     a = await make(run_bytes_max=64 * 1024)
     run_id = (await start(a, LISTENING)).run_id
     b = await make(run_bytes_max=64 * 1024)  # it has to ask how long the log is
@@ -206,7 +198,7 @@ async def test_a_refusal_is_based_on_what_others_have_committed(make: Make) -> N
     assert refused.value.code == "run_ended"
 
 
-async def test_what_only_another_process_has_opened_can_be_answered_through_this_one(make: Make) -> None:
+async def test_a_question_that_another_process_opened_is_answerable_here(make: Make) -> None:
     a, b = await make(), await make(performs=True)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -261,7 +253,7 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_so_is_a_retry(make: 
 # --- command ids --------------------------------------------------------------------------------------------------
 
 
-async def test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409(make: Make) -> None:
+async def test_a_command_id_has_one_outcome_everywhere_and_another_body_is_409(make: Make) -> None:
     a, b = await make(), await make()
     run_id = uuid4()
     first = await start(a, LISTENING, run_id=run_id, command_id="s", body_sha=b"1")
@@ -302,7 +294,7 @@ async def test_a_command_id_that_comes_twice_in_one_entry_gets_the_first_outcome
     assert other.code == "command_id_reused"
 
 
-async def test_an_id_that_was_used_before_our_load_gets_the_first_outcome_behind_another_command_of_its_entry(
+async def test_an_id_used_before_the_load_gets_its_first_outcome_in_any_entry(
     make: Make,
 ) -> None:
     a, b = await make(), await make()
@@ -319,7 +311,7 @@ async def test_an_id_that_was_used_before_our_load_gets_the_first_outcome_behind
     assert other.code == "command_id_reused"
 
 
-async def test_an_id_that_an_entry_used_after_it_was_looked_up_gets_the_outcome_of_that_entry(make: Make) -> None:
+async def test_an_id_used_by_an_entry_after_its_look_up_gets_that_outcome(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
     b.committer._decider.limits = Bounds(events=1)  # one command an entry
@@ -383,7 +375,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, marker: str) -> None:
     monkeypatch.setattr(commits, "commit", spoilt)
 
 
-async def test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on(
+async def test_a_result_that_the_database_refuses_needs_attention_alone(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(monkeypatch, "poison")
@@ -455,7 +447,7 @@ async def test_chunks_that_others_wrote_in_between_are_folded_before_a_decision(
     assert theirs.state == await state_of(a, run_id)
 
 
-async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded(
+async def test_after_a_commit_of_unknown_outcome_the_fence_rises_before_the_load(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
@@ -482,7 +474,7 @@ async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_
     assert happened[:3] == ["cut off", "refence_runs", "load_runs"]
 
 
-async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else(
+async def test_a_command_that_the_database_refuses_fails_for_its_sender_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make()
@@ -564,7 +556,7 @@ async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
     assert (await submit(b, bad, note("good"))).seq
 
 
-async def test_ids_and_slots_of_a_batch_of_loads_are_looked_up_in_one_statement_each(
+async def test_ids_and_slots_of_a_batch_of_loads_take_one_statement_each(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = await make(), await make()
@@ -725,7 +717,7 @@ async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Ma
     assert runtime.committer.cache.bytes == sum(hot.bytes for hot in runtime.committer.cache) == 0
 
 
-async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_become(make: Make) -> None:
+async def test_the_cache_counts_the_size_of_a_state_and_not_of_its_log(make: Make) -> None:
     a, b, other = await make(), await make(cache_bytes_max=400 * 1024), await make()
     run_id = (await start(a, LISTENING)).run_id
     for number in range(60):
@@ -749,7 +741,7 @@ async def log_of_run(runtime: Runtime, run_id: UUID) -> list[e.Event]:
     return await log_of(runtime.database.api, run_id)
 
 
-async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a_snapshot(
+async def test_a_long_log_is_loaded_in_pieces_by_itself_and_leaves_a_snapshot(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = await make(), await make()
@@ -845,7 +837,7 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     assert (await submit(runtime, run_id, note("t"))).seq
 
 
-async def test_what_waited_behind_a_slow_commit_is_not_done_after_its_caller_was_told_to_send_it_again(
+async def test_work_queued_behind_a_slow_commit_is_dropped_after_its_refusal(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)

@@ -67,7 +67,7 @@ async def agree(runtime: Runtime, run_id: UUID) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
 
 
-async def test_after_pg_restore_nothing_is_performed_until_what_may_be_repeated_is_held_for_review(
+async def test_after_pg_restore_nothing_is_performed_before_repeats_are_held(
     make: Make, eye: Connection, database_url: str, postgres_server: Server, tmp_path: Path
 ) -> None:
     runtime = await make(performs=True)
@@ -143,9 +143,7 @@ async def test_a_schedule_whose_instant_has_passed_is_paused_with_the_runs(
         await found.close()
 
 
-async def test_a_process_that_saw_what_is_not_there_any_more_ends_and_takes_every_lease_along(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_process_that_saw_vanished_data_ends_with_all_its_leases(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     told: list[WentBack] = []
     runtime.went_back.append(told.append)
@@ -283,9 +281,7 @@ async def test_a_copy_of_files_is_noticed_by_the_witness_and_by_nobody_else(make
 
 
 @pytest.mark.timeout(300)
-async def test_recovery_from_a_base_backup_is_another_timeline_and_goes_on_only_where_the_last_beat_is_there(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_recovery_from_a_base_backup_needs_the_last_beat(make: Make, tmp_path: Path) -> None:
     cluster, witness = Cluster(tmp_path / "pg"), str(tmp_path / "witness")
     async with cluster.runs(migrate=True) as dsn:
         await lived(make, dsn, witness=witness)
@@ -316,7 +312,7 @@ async def asked(dsn: str, query: str) -> Any:
 
 
 @pytest.mark.timeout(300)
-async def test_recovery_from_the_archived_log_stops_at_its_instant_and_holds_what_was_performed_since(
+async def test_recovery_from_the_log_stops_in_time_and_holds_later_effects(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     cluster, witness = Cluster(tmp_path / "pg"), str(tmp_path / "witness")
@@ -352,7 +348,7 @@ async def test_recovery_from_the_archived_log_stops_at_its_instant_and_holds_wha
         await again.stop()
 
 
-async def test_a_witness_that_can_not_be_read_stops_the_start_and_one_that_can_not_be_written_does_not(
+async def test_an_unreadable_witness_stops_the_start_an_unwritable_one_does_not(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"

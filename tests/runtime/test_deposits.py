@@ -106,7 +106,7 @@ async def test_runs_begin_with_the_commit_and_never_without_it(shop: Shop) -> No
 
 
 @pytest.mark.timeout(300)
-async def test_a_thousand_transactions_of_which_half_roll_back_give_exactly_half_though_all_are_killed(
+async def test_a_thousand_transactions_half_rolled_back_give_half_through_kills(
     shop: Shop,
 ) -> None:
     async def deposit(numbers: range) -> None:
@@ -176,7 +176,7 @@ async def test_events_reach_runs_with_the_commit(shop: Shop) -> None:
         await connection.close()
 
 
-async def test_what_the_server_refuses_stays_with_its_reason_and_keeps_no_other_back(shop: Shop) -> None:
+async def test_a_row_that_the_server_refuses_keeps_its_reason_and_blocks_none(shop: Shop) -> None:
     with serving(shop.dsn, environment=KEYS) as server:
         publish(server.url, shop.dsn, FLOW)
         connection = await shop.connect()
@@ -223,7 +223,7 @@ async def test_the_role_reads_nothing_and_deposits_for_no_other_tenant(shop: Sho
         await connection.close()
 
 
-async def test_a_session_that_sets_another_role_deposits_as_the_one_that_it_logged_in_as(shop: Shop) -> None:
+async def test_a_session_that_sets_a_role_deposits_as_its_login_role(shop: Shop) -> None:
     async with role(shop.dsn) as other:
         await ask(shop.dsn, "SELECT hai_allow_deposits($1, 'globex', 'service:other')", other)
         await ask(shop.dsn, f"GRANT {other} TO {shop.role}")

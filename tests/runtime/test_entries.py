@@ -108,7 +108,7 @@ def test_a_plain_row_is_what_the_filled_in_row_would_be(acts: list[Callable[[Pla
         assert told(row) == told(whole)
 
 
-async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_its_run_has_not_moved() -> None:
+async def test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run() -> None:
     run = Play(ALL_KINDS)
     known = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
@@ -130,7 +130,7 @@ async def test_a_large_command_is_decided_beside_the_loop_and_counts_only_while_
         assert large.foresight is None
 
 
-async def test_a_command_of_a_run_that_moves_whenever_it_is_foreseen_is_decided_on_the_loop_in_the_end() -> None:
+async def test_a_command_of_a_run_that_always_moves_is_decided_on_the_loop() -> None:
     run = Play(ALL_KINDS)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0, foreseen=FORESEEN_MAX)
     judge = decider(SimpleNamespace(of=lambda tenant: (), ruled=lambda tenant: frozenset()))

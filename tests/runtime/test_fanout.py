@@ -55,9 +55,7 @@ async def terminate(runtime: Runtime, run_id: UUID) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Terminate(by="user:local"))
 
 
-async def test_followers_in_two_processes_see_every_event_of_the_log_once_and_in_order(
-    make: Make, eye: Connection
-) -> None:
+async def test_followers_in_two_processes_see_each_event_once_in_order(make: Make, eye: Connection) -> None:
     a, b = await make(performs=True), await make()
     run_id = (await start(a, GATED)).run_id
     followers = [asyncio.create_task(seqs_from(each, run_id)) for each in (a, b, a, b)]
@@ -69,7 +67,7 @@ async def test_followers_in_two_processes_see_every_event_of_the_log_once_and_in
     assert seen == [list(range(1, len(events) + 1))] * 4
 
 
-async def test_streams_of_a_run_that_a_newer_release_goes_on_with_end_and_can_be_resumed(
+async def test_streams_of_a_run_continued_by_a_newer_release_end_resumably(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = await make(), await make()
@@ -254,7 +252,7 @@ async def test_followers_that_leave_while_they_read_cost_no_connection(make: Mak
     assert await eye.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 1
 
 
-async def test_a_follower_that_leaves_does_not_wait_for_a_database_that_says_nothing(
+async def test_a_leaving_follower_does_not_wait_for_a_silent_database(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fanout, "LEAVES_WITHIN_SECONDS", 0.01)
@@ -411,9 +409,7 @@ async def somebody_waits(eye: Connection) -> bool:
     return bool(await eye.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
 
 
-async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_lies_between(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_feed_told_of_a_gap_behind_its_head_reads_it(make: Make, eye: Connection) -> None:
     a, b = await make(), await make(poll_seconds=60.0)
     run_id = (await start(a, ASKING)).run_id
     here = await state_of(a, run_id)
@@ -434,7 +430,7 @@ async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_l
     assert [piece.seq for piece in seen] == list(range(here.seq + 1, len(await log_of(eye, run_id)) + 1))
 
 
-async def test_a_process_reads_nothing_because_it_heard_its_own_hint_but_others_do(
+async def test_a_process_reads_nothing_for_its_own_hint_but_others_do(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=3600.0))

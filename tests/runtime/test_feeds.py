@@ -75,9 +75,7 @@ async def test_a_feed_takes_only_what_begins_right_behind_its_head(make: Make, e
     assert (feed.head, seqs(mine)) == (head + 1, [head + 1])
 
 
-async def test_what_is_committed_while_the_first_follower_reads_is_shown_behind_that(
-    make: Make, eye: Connection
-) -> None:
+async def test_events_committed_during_the_first_followers_read_come_after_it(make: Make, eye: Connection) -> None:
     runtime = await make()
     run_id = (await start(runtime, ASKING)).run_id
     hot, events = runtime.committer.peek(run_id), await log_of(eye, run_id)
@@ -291,9 +289,7 @@ async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     assert [piece.seq for piece in shown] == seqs(mine) == list(range(before.seq + 1, mine.seq + 1))
 
 
-async def test_few_followers_of_the_first_run_in_a_turn_are_told_at_once_and_those_of_others_behind_it(
-    make: Make, eye: Connection
-) -> None:
+async def test_few_followers_of_a_turns_first_run_are_served_before_the_others(make: Make, eye: Connection) -> None:
     runtime = await make()
     run_ids = [(await start(runtime, ASKING)).run_id for _ in range(2)]
     told: list[UUID] = []

@@ -58,7 +58,7 @@ async def held(runtime: Runtime, id: str, principal: str) -> tuple[str, str, byt
     return found.name, found.media_type, b"".join([piece async for piece in runtime.files.read(found)])
 
 
-async def test_tools_read_the_files_of_their_run_and_make_others_that_those_who_see_it_read(make: Make) -> None:
+async def test_tools_read_files_of_their_run_and_make_others_for_its_readers(make: Make) -> None:
     runtime, run_id = await runtime_of(make), uuid4()
     id = await upload(runtime, b"abc")
     await runtime.files.use(LOCAL_TENANT, "user:ann", run_id, id.encode())

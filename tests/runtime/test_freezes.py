@@ -46,7 +46,7 @@ async def is_held(runtime: Runtime, run_id: UUID) -> bool:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_after_the_thaw(
+async def test_nothing_begins_anywhere_after_a_freeze_and_all_goes_on_thawed(
     make: Make, eye: Connection, known: bool
 ) -> None:
     a, b = await make(performs=True), await make(performs=True)
@@ -70,9 +70,7 @@ async def test_nothing_begins_in_any_process_after_a_freeze_and_all_goes_on_afte
     assert await eye.fetchval("SELECT count(*) FROM runs WHERE held <> ''") == 0
 
 
-async def test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its_next_commit(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_process_learns_of_a_new_freeze_by_its_next_commit(make: Make, eye: Connection) -> None:
     """It asks by itself once in a minute only, so the commit has told it."""
     runtime = await make(performs=True, poll_seconds=60.0)
     await freeze(eye)
@@ -82,7 +80,7 @@ async def test_a_process_that_knows_an_older_freeze_learns_of_the_new_one_by_its
     assert not effects.begun
 
 
-async def test_a_process_that_knows_that_there_are_newer_freezes_begins_nothing_until_it_has_read_them(
+async def test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins(
     make: Make,
 ) -> None:
     runtime = await make(performs=True)
@@ -114,9 +112,7 @@ async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: 
     await other.close()
 
 
-async def test_what_a_freeze_has_held_goes_on_in_a_process_that_starts_after_the_thaw(
-    make: Make, eye: Connection
-) -> None:
+async def test_frozen_work_goes_on_in_a_process_that_starts_after_the_thaw(make: Make, eye: Connection) -> None:
     first = await make(performs=True)
     row = await freeze(eye)
     await until(lambda: bool(first.freezes.of(LOCAL_TENANT)))

@@ -140,7 +140,7 @@ async def test_a_run_whose_fork_is_never_born_undoes_what_it_had_left_to_it(make
     assert await run_lists.get_run(runtime.database.api, LOCAL_TENANT, wanted.fork.run_id) is None
 
 
-async def test_a_process_that_dies_while_a_run_takes_back_its_work_is_no_end_of_it(make: Make, eye: Connection) -> None:
+async def test_a_process_that_dies_while_a_run_takes_work_back_is_no_end_of_it(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = await waiting(runtime)
     wanted = await attempt(runtime, run_id, "sure")
@@ -160,7 +160,7 @@ async def _is_empty(eye: Connection) -> bool:
     return not await held(eye)
 
 
-async def test_a_fork_that_is_refused_behind_the_stop_leaves_nothing_that_is_not_undone(
+async def test_a_fork_refused_after_the_stop_leaves_everything_undone(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)

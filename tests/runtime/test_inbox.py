@@ -88,9 +88,7 @@ async def test_a_run_that_somebody_commits_just_now_is_left_to_the_next_time(mak
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["its own process", "another process"])
-async def test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_other_tenant_s(
-    make: Make, elsewhere: bool
-) -> None:
+async def test_a_watcher_of_a_tenants_lists_hears_of_its_commits_alone(make: Make, elsewhere: bool) -> None:
     runtime = await make()
     committing = await make() if elsewhere else runtime
     ours, theirs = asyncio.Event(), asyncio.Event()

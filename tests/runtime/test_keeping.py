@@ -42,7 +42,7 @@ async def count(runtime: Runtime, plan: Plan, *, run_id: UUID | None = None, by:
     return int(state.state["count"])
 
 
-async def test_who_reads_what_was_kept_begins_before_anybody_else_in_the_thread_does(
+async def test_a_reader_of_kept_state_begins_before_anybody_else_in_the_thread(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One has read how the last run ended, and has not begun yet; another wants to begin and end in between."""
@@ -89,9 +89,7 @@ async def test_a_start_that_is_refused_leaves_the_thread_free(make: Make, eye: C
     assert await eye.fetchval("SELECT count(*) FROM slots") == 0
 
 
-async def test_the_same_start_again_is_the_same_run_also_when_others_have_come_since(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_start_repeated_after_others_is_the_same_run(make: Make, eye: Connection) -> None:
     runtime, run_id = await make(), uuid4()
     plan = await published(runtime)
     assert await count(runtime, plan, run_id=run_id) == 1

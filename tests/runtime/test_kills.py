@@ -132,7 +132,7 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
     assert retried, "no kill met an attempt in flight: the test tests nothing"
 
 
-async def test_a_worker_that_slept_through_its_lease_performs_nothing_that_others_took_over(
+async def test_a_worker_that_slept_through_its_lease_performs_nothing_reassigned(
     database_url: str, eye: Connection
 ) -> None:
     with Nursery(database_url) as nursery:
@@ -164,7 +164,7 @@ async def registered_again(eye: Connection) -> bool:
 SKEW_SECONDS = 3 * LEASE_SECONDS  # a clock that is wrong by so much ends every lease, or makes it three times as long
 
 
-async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_and_repeat_nothing(
+async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
     skewed: SkewedServer,
 ) -> None:
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
@@ -210,9 +210,7 @@ async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_a
 
 
 @pytest.mark.timeout(240)
-async def test_lines_that_fall_silent_and_sessions_that_become_read_only_lose_nothing_and_repeat_nothing(
-    database_url: str, eye: Connection
-) -> None:
+async def test_silent_and_read_only_connections_lose_and_repeat_nothing(database_url: str, eye: Connection) -> None:
     """The lines of workers, one by one or all of one at once; two workers have none that ever fails."""
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
     print(f"seed {seed}")

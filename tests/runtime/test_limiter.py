@@ -20,7 +20,7 @@ def test_as_many_places_as_there_are_are_taken_without_waiting() -> None:
     assert limiter.take()
 
 
-async def test_those_that_wait_get_their_places_in_their_order_and_before_those_that_come() -> None:
+async def test_waiters_get_their_places_in_order_and_before_newcomers() -> None:
     limiter, order = Limiter(1), []
     assert limiter.take()
 

@@ -61,9 +61,7 @@ async def answer(runtime: Runtime, run_id: Any, pending: str, **given: Any) -> N
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
 
 
-async def test_a_published_workflow_calls_a_program_of_the_catalogue_and_an_allowed_address(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_published_workflow_calls_listed_programs_and_allowed_addresses(make: Make, tmp_path: Path) -> None:
     async with http_server() as http:
         runtime = await make(performs=True, mcp=catalogue(tmp_path), http_hosts=("127.0.0.1",))
         for tool in ("mcp: {use: files}", f"mcp: '{http.url}'"):
@@ -72,7 +70,7 @@ async def test_a_published_workflow_calls_a_program_of_the_catalogue_and_an_allo
             assert (await state_of(runtime, run_id)).output == {"sum": 3}
 
 
-async def test_a_command_that_came_over_the_network_is_refused_when_it_is_published(make: Make) -> None:
+async def test_a_command_program_from_the_network_is_refused_at_publication(make: Make) -> None:
     runtime = await make(performs=True)
     source = HEAD.format(name="sly") + calling("add", tool="mcp: {command: [touch, /tmp/sly]}")
     with pytest.raises(DefinitionError) as raised:
@@ -119,9 +117,7 @@ async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> Non
     assert (error.code, ledger.read_text()) == ("mcp.unavailable", "dies\n" * 3)
 
 
-async def test_a_secret_that_is_bound_to_a_tool_goes_to_the_server_of_that_tool_alone(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_tools_bound_secret_goes_to_that_tools_server_alone(make: Make, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets.yaml"
     secrets.write_text("hai: secrets/v1\nsecrets: {T: {hosts: [127.0.0.1], tools: [erp]}}\n")
     async with http_server(token=CANARY) as http:
@@ -184,7 +180,7 @@ async def test_what_a_server_asks_is_answered_by_a_person(
     assert noted(ledger) == effects
 
 
-async def test_a_server_asks_and_is_answered_a_day_later_when_every_process_was_killed_meanwhile(
+async def test_a_servers_question_is_answered_a_day_and_a_kill_later(
     make: Make, tmp_path: Path, database_url: str
 ) -> None:
     ledger = tmp_path / "ledger"
@@ -201,9 +197,7 @@ async def test_a_server_asks_and_is_answered_a_day_later_when_every_process_was_
     assert (state.output, noted(ledger)) == ("A-1: 80", ["asked A-1 80"])
 
 
-async def test_what_a_server_asks_within_a_session_is_answered_by_a_person_when_the_call_is_made_again(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_session_question_is_answered_by_a_person_at_the_next_call(make: Make, tmp_path: Path) -> None:
     script = Script(questions=("How much?", "Sure?", "Sure?"))
     async with lines(tmp_path, script) as file:
         runtime = await make(performs=True, mcp=file)
@@ -230,9 +224,7 @@ async def asked_of(runtime: Runtime, run_id: Any, number: int) -> Any:
     return await until(found)
 
 
-async def test_a_person_who_declines_what_a_server_asks_within_a_session_declines_it_there(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_person_who_declines_a_servers_question_in_a_session_declines_it(make: Make, tmp_path: Path) -> None:
     async with lines(tmp_path, Script(questions=("How much?",))) as file:
         runtime = await make(performs=True, mcp=file)
         run_id = (await start(runtime, calling("add"))).run_id
@@ -241,7 +233,7 @@ async def test_a_person_who_declines_what_a_server_asks_within_a_session_decline
         assert json.loads((await state_of(runtime, run_id)).output) == [{"action": "decline"}]
 
 
-async def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobody_knows_in_which() -> None:
+async def test_a_server_asking_within_several_calls_is_told_that_it_is_ambiguous() -> None:
     def never(*given: Any) -> Any:
         raise AssertionError("nothing is opened")
 
@@ -268,9 +260,7 @@ def worker(database_url: str, file: Path) -> Iterator[None]:
 # --- what a server says of its functions ------------------------------------------------------------------------------
 
 
-async def test_cve_2025_54136_a_function_that_is_described_otherwise_is_not_called_by_what_was_published_before(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_cve_2025_54136_a_redescribed_function_is_not_called_by_old_text(make: Make, tmp_path: Path) -> None:
     source = calling("add", ", with: {a: 1, b: 2}")
     first = await make(performs=True, mcp=catalogue(tmp_path))
     run_id = (await start(first, source)).run_id
@@ -299,9 +289,7 @@ async def test_a_copy_that_is_edited_takes_its_servers_as_they_are_now(make: Mak
     assert (await runtime.pins.add(LOCAL_TENANT, plan.sha256, {"t.add": "other"}))["t.add"] == digests[1]
 
 
-async def test_a_server_that_is_away_at_publication_is_a_warning_and_believed_the_first_time(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_server_absent_at_publication_is_a_warning_and_trusted_once(make: Make, tmp_path: Path) -> None:
     async with http_server() as http:
         port = http.port
     runtime = await make(performs=True, http_hosts=("127.0.0.1",))
@@ -318,7 +306,7 @@ async def test_a_server_that_is_away_at_publication_is_a_warning_and_believed_th
             await other.stop()
 
 
-async def test_a_function_that_the_server_does_not_have_is_a_warning_at_publication(make: Make, tmp_path: Path) -> None:
+async def test_a_function_that_the_server_lacks_is_a_warning_at_publication(make: Make, tmp_path: Path) -> None:
     runtime = await make(performs=True, mcp=catalogue(tmp_path))
     document = (HEAD.format(name="missing") + calling("ad")).encode()
     _, plan = await runtime.catalog.publish(LOCAL_TENANT, document)
@@ -337,9 +325,7 @@ output: ${{ steps.chat.output }}
 """
 
 
-async def test_a_server_that_asks_in_a_call_of_an_agent_is_answered_while_the_other_calls_go_on(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_question_in_an_agents_call_is_answered_while_others_go_on(make: Make, tmp_path: Path) -> None:
     calls = (("t_add", '{"a": 1, "b": 2}'), ("t_asks", '{"order": "A-1"}'))
     async with FakeModels(spoken(Answer(calls=calls)), spoken(Answer("Done."))) as fake:
         models = catalogue_of_models(tmp_path, fake)
@@ -366,9 +352,7 @@ output: ${{ steps.chat.output }}
 """
 
 
-async def test_a_person_is_asked_before_an_agents_call_and_again_when_the_servers_answer_is_lost(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_person_is_asked_before_an_agents_call_and_after_a_lost_answer(make: Make, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     said = (spoken(Answer(calls=(("t_dies", "{}"),))), spoken(Answer("Done.")))
     async with FakeModels(*said) as fake:
@@ -388,9 +372,7 @@ async def test_a_person_is_asked_before_an_agents_call_and_again_when_the_server
     assert (told, noted(ledger)) == (["sure"], ["dies"])
 
 
-async def test_an_agent_is_told_what_a_server_refuses_and_arguments_that_do_not_fit_reach_no_server(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_an_agent_hears_a_servers_refusal_and_unfit_arguments_reach_none(make: Make, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     calls = [(("t_add", '{"a": "x", "b": 2}'),), (("t_fails", '{"why": "closed"}'), ("t_add", '{"a": 1, "b": 2}'))]
     async with FakeModels(*(spoken(Answer(calls=each)) for each in calls), spoken(Answer("Done."))) as fake:
@@ -434,9 +416,7 @@ async def move(runtime: Runtime, run_id: Any, version: int) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Migrate(to=plan, by="user:local"))
 
 
-async def test_a_run_that_waits_in_an_agent_goes_on_with_other_versions_that_call_the_same_servers(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_run_waiting_in_an_agent_migrates_to_versions_with_its_servers(make: Make, tmp_path: Path) -> None:
     async with FakeModels(KEPT_CALLS, spoken(Answer("Done."))) as fake:
         models, ledger = catalogue_of_models(tmp_path, fake), tmp_path / "ledger"
         servers = catalogue(tmp_path, LEDGER=str(ledger))
@@ -455,9 +435,7 @@ async def test_a_run_that_waits_in_an_agent_goes_on_with_other_versions_that_cal
     assert noted(ledger) == ["add 1 2", "asked A-1 80"]
 
 
-async def test_a_fork_of_a_run_that_waits_in_an_agent_asks_and_calls_nothing_again_that_was_done_there(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_fork_of_a_run_waiting_in_an_agent_repeats_no_call_or_question(make: Make, tmp_path: Path) -> None:
     async with FakeModels(KEPT_CALLS, spoken(Answer("Done."))) as fake:
         models, ledger = catalogue_of_models(tmp_path, fake), tmp_path / "ledger"
         servers = catalogue(tmp_path, LEDGER=str(ledger))

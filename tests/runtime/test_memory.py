@@ -49,7 +49,7 @@ async def test_the_census_names_what_was_kept(make: Make) -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 1000)), max_size=400), st.integers(0, 1000))
 @example([(0, 0), (1, 0), (0, None), (0, 0)], 0)
 @example([(0, 0), *((1, due) for due in (0, None) * 100)], 0)
-def test_a_run_is_woken_at_its_last_time_and_only_runs_with_a_time_are_remembered(
+def test_a_run_is_woken_at_its_last_time_and_only_timed_runs_are_stored(
     changes: list[tuple[int, int | None]], now: int
 ) -> None:
     wakes, runs = TimerHeap(), [uuid4() for _ in range(10)]
@@ -65,7 +65,7 @@ def test_a_run_is_woken_at_its_last_time_and_only_runs_with_a_time_are_remembere
     assert sorted(wakes.take(now)) == sorted(runs[run] for run, time in times.items() if time <= now)
 
 
-def test_a_run_whose_time_has_come_is_given_out_again_until_it_has_another_or_none() -> None:
+def test_a_due_run_is_given_out_again_until_it_has_another_time_or_none() -> None:
     wakes, run = TimerHeap(), uuid4()
     assert wakes.set(run, 5_000)
     assert wakes.take(4_999) == []

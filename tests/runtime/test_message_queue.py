@@ -79,9 +79,7 @@ async def test_a_message_that_comes_as_the_run_ends_starts_its_run_at_once(make:
     assert await queued(eye) == 0
 
 
-async def test_a_message_whose_run_was_started_and_whose_row_was_left_starts_no_second_one(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_message_whose_row_outlived_its_start_starts_no_second_run(make: Make, eye: Connection) -> None:
     runtime = await make()
     first = (await start(runtime, BODY)).run_id
     await runtime.committer.submit(first, LOCAL_TENANT, answer(await open_pending(runtime, first)))

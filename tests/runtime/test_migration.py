@@ -46,9 +46,7 @@ async def start(runtime: Runtime, plan: Plan) -> UUID:
     return run_id
 
 
-async def test_a_process_that_knows_the_run_goes_on_with_the_version_that_another_one_moved_it_to(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_process_that_knows_a_run_follows_its_migration_by_another(make: Make, eye: Connection) -> None:
     a, b = await make(), await make()
     old, new = await publish(a, 1), await publish(a, 2)
     run_id = await start(a, old)
@@ -65,7 +63,7 @@ async def test_a_process_that_knows_the_run_goes_on_with_the_version_that_anothe
     await check_all(eye)
 
 
-async def test_what_is_asked_behind_the_move_in_the_same_commit_is_decided_with_the_new_version(make: Make) -> None:
+async def test_a_question_behind_a_migration_in_one_commit_is_of_the_new_version(make: Make) -> None:
     a = await make()
     old, new = await publish(a, 1), await publish(a, 2)
     run_id = await start(a, old)

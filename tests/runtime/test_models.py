@@ -94,7 +94,7 @@ async def test_an_answer_that_does_not_fit_also_when_told_why_fails_the_step(mak
 @pytest.mark.parametrize(
     "broken", [[CUT], [END], [Raw(b"data: {\n\n"), END], [STALL]], ids=["cut", "ended", "corrupt", "stalled"]
 )
-async def test_what_was_said_in_part_is_aborted_charged_and_never_said_to_the_model(
+async def test_a_partial_answer_is_aborted_charged_and_unseen_by_the_model(
     broken: list[Act], make: Make, eye: Connection, tmp_path: Path
 ) -> None:
     async with FakeModels([chunk({"content": "Par"}), *broken], spoken(Answer("Whole."))) as fake:
@@ -162,9 +162,7 @@ def test_a_wrong_catalogue_is_told_when_a_process_starts(text: str | None, says:
     assert says in str(raised.value)
 
 
-async def test_a_model_that_is_not_there_is_a_doubt_when_published_and_fails_its_step(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_missing_model_is_a_doubt_at_publication_and_fails_its_step(make: Make, tmp_path: Path) -> None:
     async with FakeModels([END]) as fake:
         runtime = await make(performs=True, models=catalogue(tmp_path, fake))
         source = f"hai: flow/v1\nname: lost_key\nversion: 1\n{ASK}"

@@ -120,7 +120,7 @@ async def test_everybody_who_may_decide_gets_a_mail_with_a_link_of_their_own(wor
     assert not [row for row in stored if any(token.encode() in bytes(row[0]) for token in tokens)]
 
 
-async def test_a_receiver_that_fails_hangs_and_drops_is_told_in_the_end_under_one_id(
+async def test_a_failing_hanging_receiver_gets_its_message_under_one_id(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "SECONDS", 0.5)
@@ -138,7 +138,7 @@ async def test_a_receiver_that_fails_hangs_and_drops_is_told_in_the_end_under_on
         assert json.loads(each.body)["data"]["link"] is None, "nobody knows who reads it"
 
 
-async def test_personal_values_are_in_mails_of_deciders_and_in_no_channel_that_is_nobody_s_own(world: World) -> None:
+async def test_personal_values_are_in_deciders_mails_and_in_no_shared_channel(world: World) -> None:
     flow = FLOW.replace("steps:", "state: {who: {type: string, default: Erika-5512, pii: true}}\nsteps:", 1)
     flow = flow.replace("Spend it?", "Pay ${{ state.who }}?").replace("All of it", "To ${{ state.who }}")
     run_id = await world.ask("[pager, slack, email]", flow)
@@ -178,7 +178,7 @@ async def test_an_address_inside_is_not_reached_unless_the_file_allows_it(world:
     assert world.hooks.received == []
 
 
-async def test_a_mail_server_that_is_not_there_yet_or_refuses_for_now_is_asked_again(world: World) -> None:
+async def test_a_mail_server_absent_or_refusing_for_now_is_tried_again(world: World) -> None:
     world.mail.refusals, world.mail.refused = 2, "bob@example.com"
     run_id = await world.ask("[email]")
     async with world.notifier():
@@ -199,7 +199,7 @@ async def test_a_slack_channel_is_told_without_a_link_that_decides(world: World)
     assert "/links/" not in said["text"]
 
 
-async def test_an_escalation_tells_the_next_ones_and_a_reminder_those_who_still_wait(world: World) -> None:
+async def test_an_escalation_tells_the_next_people_and_a_reminder_the_waiting(world: World) -> None:
     run_id = await world.ask("[email]")
     async with world.notifier():
         await world.ended(run_id, 3)

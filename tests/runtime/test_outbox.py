@@ -61,7 +61,7 @@ async def send(runtime: Runtime, letters: list[OutboxRow], *rows: OutboxRow) -> 
     await start(runtime, ASKING)
 
 
-async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_once(
+async def test_messages_are_delivered_in_order_and_once_by_two_sweepers(
     make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     a, _ = await make(performs=True), await make(performs=True)
@@ -74,7 +74,7 @@ async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_
     assert await status_of(a, target) == "waiting"
 
 
-async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another(
+async def test_a_message_of_a_process_that_died_before_the_delete_is_finished(
     make: Make, eye: Connection, letters: list[OutboxRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, died = outbox.delete_message, asyncio.Event()
@@ -128,7 +128,7 @@ async def one_left(eye: Connection) -> bool:
     return [row[0] for row in await eye.fetch("SELECT kind FROM outbox ORDER BY n")] == ["sing", "pause"]
 
 
-async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target(
+async def test_a_quick_message_waits_only_for_the_one_before_it_to_its_target(
     make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
@@ -160,7 +160,7 @@ async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_befo
     assert begun == ["dawdle", "follow"]
 
 
-async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and_all_get_their_turn(
+async def test_messages_under_way_are_bounded_and_all_get_their_turn(
     make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)

@@ -23,7 +23,7 @@ from tests.support.waiting import until
 STOP = c.Stop(by="user:local")
 
 
-async def test_a_stretch_of_decisions_that_is_longer_than_one_commit_is_gone_on_with(make: Make) -> None:
+async def test_a_stretch_of_decisions_longer_than_one_commit_is_continued(make: Make) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, "steps:\n  - repeat: {max: 500, steps: [{say: hi}]}\n")).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
@@ -137,7 +137,7 @@ async def test_a_stop_leaves_alone_what_cleans_up(make: Make) -> None:
     assert (await state_of(runtime, run_id)).steps["block/~finally/clean"].output == "through the gate"
 
 
-def test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds() -> None:
+def test_a_tools_own_failure_is_reported_with_its_pause_in_milliseconds() -> None:
     told = failure("a", 2, StepError("Slow down.", code="llm.rate_limited", retriable=True, data=[1], retry_after=2.5))
     assert told == c.StepFailed(
         path="a", attempt=2, code="llm.rate_limited", message="Slow down.", retriable=True, data=[1], retry_after=2500
@@ -145,9 +145,7 @@ def test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseco
     assert failure("a", 1, StepError("No.")).retry_after is None
 
 
-async def test_followers_are_told_how_far_a_tool_is_and_not_more_often_than_each_second(
-    make: Make, eye: Connection
-) -> None:
+async def test_followers_hear_a_tools_progress_at_most_once_a_second(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, TOOLS + "steps:\n  - {id: count, call: fx.counting}\n")).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
@@ -174,7 +172,7 @@ async def test_the_first_words_of_a_stream_wait_for_no_timer(make: Make) -> None
     assert worker._stage.streams == 0
 
 
-def test_text_is_gathered_for_longer_the_more_attempts_stream_and_the_longer_the_log_is() -> None:
+def test_text_is_gathered_longer_for_more_streams_and_longer_logs() -> None:
     none = cast(Any, None)
     stage = AttemptContext(none, none, none, none, none, none, 0.04, 1.0)
     short, long = RunState("r", seq=10), RunState("r", seq=25_001)

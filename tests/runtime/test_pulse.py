@@ -89,7 +89,7 @@ async def test_where_it_is_not_known_what_is_due_each_loop_looks_for_itself(
 
 
 @pytest.mark.parametrize("performs", [True, False])
-async def test_a_message_that_a_dead_process_has_left_is_delivered_without_a_hint(
+async def test_a_message_left_by_a_dead_process_is_delivered_without_a_hint(
     make: Make, eye: Connection, looks: Counter[str], performs: bool
 ) -> None:
     runtime = await make(performs=performs)
@@ -110,7 +110,7 @@ async def test_a_message_that_a_dead_process_has_left_is_delivered_without_a_hin
     await asyncio.wait_for(taken.wait(), 20)
 
 
-async def test_a_run_whose_time_was_set_by_another_process_is_claimed_without_a_hint(
+async def test_a_run_timed_by_another_process_is_claimed_without_a_hint(
     make: Make, eye: Connection, pulses: list[DueWork]
 ) -> None:
     runtime = await make(performs=True)
@@ -168,7 +168,7 @@ async def _due(runtime: Runtime, queues: list[str] | None, *, performs: bool = T
         return await due_work(connection, queues, performs=performs)
 
 
-async def test_an_alarm_rings_at_its_time_and_not_where_the_next_pulse_comes_before() -> None:
+async def test_an_alarm_rings_at_its_time_unless_a_pulse_comes_first() -> None:
     event, now = asyncio.Event(), 1_000_000
     alarm = Alarm(event, lambda: now, poll_seconds=1.0)
     alarm.set(instants.instant(now + 60_000))

@@ -74,9 +74,7 @@ async def test_a_run_waits_for_a_worker_of_its_queue(make: Make, eye: Connection
     assert (await leases.attendance(eye)).unserved == []
 
 
-async def test_a_process_that_starts_a_run_of_a_queue_that_it_does_not_serve_leaves_it_to_others(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_process_starting_a_run_of_an_unserved_queue_leaves_it(make: Make, eye: Connection) -> None:
     gpu = await make(performs=True, queues=("gpu",), **LONG)
     plain = await make(performs=True)
     run_id = (await start(plain, GPU + ECHO, input={"value": "x"})).run_id
@@ -125,9 +123,7 @@ async def publish(runtime: Runtime, version: int, queue: str) -> Plan:
     return (await runtime.catalog.publish(LOCAL_TENANT, text.encode()))[1]
 
 
-async def test_a_run_that_waits_while_its_queue_is_renamed_is_migrated_into_the_new_one(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_run_waiting_while_its_queue_is_renamed_moves_to_the_new_one(make: Make, eye: Connection) -> None:
     old = await make(performs=True)
     command = c.Start(run_id=uuid4(), thread_id="t", requester="user:ann", input={})
     run_id = (await old.starts.start(LOCAL_TENANT, await publish(old, 1, "default"), command)).run_id
@@ -141,9 +137,7 @@ async def test_a_run_that_waits_while_its_queue_is_renamed_is_migrated_into_the_
     await until(lambda: is_now(old, run_id, "finished"))
 
 
-async def test_a_worker_claims_no_more_than_it_has_places_for_and_another_takes_the_rest(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_worker_claims_as_many_runs_as_it_has_places_for(make: Make, eye: Connection) -> None:
     serving = await make()
     run_ids = [(await start(serving, GATED)).run_id for _ in range(5)]
     first = await make(performs=True, concurrency=2)
@@ -158,7 +152,7 @@ async def test_a_worker_claims_no_more_than_it_has_places_for_and_another_takes_
         await until(lambda run_id=run_id: is_now(serving, run_id, "finished"))
 
 
-async def test_a_place_that_becomes_free_is_given_to_the_next_run_without_waiting_for_the_poll(make: Make) -> None:
+async def test_a_freed_place_goes_to_the_next_run_without_a_poll(make: Make) -> None:
     serving = await make()
     run_ids = [(await start(serving, ECHO, input={"value": "x"})).run_id for _ in range(6)]
     worker = await make(performs=True, concurrency=1, **LONG)
@@ -184,9 +178,7 @@ async def test_no_more_is_claimed_before_half_of_the_last_claim_is_here(
         await until(lambda run_id=run_id: is_now(worker, run_id, "finished"))
 
 
-async def test_of_one_queue_no_more_attempts_run_at_once_than_were_asked_for_and_others_go_on(
-    make: Make, eye: Connection
-) -> None:
+async def test_attempts_of_one_queue_are_bounded_and_others_go_on(make: Make, eye: Connection) -> None:
     serving = await make()
     for _ in range(4):
         await start(serving, GPU + GATED)
@@ -201,7 +193,7 @@ async def test_of_one_queue_no_more_attempts_run_at_once_than_were_asked_for_and
     await until(lambda: len(effects.begun) == 4)
 
 
-async def test_a_worker_of_every_queue_performs_also_one_that_it_has_never_heard_of(make: Make) -> None:
+async def test_a_worker_of_every_queue_serves_one_it_has_never_heard_of(make: Make) -> None:
     worker = await make(performs=True, queues=("*", "slow=1"))
     serving = await make()
     bodies = [f"queue: q{number}\n{ECHO}" for number in range(3)] + [f"queue: slow\n{ECHO}", ECHO]
@@ -221,9 +213,7 @@ async def test_a_full_queue_keeps_no_other_one_waiting(make: Make, eye: Connecti
     assert [run_id for run_id, _, _ in effects.begun].index(str(few)) == 1, "each has its turn"
 
 
-async def test_what_nothing_is_in_hand_of_is_handed_on_at_once_when_a_worker_drains(
-    make: Make, eye: Connection
-) -> None:
+async def test_idle_runs_are_handed_on_at_once_when_a_worker_drains(make: Make, eye: Connection) -> None:
     """One attempt runs on for as long as the grace is; the runs that wait here for a place wait for nothing."""
     far: dict[str, Any] = {"lease_seconds": 600.0, "heartbeat_seconds": 100.0, "shutdown_seconds": 60.0}
     first = await make(performs=True, concurrency=1, **far)
@@ -245,9 +235,7 @@ async def test_what_nothing_is_in_hand_of_is_handed_on_at_once_when_a_worker_dra
         assert not any(isinstance(event, e.StepRetried) for event in await log_of(eye, run_id)), "nothing was lost"
 
 
-async def test_a_run_whose_attempt_ends_while_its_worker_drains_is_handed_on_with_the_next_step(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_run_whose_attempt_ends_in_a_drain_is_handed_on_with_its_next(make: Make, eye: Connection) -> None:
     far: dict[str, Any] = {"lease_seconds": 600.0, "heartbeat_seconds": 100.0, "shutdown_seconds": 60.0}
     first = await make(performs=True, **far)
     second_step = TOOLS + "steps:\n  - {id: a, call: fx.gated}\n  - {id: b, call: fx.gated}\n"

@@ -98,7 +98,7 @@ async def carriers_are_up(*runtimes: Runtime) -> None:
 
 
 @needs_redis
-async def test_followers_of_other_processes_are_shown_what_comes_with_hints_and_read_nothing(
+async def test_followers_elsewhere_read_events_from_hints_and_query_nothing(
     make: Make, eye: Connection, redis: RedisServer, watchers: list[Watcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=3600.0))
@@ -435,9 +435,7 @@ def _heard_of(numbers: list[int]) -> list[list[str]]:
     [([1, 2, 3], []), ([1, 2, 4, 5], [4]), ([3, 4], [3]), ([1, 3, 5], [3, 5])],
     ids=["none", "one", "the first ones of a new process", "two"],
 )
-def test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next(
-    numbers: list[int], missed: list[int]
-) -> None:
+def test_a_listener_that_misses_a_message_reads_all_before_the_next(numbers: list[int], missed: list[int]) -> None:
     wanted = list[list[str]]()
     for number in numbers:
         wanted += [[EVERYTHING]] if number in missed else []

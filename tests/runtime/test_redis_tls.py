@@ -40,9 +40,7 @@ async def test_a_worker_hears_over_tls_what_there_is_to_perform(make: Make, tmp_
 
 
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])
-async def test_a_certificate_of_an_authority_that_is_not_trusted_is_refused_with_what_to_do(
-    make: Make, tmp_path: Path, trusted: str
-) -> None:
+async def test_an_untrusted_certificate_is_refused_with_the_remedy(make: Make, tmp_path: Path, trusted: str) -> None:
     ours, others = make_identity(tmp_path / "ours"), make_identity(tmp_path / "others")
     with RedisServer(identity=ours, password="secret") as redis:
         hints = _trusting(redis, others.authority) if trusted == "another authority" else redis.url

@@ -134,9 +134,7 @@ async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -
     await runtime.stop()
 
 
-async def test_lists_of_what_is_over_come_from_a_replica_that_has_all_and_else_from_the_database(
-    pair: Pair, make: Make
-) -> None:
+async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(pair: Pair, make: Make) -> None:
     where = {"dsn": pair.primary, "database_url": pair.primary, "database_replica_url": pair.replica}
     runtime = await make(performs=True, **where)
     replica = runtime.replica
@@ -197,9 +195,7 @@ async def test_a_server_that_is_no_replica_of_the_database_is_not_asked(
     await runtime.stop()
 
 
-async def test_the_doctor_tells_a_standby_from_what_is_late_took_over_or_is_another_server(
-    pair: Pair, database_url: str
-) -> None:
+async def test_the_doctor_tells_a_standby_from_late_promoted_and_foreign_servers(pair: Pair, database_url: str) -> None:
     primary, replica = await asyncpg.connect(pair.primary), await asyncpg.connect(pair.replica)
 
     async def seen(url: str, wait: float = 20.0) -> tuple[bool, bool, bool]:

@@ -59,7 +59,7 @@ async def test_who_decides_for_an_absent_person_is_told_in_their_place(world: Wo
     assert "/links/" not in str(mail.get_payload()), "a link decides for its reader alone"
 
 
-async def test_a_question_that_waits_is_told_of_once_when_an_absence_begins_and_once_when_it_ends(world: World) -> None:
+async def test_a_waiting_question_is_sent_once_as_an_absence_begins_and_ends(world: World) -> None:
     run_id = await world.ask("[email]")
     async with world.notifier():
         await world.ended(run_id, 3)
@@ -78,7 +78,7 @@ async def test_a_question_that_waits_is_told_of_once_when_an_absence_begins_and_
         ]  # fmt: skip
 
 
-async def test_of_an_absence_that_began_and_ended_while_nobody_was_at_work_nobody_is_told(world: World) -> None:
+async def test_an_absence_that_passed_unattended_tells_nobody(world: World) -> None:
     run_id = await world.ask("[email]")
     async with world.notifier():
         await world.ended(run_id, 3)

@@ -200,7 +200,7 @@ async def audited(database_url: str) -> list[str]:
         return [each.code for each in (*found.faults, *(await log_chain.verify_logs(pool, LOCAL_TENANT)).faults)]
 
 
-async def test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_the_time(
+async def test_removed_threads_return_byte_for_byte_and_the_audit_always_fits(
     make: Make, eye: Connection, database_url: str, tmp_path: Path
 ) -> None:
     runtime = await make(performs=True)
@@ -295,9 +295,7 @@ async def test_whoever_waits_keeps_all_that_hangs_together_with_it(make: Make, e
     assert (done.removed, {row[0] for row in await eye.fetch("SELECT id FROM runs")}) == (0, ids)
 
 
-async def test_a_decision_that_the_audit_refers_to_is_not_removed_without_an_archive(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_decision_that_the_audit_names_is_not_removed_unarchived(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = await decided(runtime)
     await grown_old(eye)
@@ -323,9 +321,7 @@ async def test_what_something_else_refers_to_stays(make: Make, eye: Connection) 
     assert (await prune(eye)).removed == 1
 
 
-async def test_rules_are_those_of_the_workflow_in_its_tenant_and_the_most_patient_of_a_thread(
-    make: Make, eye: Connection
-) -> None:
+async def test_rules_are_the_workflows_in_its_tenant_and_the_longest_of_a_thread(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, "steps:\n  - say: Hello\n")).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
@@ -489,7 +485,7 @@ async def newest_place(eye: Connection, run_id: UUID) -> str:
 
 
 @pytest.mark.parametrize("behind", ["an archive", "a restore"])
-async def test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_back(
+async def test_feedback_after_an_archive_is_in_the_next_one_and_comes_back(
     make: Make, eye: Connection, archive: Archive, behind: str
 ) -> None:
     run_id = await decided(await make(performs=True))
@@ -505,7 +501,7 @@ async def test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_b
     assert await opinions(eye) == [("user:ann", "It was wrong.")]
 
 
-async def test_an_opinion_given_between_the_archive_and_the_removal_keeps_the_run(
+async def test_feedback_between_archive_and_removal_keeps_the_run(
     make: Make, eye: Connection, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await decided(await make(performs=True))
@@ -523,7 +519,7 @@ async def test_an_opinion_given_between_the_archive_and_the_removal_keeps_the_ru
     assert await opinions(eye) == [("user:ann", "It was wrong.")]
 
 
-async def test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored(
+async def test_a_person_forgotten_after_an_archive_stays_forgotten_when_restored(
     make: Make, eye: Connection, archive: Archive
 ) -> None:
     run_id = await decided(await make(performs=True))
@@ -555,7 +551,7 @@ async def test_what_could_not_be_restored_is_not_removed(make: Make, eye: Connec
     assert not await rows_of_run(eye, good)
 
 
-async def test_a_thread_that_cannot_be_dealt_with_keeps_no_other_from_being_removed(
+async def test_a_thread_that_fails_keeps_no_other_from_being_removed(
     make: Make, eye: Connection, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
@@ -584,7 +580,7 @@ DELETE FROM votes WHERE convert_from(body, 'UTF8') LIKE '{"type":"pending_decide
 """
 
 
-async def test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored(
+async def test_a_database_without_inbox_is_verified_filled_pruned_and_restored(
     make: Make, eye: Connection, database_url: str, archive: Archive
 ) -> None:
     runtime = await make(performs=True)

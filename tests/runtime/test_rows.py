@@ -353,7 +353,7 @@ def test_every_sweep_has_a_scene() -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("sweep", list(Sweep))
-async def test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_and_the_one_behind_it_is_dealt_with(
+async def test_a_failing_row_is_logged_once_and_retried_and_the_next_is_done(
     make: Make, monkeypatch: pytest.MonkeyPatch, sweep: Sweep, error: Exception
 ) -> None:
     stage = Stage(await make(), monkeypatch, error)
@@ -444,7 +444,7 @@ def test_every_loop_of_a_service_names_its_sweeps_or_says_why_it_has_none() -> N
 # --- putting off ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_again_once_it_was_done(
+async def test_a_rows_delay_grows_to_a_bound_and_is_reset_once_it_was_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, bad = 0.0, True
@@ -468,7 +468,7 @@ async def test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_aga
     assert await wait() == 1.0
 
 
-async def test_a_page_is_left_where_the_database_is_away_and_its_rest_has_its_turn_when_slow_rows_are_put_off() -> None:
+async def test_a_page_is_left_without_database_and_slow_rows_yield_to_the_rest() -> None:
     made, seen, slow = Rows(), list[int](), set(range(PASSING_MAX))
 
     async def work(row: int) -> None:
@@ -502,9 +502,7 @@ async def odd_workflow(eye: Connection) -> bytes:
     return sha
 
 
-async def test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_the_next_thread_s_is_sent(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_message_for_an_unreadable_workflow_waits_and_the_next_is_sent(make: Make, eye: Connection) -> None:
     runtime = await make()
 
     async def forget(message: object) -> None: ...
@@ -529,9 +527,7 @@ async def test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_
     assert stored.run_id == late, "who sends a message behind it hears nothing of it"
 
 
-async def test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin(
-    make: Make, eye: Connection
-) -> None:
+async def test_an_unreadable_waiting_run_lets_the_next_of_its_key_begin(make: Make, eye: Connection) -> None:
     runtime = await make()
     body = keyed()
     first, bad, good = [await begin(runtime, body) for _ in range(3)]
@@ -544,9 +540,7 @@ async def test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of
     assert await eye.fetchval("SELECT count(*) FROM slot_waiters WHERE run_id = $1", bad) == 1
 
 
-async def test_a_question_of_a_newer_release_keeps_no_kind_of_row_from_being_cleared_away(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_newer_releases_question_keeps_no_kind_of_row_from_removal(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run = (await start(runtime, ASKING)).run_id
     await eye.execute("UPDATE runs SET workflow = $1 WHERE id = $2", await odd_workflow(eye), run)
@@ -555,7 +549,7 @@ async def test_a_question_of_a_newer_release_keeps_no_kind_of_row_from_being_cle
     assert await eye.fetchval("SELECT count(*) FROM forgotten") == 0
 
 
-async def test_a_question_that_the_database_refuses_to_index_keeps_no_other_out_of_the_inbox(
+async def test_a_question_that_fails_indexing_keeps_no_other_out_of_the_inbox(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make()

@@ -41,14 +41,14 @@ def test_an_absence_may_begin_when_another_ends_and_not_before() -> None:
     }
 
 
-def test_a_circle_is_found_on_the_day_on_which_it_closes_and_one_that_never_does_is_none() -> None:
+def test_a_cycle_is_found_on_the_day_it_closes_and_one_that_never_is_none() -> None:
     back = absence("user:bob", "user:ann", 4, 8)
     assert code(absence("user:ann", "user:bob", 2, 6), back) == "absence_circle"
     assert code(absence("user:ann", "user:bob", 5, 6), back) == "absence_circle"
     assert [code(absence("user:ann", "user:bob", *days), back) for days in ((2, 4), (8, 9))] == [None, None]
 
 
-async def test_whoever_holds_a_seat_has_the_roles_and_groups_of_the_first_in_the_chain() -> None:
+async def test_a_seats_holder_has_roles_and_groups_of_the_first_in_the_chain() -> None:
     async def in_force(delegations: Sequence[Delegation]) -> list[Delegation]:
         return list(delegations)
 

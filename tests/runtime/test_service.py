@@ -170,9 +170,7 @@ async def none(eye: Connection, count: str) -> bool:
     return not await eye.fetchval(count)
 
 
-async def test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_graceful_stop_declares_attempts_lost_and_another_goes_on(make: Make, eye: Connection) -> None:
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)

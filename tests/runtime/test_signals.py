@@ -80,9 +80,7 @@ async def test_a_signal_finishes_the_step_that_waits_for_it(make: Make, eye: Con
     assert not await eye.fetchval("SELECT count(*) FROM subscriptions")
 
 
-async def test_a_signal_that_was_sent_before_the_step_began_is_there_when_it_begins(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_signal_from_before_the_step_is_there_when_it_begins(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     await send(runtime, "from before the start")
     run_id = (await start(runtime, LATER)).run_id
@@ -94,9 +92,7 @@ async def test_a_signal_that_was_sent_before_the_step_began_is_there_when_it_beg
     assert (await state_of(runtime, run_id)).output == "first"
 
 
-async def test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many_that_it_does_not_want(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_signal_from_before_the_step_is_found_behind_many_unwanted(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     runtime.delivery.config = replace(runtime.delivery.config, page_max=2)
     run_id = (await start(runtime, ASKING + WAITING.removeprefix("steps:\n"))).run_id
@@ -116,9 +112,7 @@ async def about_to_offer(runtime: Runtime, id: str, run_id: UUID | None = None) 
     )
 
 
-async def test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_signal_is_offered_after_older_ones_of_another_process(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, THREE)).run_id
     await until(lambda: subscribed(eye, run_id))
@@ -129,9 +123,7 @@ async def test_a_signal_is_offered_behind_older_ones_that_another_process_is_abo
     assert await taken_by(eye, run_id) == ["older", "newer"]
 
 
-async def test_an_older_signal_that_another_process_is_about_to_offer_is_offered_only_to_the_run_it_is_for(
-    make: Make, eye: Connection
-) -> None:
+async def test_an_older_pending_signal_is_offered_only_to_its_addressee(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     a, b = [(await start(runtime, ANY)).run_id for _ in range(2)]
     await until(lambda: subscribed(eye, a, b))
@@ -143,9 +135,7 @@ async def test_an_older_signal_that_another_process_is_about_to_offer_is_offered
         assert await taken_by(eye, run_id) == [id]
 
 
-async def test_two_runs_take_the_same_signal_and_one_that_is_addressed_only_its_addressee(
-    make: Make, eye: Connection
-) -> None:
+async def test_two_runs_take_one_signal_and_an_addressed_one_its_addressee_alone(make: Make, eye: Connection) -> None:
     runtime, other = await make(performs=True), await make(performs=True)
     a, b = (await start(runtime, ANY)).run_id, (await start(other, ANY)).run_id
     await until(lambda: subscribed(eye, a, b))
@@ -169,9 +159,7 @@ async def test_signals_are_taken_once_each_and_the_oldest_first(make: Make, eye:
     assert await taken_by(eye, run_id) == ["s0", "s1", "s2"]
 
 
-async def test_the_same_signal_again_changes_nothing_and_another_with_its_id_is_refused(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_repeated_signal_changes_nothing_and_a_changed_one_is_refused(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, THREE)).run_id
     assert not await send(runtime, "s1")
@@ -182,9 +170,7 @@ async def test_the_same_signal_again_changes_nothing_and_another_with_its_id_is_
     assert await taken_by(eye, run_id) == ["s1"]
 
 
-async def test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_signal_whose_sender_dies_unoffered_is_offered_by_another(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, ANY)).run_id
     await until(lambda: subscribed(eye, run_id))
@@ -192,7 +178,7 @@ async def test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_ano
     await until(lambda: is_now(runtime, run_id, "finished"))
 
 
-async def test_a_run_whose_process_dies_before_its_subscription_is_written_still_gets_its_signal(
+async def test_a_run_whose_process_dies_before_subscribing_gets_its_signal(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, died = Delivery._subscribe, asyncio.Event()
@@ -213,7 +199,7 @@ async def test_a_run_whose_process_dies_before_its_subscription_is_written_still
     assert await taken_by(eye, run_id) == ["s1"]
 
 
-async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_and_it_is_taken_once(
+async def test_a_signal_offered_twice_by_a_death_before_settling_is_taken_once(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, died = store.settle_signal, asyncio.Event()
@@ -235,7 +221,7 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
     assert await taken_by(eye, run_id) == ["s1"]
 
 
-async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it(make: Make, eye: Connection) -> None:
+async def test_a_listener_hears_every_broadcast_until_it_has_read_it(make: Make, eye: Connection) -> None:
     runtime, heard = await make(performs=True), []
     runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0)
 
@@ -316,7 +302,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return count
 
 
-async def test_what_a_signal_costs_a_run_that_listens_does_not_depend_on_how_many_came_before(
+async def test_a_signals_cost_to_a_listener_is_independent_of_earlier_ones(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = counting(monkeypatch)
@@ -357,7 +343,7 @@ async def test_a_burst_costs_each_signal_a_page_at_most(
     assert count["rows"] - before <= 121 * 2 * FIRST_PAGE
 
 
-async def test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone(
+async def test_an_unreachable_listener_keeps_a_signal_from_nobody_else(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that can't be offered anything, and one that can: each is settled for itself."""
@@ -389,9 +375,7 @@ async def test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_ag
     assert await eye.fetchval("SELECT undelivered FROM signals WHERE id = 's1'") is None
 
 
-async def test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_of_whom(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_signal_unheard_by_somebody_is_given_up_and_names_them(make: Make, eye: Connection) -> None:
     runtime, tried = await make(performs=True), []
     runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0, tries_max=3)
 
@@ -421,7 +405,7 @@ async def test_the_wait_for_one_who_can_not_be_reached_grows(make: Make, eye: Co
     assert [round(wait.total_seconds(), -1) for wait in waits] == [40, 80, 160, 600]
 
 
-async def test_what_is_stored_and_settled_before_the_subscription_is_seen_is_found_when_it_is_looked_for_again(
+async def test_a_signal_settled_before_the_subscription_shows_is_found_again(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever offered it saw nobody who waits; whoever writes the subscription has read what was there before."""
@@ -441,7 +425,7 @@ async def test_what_is_stored_and_settled_before_the_subscription_is_seen_is_fou
     assert await taken_by(eye, run_id) == ["between"]
 
 
-async def test_a_signal_that_takes_long_to_offer_is_given_to_no_other_process_meanwhile(
+async def test_a_signal_slow_to_offer_goes_to_no_other_process_meanwhile(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "LEASE", timedelta(seconds=0.6))

@@ -85,7 +85,7 @@ def silence(proxy: Proxy, *directions: Any) -> None:
 
 
 @pytest.mark.parametrize("lost", [("to server",), ("to client",)], ids=" ".join)
-async def test_commits_go_on_over_a_new_line_when_one_goes_silent_and_nothing_is_lost_or_doubled(
+async def test_commits_continue_on_a_new_connection_without_loss_or_repeat(
     proxy: Proxy, make: Make, eye: Connection, lost: tuple[str]
 ) -> None:
     runtime = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK, lease_seconds=30.0, heartbeat_seconds=1.0)
@@ -136,7 +136,7 @@ async def test_what_is_committed_while_the_answer_is_lost_happens_once(
     await check_all(eye)
 
 
-async def test_a_result_that_is_committed_after_the_lease_was_lost_has_its_whole_text(
+async def test_a_result_committed_after_a_lost_lease_has_its_whole_text(
     proxy: Proxy, make: Make, eye: Connection
 ) -> None:
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
@@ -162,7 +162,7 @@ async def test_a_result_that_is_committed_after_the_lease_was_lost_has_its_whole
     await check_all(eye)
 
 
-async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_beat(
+async def test_a_process_unable_to_commit_loses_its_lease_despite_heartbeats(
     proxy: Proxy, make: Make, eye: Connection
 ) -> None:
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
@@ -254,7 +254,7 @@ async def proxy_heals(proxy: Proxy) -> None:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-async def test_another_takes_over_from_one_that_everything_is_silent_for_and_nothing_is_performed_twice(
+async def test_another_process_takes_over_from_a_silent_one_without_repeats(
     proxy: Proxy, make: Make, eye: Connection
 ) -> None:
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
@@ -311,9 +311,7 @@ async def test_who_asks_a_database_that_is_away_is_told_so(
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
-async def test_followers_get_their_events_while_the_listener_hears_nothing_and_it_comes_back(
-    proxy: Proxy, make: Make
-) -> None:
+async def test_followers_get_events_while_the_listener_is_deaf_and_recovering(proxy: Proxy, make: Make) -> None:
     a, b = await make(performs=True), await make(dsn=proxy.dsn, deadlines=QUICK)
     (line,) = await until(lambda: proxy.lines("hai-flow listen"))
     line.swallow()
@@ -351,7 +349,7 @@ async def test_a_database_that_was_read_only_for_a_while_is_written_to_again(
 # --- loops that end, or are stuck -------------------------------------------------------------------------------------
 
 
-async def test_a_lane_that_ends_by_an_error_is_begun_again_with_what_it_had_in_its_hands(
+async def test_a_lane_that_fails_is_restarted_with_its_work_in_hand(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.base.service.MENDED_SECONDS", 600.0)

@@ -85,7 +85,7 @@ async def test_as_many_run_at_once_as_the_limit_says_however_many_start_at_once(
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot NOT LIKE 'thread:%'") == 3
 
 
-async def test_where_the_workflow_queues_nobody_a_second_run_is_refused_and_names_the_first(make: Make) -> None:
+async def test_a_second_run_is_refused_with_the_firsts_name_where_none_queues(make: Make) -> None:
     runtime = await make()
     first = await begin(runtime, keyed("reject"))
     with pytest.raises(Rejected, match="at most one run of the concurrency key 'c1' at once") as refused:
@@ -105,7 +105,7 @@ async def test_a_newer_run_stops_the_oldest_and_takes_its_place(make: Make) -> N
     await until(lambda: is_now(runtime, second, "waiting"))
 
 
-async def test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over(make: Make) -> None:
+async def test_a_paused_run_holds_its_key_and_one_paused_in_the_queue_is_skipped(make: Make) -> None:
     runtime = await make()
     first, second, third = [await begin(runtime, keyed()) for _ in range(3)]
     await runtime.committer.submit(first, LOCAL_TENANT, c.Pause(by="user:op"))
@@ -141,7 +141,7 @@ async def test_the_same_start_again_finds_its_run_and_takes_no_second_slot(make:
         assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", run_id) == 2, "its thread, its key"
 
 
-async def test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key(make: Make) -> None:
+async def test_a_start_repeated_after_its_run_ended_is_not_refused_for_the_key(make: Make) -> None:
     runtime, run_id = await make(), uuid4()
 
     async def begin_first() -> bool:
@@ -157,9 +157,7 @@ async def test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_a
     assert await begin_first()
 
 
-async def test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_at_once(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_run_whose_wait_is_known_when_the_slot_is_free_begins_at_once(make: Make, eye: Connection) -> None:
     runtime = await make()
     first = await begin(runtime, keyed())
     await runtime.delivery.stop()
@@ -175,9 +173,7 @@ async def test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_a
     await until(lambda: is_now(runtime, second, "waiting"))
 
 
-async def test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_run_paused_during_admission_passes_the_slot_and_keeps_its_place(make: Make, eye: Connection) -> None:
     runtime = await make()
     first, second, third = [await begin(runtime, keyed()) for _ in range(3)]
     await until(lambda: two_wait(eye))
@@ -211,9 +207,7 @@ async def end_promises(eye: Connection) -> None:
     await eye.execute("UPDATE slots SET promised_until = now() WHERE promised_until IS NOT NULL")
 
 
-async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody(
-    make: Make, eye: Connection
-) -> None:
+async def test_the_sweep_admits_a_dead_process_seated_run_and_frees_empty_seats(make: Make, eye: Connection) -> None:
     runtime = await make()
     first, second = await begin(runtime, keyed()), await begin(runtime, keyed())
     await until(lambda: waiters(eye))
@@ -232,9 +226,7 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", second) == 2
 
 
-async def test_a_run_in_the_queue_keeps_its_thread_though_the_release_before_made_that_slot_a_promise(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_queued_run_keeps_its_thread_after_an_upgrade_from_promises(make: Make, eye: Connection) -> None:
     runtime = await make()
     first, second = await begin(runtime, keyed()), await begin(runtime, keyed(), thread="t")
     await eye.execute("UPDATE slots SET promised_until = now() WHERE slot = 'thread:t'")  # by the column's default
@@ -269,7 +261,7 @@ class Delay:
 
 
 @pytest.mark.parametrize("conflict", ["queue", "reject"])
-async def test_a_start_whose_commit_was_delayed_until_its_slot_was_another_s_is_decided_again(
+async def test_a_start_delayed_until_its_slot_was_anothers_is_decided_again(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, conflict: str
 ) -> None:
     slow, quick = await make(), await make()
@@ -292,7 +284,7 @@ async def test_a_start_whose_commit_was_delayed_until_its_slot_was_another_s_is_
     await until(lambda: is_now(quick, first, "waiting"))
 
 
-async def test_an_admission_whose_commit_was_delayed_until_the_slot_was_another_s_waits_on(
+async def test_an_admission_delayed_until_the_slot_was_anothers_waits_on(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = await make()
@@ -320,7 +312,7 @@ async def two_wait(eye: Connection) -> bool:
     return await waiters(eye) == 2
 
 
-async def test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it(
+async def test_a_refused_start_gives_its_slot_to_the_next_in_the_queue(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick, slow = await make(), await make()
@@ -344,9 +336,7 @@ async def test_a_start_whose_input_does_not_fit_takes_no_slot(make: Make, eye: C
     assert await eye.fetchval("SELECT count(*) FROM slots") == 0
 
 
-async def test_never_more_than_the_limit_are_active_while_runs_end_and_others_begin(
-    make: Make, eye: Connection
-) -> None:
+async def test_active_runs_stay_within_the_limit_while_others_end_and_begin(make: Make, eye: Connection) -> None:
     runtimes = [await make(performs=True), await make(performs=True)]
     started = await asyncio.gather(*(begin(runtimes[n % 2], keyed(limit=3)) for n in range(12)))
     ended: set[UUID] = set()

@@ -90,7 +90,7 @@ async def test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot(m
     assert (await start_of(runtime, plan, uuid4(), thread)).status == "waiting"
 
 
-async def test_of_many_starts_at_once_those_of_a_retired_version_are_refused_and_no_other(make: Make) -> None:
+async def test_of_many_starts_only_those_of_a_retired_version_are_refused(make: Make) -> None:
     runtime = await make()
     _, gone = await runtime.catalog.publish(LOCAL_TENANT, CHILD)
     _, kept = await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"name: child", b"name: another"))

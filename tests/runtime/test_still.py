@@ -54,9 +54,7 @@ async def approve(runtime: Runtime, run_id: UUID, pending: str) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
 
 
-async def test_a_tool_that_says_otherwise_than_when_people_were_asked_has_them_asked_anew(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_tool_that_reports_otherwise_than_at_the_question_asks_anew(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, PAYING)).run_id
     first = await question(runtime, run_id)
@@ -73,9 +71,7 @@ async def test_a_tool_that_says_otherwise_than_when_people_were_asked_has_them_a
     assert [each.attempt for each in began] == [2, 3]
 
 
-async def test_a_condition_that_was_never_true_lets_nobody_say_yes_often_enough_for_the_call_to_begin(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_condition_that_never_held_lets_no_number_of_yeses_begin_a_call(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     never = PAYING.replace('expect: response == "What is written at a1"', "expect: response == null && args.n > 5")
     run_id, before = (await start(runtime, never)).run_id, ""
@@ -89,7 +85,7 @@ async def test_a_condition_that_was_never_true_lets_nobody_say_yes_often_enough_
     assert await eye.fetchval("SELECT count(*) FROM effects WHERE path = 'pay'") == 0
 
 
-async def test_a_process_that_ends_between_the_look_and_the_call_leaves_a_look_that_counts_for_nobody_else(
+async def test_a_process_that_ends_between_look_and_call_leaves_no_valid_look(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str | None] = []
@@ -117,7 +113,7 @@ async def test_a_process_that_ends_between_the_look_and_the_call_leaves_a_look_t
     assert await eye.fetchval("SELECT count(*) FROM effects WHERE path = 'pay'") == 0
 
 
-async def test_code_that_changed_between_the_yes_and_the_call_has_people_asked_anew(
+async def test_code_that_changed_between_yes_and_call_asks_anew(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
@@ -136,7 +132,7 @@ async def test_code_that_changed_between_the_yes_and_the_call_has_people_asked_a
     await until(lambda: is_now(runtime, run_id, "finished"))
 
 
-async def test_a_servers_description_is_shown_with_the_question_and_another_one_asks_anew(make: Make) -> None:
+async def test_a_servers_description_is_in_the_question_and_a_new_one_asks_anew(make: Make) -> None:
     source = "tools: {t: {mcp: '%s'}}\nsteps:\n  - {id: a, call: t.add, with: {a: 1, b: 2}, approval: {from: anyone}}\n"
     async with http_server() as http:
         runtime = await make(performs=True, http_hosts=("127.0.0.1",))

@@ -43,7 +43,7 @@ async def revoke(world: World, person: str) -> None:
     await world.runtime.database.api.execute("UPDATE keys SET revoked_at = now() WHERE principal = $1", person)
 
 
-async def test_a_question_to_a_role_that_nobody_has_is_found_and_no_more_when_somebody_gets_it(world: World) -> None:
+async def test_a_question_to_an_empty_role_is_found_until_somebody_gets_it(world: World) -> None:
     people = People(world.runtime.dsn)
     run_id = await world.ask("[email]")
     await look(world)
@@ -90,7 +90,7 @@ async def test_an_absence_strands_a_question_unless_its_delegate_can_decide(worl
     assert await why(world, run_id) is None
 
 
-async def test_somebody_who_has_two_seats_is_not_enough_for_a_question_that_needs_two(world: World) -> None:
+async def test_a_person_with_two_seats_is_too_few_for_a_question_of_two(world: World) -> None:
     people = People(world.runtime.dsn)
     for person in ("user:ann", "user:bob"):
         people.key(person, roles=BOSS)
@@ -111,7 +111,7 @@ async def test_keys_that_are_over_or_of_another_tenant_decide_nothing(world: Wor
     assert await why(world, run_id) == "nobody with a key matches role:boss"
 
 
-async def test_where_issuers_say_who_people_are_a_question_to_people_who_are_away_is_found(world: World) -> None:
+async def test_with_issuers_a_question_to_absent_people_is_found(world: World) -> None:
     run_id = await world.ask("[]", FLOW.replace("from: role:boss,", "from: [user:ann],"))
     other = await world.ask("[]", FLOW.replace("from: role:boss,", "from: [user:ann, group:team],"))
     await leave(world, "user:ann", None)

@@ -77,9 +77,7 @@ async def test_a_piece_of_a_call_is_written_once_at_its_place(make: Make, eye: C
     assert written == ['{"doc":"', "abc", "d", '"}']
 
 
-async def test_a_call_that_a_model_writes_begins_with_its_first_piece_and_only_with_that(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_models_call_begins_with_its_first_piece_and_only_then(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     hot = await held(runtime)
     begun = Written("other", "pick", "frontend", predicted=[{"state_key": "a"}])

@@ -60,7 +60,7 @@ def _contents(fake: FakeModels, number: int) -> list[str]:
     return [each["content"] for each in fake.asked[number].body["messages"]]
 
 
-async def test_an_agent_that_waits_for_a_person_between_two_questions_reads_its_thread_once(
+async def test_an_agent_waiting_between_two_questions_reads_its_thread_once(
     make: Make, tmp_path: Path, reads: list[UUID]
 ) -> None:
     calls = (("asked", '{"n": 2}'),)
@@ -92,7 +92,7 @@ async def test_a_run_whose_thread_begins_with_it_reads_nothing(make: Make, tmp_p
     assert reads == []
 
 
-async def test_a_retried_run_is_told_what_another_process_let_an_earlier_run_say_meanwhile(
+async def test_a_retried_run_reads_messages_of_earlier_runs_in_other_processes(
     make: Make, tmp_path: Path, reads: list[UUID]
 ) -> None:
     async with FakeModels([BROKEN], [BROKEN], spoken(Answer("Rain.")), spoken(Answer("Out."))) as fake:
@@ -113,7 +113,7 @@ async def _retried(runtime: Runtime, run_id: UUID) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by="user:local"))
 
 
-async def test_a_run_that_is_being_stopped_reads_anew_for_its_thread_may_be_left_to_another(
+async def test_a_stopping_run_reads_anew_as_its_thread_may_have_a_successor(
     make: Make, tmp_path: Path, reads: list[UUID]
 ) -> None:
     runtime = await make()
@@ -123,9 +123,7 @@ async def test_a_run_that_is_being_stopped_reads_anew_for_its_thread_may_be_left
     assert reads == [run.id, run.id]
 
 
-async def test_the_messages_of_the_runs_that_asked_last_are_kept_within_the_bound(
-    make: Make, reads: list[UUID]
-) -> None:
+async def test_messages_of_the_last_asking_runs_are_cached_within_the_bound(make: Make, reads: list[UUID]) -> None:
     runtime = await make()
     messages = ThreadMessages(runtime.database, bytes_max=2 * ENTRY_BYTES)
     first, second, third = (_run(number) for number in range(3))

@@ -80,7 +80,7 @@ async def _is(threads: Threads, number: int) -> bool:
     return len(threads._waiting) == number
 
 
-async def test_another_run_is_news_even_if_it_has_not_got_as_far_as_the_one_before(make: Make) -> None:
+async def test_another_run_is_news_even_behind_the_position_of_the_last(make: Make) -> None:
     runtime = await make()
     first = (await start(runtime, PLAIN, thread="t")).run_id
     known = Position(first, 1_000_000)

@@ -103,14 +103,14 @@ async def test_the_next_tool_finds_the_session_as_it_was_before(database: Databa
     assert await found(database) == before
 
 
-async def test_what_a_tool_that_fails_leaves_is_taken_back_behind_one_that_was_committed(database: Database) -> None:
+async def test_a_failing_tools_leftovers_are_rolled_back_after_a_committed_one(database: Database) -> None:
     before = await found(database)
     await use(database, ("SELECT 1",), "committed")
     await use(database, LEFT["advisory lock"], "failed")
     assert await found(database) == before
 
 
-async def test_a_tool_s_temporary_table_with_the_name_of_ours_is_not_written_by_the_commit(
+async def test_a_tools_temporary_table_with_our_name_takes_no_commit(
     database: Database,
 ) -> None:
     transaction = Transaction(database)
@@ -142,7 +142,7 @@ async def test_a_setting_of_the_tool_is_not_the_commit_s(database: Database) -> 
     assert seen == ["on"]
 
 
-async def test_an_attempt_that_ended_while_its_transaction_waited_for_a_connection_begins_none(
+async def test_an_attempt_ended_while_waiting_for_a_connection_begins_none(
     database: Database,
 ) -> None:
     transaction, pool = Transaction(database), await database.tools()

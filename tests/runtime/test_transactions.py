@@ -149,9 +149,7 @@ async def test_a_tool_may_change_the_settings_of_its_transaction(make: Make, sho
     assert await paid(shop) == [("pay", 1, "paid")]
 
 
-async def test_branches_with_transactions_wait_for_a_connection_and_for_nothing_else(
-    make: Make, shop: Connection
-) -> None:
+async def test_branches_with_transactions_wait_for_a_connection_alone(make: Make, shop: Connection) -> None:
     runtime = await make(performs=True, tool_connections=2)
     each = "items: '${{ [1, 2, 3, 4, 5, 6, 7, 8] }}', max_parallel: 8, steps: [{id: pay, call: fx.pay}]"
     first = (await start(runtime, TOOLS + f"steps:\n  - for_each: {{{each}}}\n")).run_id

@@ -186,9 +186,7 @@ async def test_where_they_queue_the_next_one_begins_when_the_last_has_ended(make
     assert await status_of(runtime, await last_run(runtime)) == "waiting"
 
 
-async def test_each_missed_instant_is_known_to_its_run_and_to_the_input_of_the_schedule(
-    make: Make, eye: Connection
-) -> None:
+async def test_each_missed_instant_reaches_its_run_and_the_schedules_input(make: Make, eye: Connection) -> None:
     runtime = await make()
     told = 'input: {type: object, properties: {day: {type: string}}}\noutput: "${{ run.scheduled_at }}"\n' + PLAIN
     await publish(runtime, DAILY % ', missed: all, input: {day: "on ${{ event.at }}"}', told)
@@ -212,9 +210,7 @@ async def test_a_hole_of_a_schedules_input_that_fails_refuses_its_instant(make: 
     assert await outcomes(eye, 1) == ["refused"]
 
 
-async def test_the_row_of_an_earlier_release_has_no_holes_and_its_input_is_given_as_it_stands(
-    make: Make, eye: Connection
-) -> None:
+async def test_an_earlier_releases_row_has_no_holes_and_its_input_is_literal(make: Make, eye: Connection) -> None:
     written = {"day": "on $${{ event.at }}"}
     runtime = await make()
     await publish(runtime, DAILY % f", input: {values.dumps(written).decode()}", OF_A_DAY)
@@ -230,9 +226,7 @@ async def test_the_row_of_an_earlier_release_has_no_holes_and_its_input_is_given
     assert {outcome for _, outcome in await fires(eye)} == {"started"}
 
 
-async def test_a_schedule_whose_version_only_a_newer_release_can_read_is_left_to_that_release(
-    make: Make, eye: Connection
-) -> None:
+async def test_an_unreadable_versions_schedule_is_left_to_its_release(make: Make, eye: Connection) -> None:
     newer = await make()
     await publish(newer, DAILY % ', input: {day: "on ${{ event.at }}"}', OF_A_DAY)
     await eye.execute("UPDATE workflows SET source = 'hai: flow/v9 '::bytea || source")
@@ -259,7 +253,7 @@ async def test_a_schedule_whose_version_only_a_newer_release_can_read_is_left_to
 @pytest.mark.parametrize(
     ("overlap", "left"), [("queue_one", ["started", "skipped", None]), ("queue", ["started", None, None])]
 )
-async def test_while_one_runs_only_so_many_instants_wait_and_the_schedule_says_how_many(
+async def test_a_bounded_number_of_instants_waits_behind_a_run_and_is_shown(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, overlap: str, left: list[str | None]
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.messaging.triggers.WAITING_MAX", 2)
@@ -334,9 +328,7 @@ async def test_a_run_that_is_refused_is_noted_and_the_next_instant_fires(make: M
     assert await outcomes(eye, 2) == ["refused", "started"]
 
 
-async def test_a_slow_process_that_wakes_behind_another_starts_no_run_beside_its_run(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_slow_process_waking_after_another_starts_no_second_run(make: Make, eye: Connection) -> None:
     runtime = await make()
     await publish(runtime, DAILY % "", ASKING)
     await due_since(eye, 3)
@@ -384,7 +376,7 @@ async def test_a_paused_schedule_fires_only_by_request_and_has_missed_nothing(ma
     assert await fires(eye) == []
 
 
-async def test_a_request_starts_one_run_for_each_key_but_none_beside_an_active_one(make: Make, eye: Connection) -> None:
+async def test_a_request_starts_one_run_a_key_but_none_beside_an_active_one(make: Make, eye: Connection) -> None:
     runtimes = [await make(), await make()]
     await publish(runtimes[0], DAILY % "", ASKING)
     schedule = await only_schedule(runtimes[0])
@@ -440,7 +432,7 @@ async def test_a_version_that_can_not_be_published_leaves_the_triggers_alone(mak
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_is_taken(
+async def test_of_two_publishers_of_one_webhook_path_one_hears_it_is_taken(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have found the path free before either has taken it."""
@@ -477,7 +469,7 @@ PAID = """  - event:
 """
 
 
-async def test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_it_says(make: Make) -> None:
+async def test_an_event_starts_each_workflow_that_wants_it_with_its_input(make: Make) -> None:
     runtime = await make()
     await publish(runtime, PAID, ORDER + PLAIN, name="big")
     await publish(
@@ -498,9 +490,7 @@ async def test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_i
     assert (chosen.input, chosen.requester, chosen.trigger) == ({"order": "o2"}, "system", "event")
 
 
-async def test_one_dedupe_key_has_exactly_one_run_however_often_and_wherever_it_is_sent(
-    make: Make, eye: Connection
-) -> None:
+async def test_one_dedupe_key_has_one_run_however_often_and_wherever_sent(make: Make, eye: Connection) -> None:
     runtimes = [await make(), await make()]
     await publish(runtimes[0], PAID, ORDER + PLAIN)
     event = {"order": "o1", "total": 500}
@@ -513,7 +503,7 @@ async def test_one_dedupe_key_has_exactly_one_run_however_often_and_wherever_it_
     assert await eye.fetchval("SELECT count(*) FROM runs") == 1
 
 
-async def test_without_a_dedupe_key_the_same_event_again_starts_nothing_and_another_one_does(make: Make) -> None:
+async def test_a_repeated_event_without_dedupe_key_starts_nothing_a_new_one_does(make: Make) -> None:
     runtime = await make()
     await publish(runtime, "  - event: {type: ping}\n")
     (first,), (again,), (other,) = [await send(runtime, id, "ping", {}) for id in ("e1", "e1", "e2")]
@@ -521,7 +511,7 @@ async def test_without_a_dedupe_key_the_same_event_again_starts_nothing_and_anot
     assert other.run_id != first.run_id
 
 
-async def test_an_event_that_is_sent_again_says_the_same_and_another_with_its_id_is_refused(make: Make) -> None:
+async def test_a_repeated_event_answers_alike_and_a_changed_one_is_refused(make: Make) -> None:
     runtime = await make()
     await publish(runtime, "  - event: {type: ping}\n")
     first, again = [await runtime.triggers.receive_event(LOCAL_TENANT, "e1", "ping", {}) for _ in range(2)]
@@ -613,7 +603,7 @@ SCHEDULES = 50
 INSTANTS = 8
 
 
-async def test_fifty_schedules_at_one_hertz_over_four_processes_of_which_one_dies_have_no_duplicate_and_no_gap(
+async def test_fifty_schedules_at_one_hertz_through_a_death_miss_and_double_none(
     database_url: str, make: Make, eye: Connection
 ) -> None:
     runtime = await make()
@@ -668,7 +658,7 @@ async def fired_everywhere(eye: Connection, instant: datetime) -> bool:
     return await eye.fetchval(query, instant) == SCHEDULES
 
 
-async def test_a_workflow_whose_plan_can_not_be_made_keeps_an_event_from_nobody_else(
+async def test_a_workflow_whose_plan_fails_keeps_an_event_from_nobody_else(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)

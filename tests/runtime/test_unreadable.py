@@ -77,7 +77,7 @@ async def right_workflow(eye: Connection, run_id: UUID) -> None:
     ("spoil", "mend"),
     [(unknown_field, known_again), (no_workflow, workflow_again), (wrong_workflow, right_workflow)],
 )
-async def test_a_run_that_its_worker_cannot_read_is_given_back_until_somebody_can(
+async def test_an_unreadable_run_is_given_back_until_somebody_can_read_it(
     make: Make, eye: Connection, spoil: Break, mend: Break
 ) -> None:
     idle = await make()
@@ -157,9 +157,7 @@ async def test_the_pause_doubles_with_each_time_and_is_bounded(make: Make, eye: 
     assert pauses[-1] == leases.GIVE_BACK_PAUSE_MAX
 
 
-async def test_what_was_begun_of_a_run_that_cannot_be_read_any_more_is_declared_lost_by_who_can(
-    make: Make, eye: Connection
-) -> None:
+async def test_attempts_of_an_unreadable_run_are_declared_lost_by_a_reader(make: Make, eye: Connection) -> None:
     worker = await make(performs=True)
     run_id = (await start(worker, GATED)).run_id
     await until(lambda: effects.begun)

@@ -440,9 +440,7 @@ async def test_every_rule_refuses_what_breaks_it(make: Make, eye: Connection) ->
     assert [(n, rule, [each.rule for each in found]) for n, rule, found in missed] == []
 
 
-async def test_a_question_that_was_opened_while_a_text_came_may_have_an_earlier_time(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_question_opened_during_a_text_may_have_an_earlier_time(make: Make, eye: Connection) -> None:
     one = (await exhibits(await make(performs=True), eye))["asking"].copied()
     for row in one.rows("pendings"):
         opened = msgspec.json.decode(row["body"])

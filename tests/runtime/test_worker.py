@@ -30,7 +30,7 @@ def hands(runtime: Runtime) -> Worker:
     return runtime.worker
 
 
-async def test_a_tool_that_is_cancelled_by_what_it_waits_for_fails_and_does_not_hang_its_run(
+async def test_a_tool_cancelled_by_its_dependency_fails_without_hanging_its_run(
     make: Make,
 ) -> None:
     runtime = await make(performs=True)
@@ -64,7 +64,7 @@ async def some_turns(runtime: Runtime) -> None:
         await runtime.database.api.fetchval("SELECT 1")
 
 
-async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat(
+async def test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
@@ -81,7 +81,7 @@ async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_th
     assert [attempt for _, _, attempt in effects.begun] == [1]
 
 
-async def test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either(
+async def test_an_attempt_placed_under_a_doubtful_lease_does_not_begin(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True, concurrency=1)
@@ -97,7 +97,7 @@ async def test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begi
     assert effects.begun == [(str(first), "wait", 1), (str(second), "wait", 1)]
 
 
-async def test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end(make: Make) -> None:
+async def test_a_run_missing_from_a_heartbeat_is_dropped_with_its_attempts(make: Make) -> None:
     a, b = await make(performs=True), await make()
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -150,9 +150,7 @@ async def test_a_run_that_is_claimed_while_it_is_being_stopped_begins_nothing(ma
     assert not effects.begun
 
 
-async def test_what_waits_for_its_place_when_the_process_stops_is_handed_back_and_not_declared_lost(
-    make: Make, eye: Connection
-) -> None:
+async def test_attempts_waiting_for_a_place_are_handed_back_at_a_stop(make: Make, eye: Connection) -> None:
     a = await make(performs=True, concurrency=1, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
     first = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -167,9 +165,7 @@ async def test_what_waits_for_its_place_when_the_process_stops_is_handed_back_an
         assert sum(isinstance(event, e.StepRetried) and event.lost for event in events) == lost
 
 
-async def test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_process_that_failed_to_renew_takes_a_new_id_and_drops_old_work(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, GATED)).run_id
     await until(lambda: effects.begun)
@@ -182,7 +178,7 @@ async def test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the
     await until(lambda: is_now(runtime, run_id, "finished"))
 
 
-async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again(
+async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
@@ -217,7 +213,7 @@ BESIDE_GATED = f"""{TOOLS}steps:
 
 
 @pytest.mark.parametrize("dies", [True, False])
-async def test_a_call_that_is_approved_in_another_process_than_the_runs_is_made_once_and_nobody_asks_about_it(
+async def test_a_call_approved_in_another_process_is_made_once_without_doubt(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
@@ -267,9 +263,7 @@ async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(ma
     assert max(map(len, pieces)) <= 16 * 1024
 
 
-async def test_what_a_tool_yields_becomes_the_argument_of_a_call_in_chunks_of_bounded_size(
-    make: Make, eye: Connection
-) -> None:
+async def test_a_tools_yields_become_a_calls_argument_in_bounded_chunks(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
     tools = TOOLS.rstrip("\n") + f"\n  page: {page}\n"
@@ -300,7 +294,7 @@ async def test_where_a_tool_raised_is_in_the_log_and_in_the_runs_own(make: Make,
     assert "hai_flow/runtime" not in traces[0].message
 
 
-async def test_of_a_tool_that_was_given_something_personal_the_log_tells_only_what_it_raised(make: Make) -> None:
+async def test_a_tool_with_a_personal_argument_logs_only_the_class_it_raised(make: Make) -> None:
     runtime = await make(performs=True)
     body = (
         "state: {who: {type: string, default: Erika, pii: true}}\n"

@@ -110,7 +110,7 @@ def test_a_fork_that_changes_nothing_decides_as_the_run_did() -> None:
     assert tried > RUNS, "almost nowhere was anything forked"
 
 
-def test_a_run_whose_fork_does_not_begin_leaves_nothing_that_is_not_undone_and_cleaned_up() -> None:
+def test_a_run_whose_fork_does_not_begin_leaves_everything_undone() -> None:
     """Held by the book of `Play`: at the end every `undo` and every `finally` that was owed has run."""
     tried = 0
     for seed in range(RUNS):

@@ -76,7 +76,7 @@ async def test_a_task_of_another_context_is_not_taken_for_the_errands_own() -> N
     assert agent.sent == [[{"text": "go"}]]
 
 
-async def test_where_an_attempt_was_lost_and_only_other_tasks_are_listed_people_are_asked() -> None:
+async def test_a_lost_attempt_beside_unrelated_tasks_asks_people() -> None:
     agent = ScriptedAgent([{"id": "t", "contextId": "somebody else's", "status": {"state": "completed"}}])
     with pytest.raises(OutcomeLost, match="other contexts"):
         await errand(agent, lost=1).begin({"text": "go"})
@@ -91,14 +91,14 @@ async def refuse_to_begin() -> None:
     raise Closed
 
 
-async def test_where_a_lost_attempt_has_begun_nothing_the_task_is_sent_only_if_it_may_begin_yet() -> None:
+async def test_a_task_that_a_lost_attempt_did_not_begin_is_sent_if_it_may_be() -> None:
     agent = ScriptedAgent([])
     with pytest.raises(Closed):
         await errand(agent, lost=1, begin=refuse_to_begin).begin({"text": "go"})
     assert agent.sent == []
 
 
-async def test_a_task_that_a_lost_attempt_has_begun_goes_on_whether_or_not_it_may_begin() -> None:
+async def test_a_lost_attempts_task_goes_on_whether_or_not_it_may_begin() -> None:
     agent = ScriptedAgent(
         [{"id": "t", "contextId": errand(ScriptedAgent(), lost=1)._context, "status": {"state": "working"}}]
     )
@@ -107,7 +107,7 @@ async def test_a_task_that_a_lost_attempt_has_begun_goes_on_whether_or_not_it_ma
     assert agent.sent == []
 
 
-async def test_an_answer_whose_connection_broke_is_not_given_again_to_an_agent_that_is_slow_to_take_it() -> None:
+async def test_an_answer_cut_off_is_not_repeated_to_an_agent_slow_to_take_it() -> None:
     agent = ScriptedAgent(breaks=1, slow=20)
     task = await errand(agent, answered=True).begin({})
     assert peer.state_of(task) == "completed"

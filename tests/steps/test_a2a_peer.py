@@ -75,7 +75,7 @@ def test_a_question_without_a_form_is_asked_for_one_text() -> None:
     assert peer.write_answer(question.pending, {"answer": "blue"}) == [{"text": "blue"}]
 
 
-def test_a_question_of_hai_flow_has_its_form_or_its_options_and_names_its_id() -> None:
+def test_a_question_of_hai_flow_has_form_or_options_and_names_its_id() -> None:
     form = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
     foreign = {"id": "p0", "may_answer": False, "form": form}
     pending = {"id": "p1", "may_answer": True, "form": form}
@@ -90,7 +90,7 @@ def test_a_question_of_hai_flow_has_its_form_or_its_options_and_names_its_id() -
     assert peer.write_answer(question.pending, {"decision": "approve"}) == [{"data": answer}]
 
 
-def test_another_question_of_a_task_has_another_digest_though_its_words_are_the_same() -> None:
+def test_another_question_of_a_task_with_equal_words_has_another_digest() -> None:
     one, other = asking({"text": "Again?"}, timestamp="1"), asking({"text": "Again?"}, timestamp="2")
     assert peer.question_of(one).digest == peer.question_of(asking({"text": "Again?"}, timestamp="1")).digest
     assert peer.question_of(one).digest != peer.question_of(other).digest

@@ -220,7 +220,7 @@ BOUND = Secrets({"TOKEN": "canary-123456"}, {"TOKEN": Source(hosts=("127.0.0.1",
 ASKS = {"headers": {"X-Key": "k ${{ secrets.TOKEN }}"}, "auth": "${{ secrets.TOKEN }}"}
 
 
-async def test_a_secret_goes_to_the_host_that_it_is_for_and_stands_in_no_argument() -> None:
+async def test_a_secret_goes_to_its_own_host_and_is_in_no_argument() -> None:
     async with Service(says({})) as service:
         await perform({"get": service.url(), **ASKS}, secrets=BOUND)
         fault = await failure({"get": service.url(host="other.test"), **ASKS}, secrets=BOUND)

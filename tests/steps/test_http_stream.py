@@ -127,7 +127,7 @@ async def test_pieces_are_said_before_the_rest_has_come() -> None:
 @pytest.mark.parametrize(
     "odd", [b": a comment", b"retry: never", b"a line of no field", b"event:", b"id: \x00", b"\xff\xfe: 1"]
 )
-async def test_an_odd_line_of_a_stream_is_left_out_and_the_events_around_it_are_said(odd: bytes) -> None:
+async def test_an_odd_line_of_a_stream_is_left_out_and_its_neighbours_stay(odd: bytes) -> None:
     for body in (b"data: a\n\n" + odd + b"\n\ndata: b\n\n", b"data: a\n\n" + odd + b"\ndata: b\n\n"):
         async with Service(giving(body)) as service:
             said = Said()
@@ -145,7 +145,7 @@ async def test_any_other_body_and_what_is_no_success_is_read_as_a_whole() -> Non
     assert (raised.value.code, said.pieces) == ("http.status", [])
 
 
-async def test_a_body_without_an_end_is_cut_and_one_that_says_nothing_more_is_given_up() -> None:
+async def test_an_endless_body_is_cut_and_a_silent_one_given_up() -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"data: " + b"x" * 1000 + b"\n\n"
@@ -196,7 +196,7 @@ def test_mistakes_are_found_before_anything_runs(http: str, words: str) -> None:
     assert any(words in each.message for each in found if each.severity == "error"), found
 
 
-async def test_in_a_run_the_body_is_a_message_and_that_of_a_failed_attempt_is_aborted(make: Make) -> None:
+async def test_a_body_is_a_message_of_its_run_aborted_with_a_failed_attempt(make: Make) -> None:
     asked = 0
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -275,7 +275,7 @@ async def test_the_signs_for_halves_can_be_said_as_all_others() -> None:
         assert await stream_text([find_event(data.encode())], lambda event: event["json"]["t"]) == (MARKS, MARKS)
 
 
-async def test_half_a_character_without_the_other_half_is_a_replacement_and_noted() -> None:
+async def test_a_lone_surrogate_is_a_replacement_character_with_a_note() -> None:
     said = Said()
     async with Service(giving(find_event(b'{"t": "a\\ud83d"}') + find_event(b'{"t": "b\\u0000"}'))) as service:
         output = await streamed({"get": service.url(), "piece": "${{ event.json.t }}"}, said)

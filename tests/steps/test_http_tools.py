@@ -185,7 +185,7 @@ async def test_arguments_go_where_the_document_says(service: Service) -> None:
     assert "idempotency-key" not in request.headers
 
 
-async def test_a_body_is_sent_as_the_document_says_and_what_writes_can_be_recognised(service: Service) -> None:
+async def test_a_body_is_sent_as_the_document_says_and_writes_are_recognisable(service: Service) -> None:
     assert await call(service, "addOrder", {"body": {"amount": 3, "note": None, "parent": {"amount": 1}}}) == ORDER
     await call(service, "sendForm", {"body": {"a": 1}})
     first, second = service.received
@@ -282,7 +282,7 @@ CALLED_BACK: dict[str, Any] = {
 }
 
 
-async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_document(service: Service) -> None:
+async def test_a_callbacks_address_is_filled_in_at_the_sending_and_fits(service: Service) -> None:
     with_callback = 'shop.subscribe, with: {url: "${{ callback.url }}", body: {url: "${{ callback.url }}", n: 1}}'
     api = API | {"paths": CALLED_BACK}
     plan = compile_workflow(
@@ -343,7 +343,7 @@ async def test_models_are_offered_the_operations_with_their_schemas() -> None:
         ("shop.cookies", "needs the cookie `session`"),
     ],
 )
-def test_a_call_that_the_document_does_not_have_is_found_before_anything_runs(call: str, words: str) -> None:
+def test_a_call_missing_from_the_document_is_found_before_anything_runs(call: str, words: str) -> None:
     (only,) = said(call)
     assert words in only
 

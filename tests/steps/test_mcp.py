@@ -151,7 +151,7 @@ def link(uri: str, number: int) -> dict[str, Any]:
     return {"type": "document", "source": {"type": "url", "value": uri, "filename": f"n{number}"}}
 
 
-async def test_links_to_what_the_server_itself_can_read_become_files_and_all_others_stay_addresses() -> None:
+async def test_links_that_the_server_can_read_become_files_others_stay_addresses() -> None:
     web = "https://example.com/a.png"
     async with runner_of(bytes_max=20_000) as runner, http_server() as http:
         for declared in (STDIO, f"mcp: '{http.url}'"):
@@ -188,7 +188,7 @@ async def test_a_line_that_is_too_long_ends_its_call_and_no_other() -> None:
         assert connection._owner is owner
 
 
-async def test_a_program_gets_the_environment_that_is_declared_and_no_secret_of_ours(
+async def test_a_program_gets_its_declared_environment_and_no_secret_of_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HAI_FLOW_SECRET_OTHER", "hidden")
@@ -214,7 +214,7 @@ async def test_headers_and_tokens_go_to_the_address(tmp_path: Path) -> None:
         assert {each["x-team"] for each in http.received} == {"a"}
 
 
-async def test_what_is_offered_has_names_schemas_and_an_effect_that_only_a_trusted_server_says() -> None:
+async def test_offered_functions_have_names_schemas_and_trusted_effects() -> None:
     trusted = f"{{ours: {{command: {values.dumps(COMMAND).decode()}, env: {{PYTHONPATH: '{ROOT}'}}, trusted: true}}}}"
     async with runner_of(trusted) as runner:
         ours = tool_of("mcp: {use: ours}, allow: [add, text, gone]")
@@ -239,7 +239,7 @@ async def test_what_is_offered_has_names_schemas_and_an_effect_that_only_a_trust
         (None, "write"),
     ],
 )
-def test_hints_of_a_trusted_server_alone_say_the_class_and_none_says_that_nobody_is_to_be_asked_about_a_change(
+def test_only_a_trusted_servers_hints_give_the_class_and_none_skips_gates(
     hints: types.ToolAnnotations | None, effect: str
 ) -> None:
     offered = types.Tool(name="do", input_schema={"type": "object"}, annotations=hints)
@@ -294,7 +294,7 @@ async def test_a_program_that_can_not_be_started_or_says_nothing_is_unavailable(
             assert (fault.code, fault.retriable) == ("mcp.unavailable", True), command
 
 
-async def test_an_address_where_nobody_is_and_one_that_says_nothing_are_unavailable(
+async def test_a_dead_and_a_silent_address_are_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mcp_connections, "START_SECONDS", 0.5)
@@ -307,7 +307,7 @@ async def test_an_address_where_nobody_is_and_one_that_says_nothing_are_unavaila
         assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
 
 
-async def test_a_server_that_dies_in_a_call_leaves_a_write_in_doubt_and_is_started_again(
+async def test_a_server_dying_in_a_write_leaves_a_doubt_and_is_restarted(
     tmp_path: Path,
 ) -> None:
     async with runner_of() as runner:
@@ -395,7 +395,7 @@ async def test_a_function_that_came_after_the_publication_is_not_offered() -> No
         assert [each.name for each in offered] == ["t.add"]
 
 
-async def test_who_has_no_token_is_unauthorized_and_a_token_is_got_by_client_credentials() -> None:
+async def test_a_call_without_token_is_unauthorized_and_credentials_get_one() -> None:
     oauth = "{{url: '{}', oauth: {{issuer: '{}', client_id: flow, client_secret: '${{{{ secrets.ERP }}}}'}}}}"
     async with http_server(token="good") as http:
         issuer = f"http://127.0.0.1:{http.port}"
@@ -415,7 +415,7 @@ async def test_who_has_no_token_is_unauthorized_and_a_token_is_got_by_client_cre
 # --- where it leads nowhere -------------------------------------------------------------------------------------------
 
 
-async def test_a_published_workflow_starts_no_program_but_those_of_the_deployment() -> None:
+async def test_a_published_workflow_starts_only_programs_of_the_deployment() -> None:
     catalogue = f"{{files: {{command: {values.dumps(COMMAND).decode()}, env: {{PYTHONPATH: '{ROOT}'}}}}}}"
     async with runner_of(catalogue) as runner:
         fault = await failure(runner, "add", from_disk=False, a=1, b=1)
@@ -439,7 +439,7 @@ async def test_a_published_address_goes_where_the_guard_allows_it() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://nowhere.invalid/mcp", "http://127.0.0.1:9/mcp"])
-async def test_a_server_that_is_nowhere_is_told_as_a_connection_tells_it_but_without_the_sdk(
+async def test_an_absent_server_is_reported_as_by_a_connection_without_the_sdk(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported: list[str] = []
@@ -455,7 +455,7 @@ async def test_a_server_that_is_nowhere_is_told_as_a_connection_tells_it_but_wit
     assert imported == []
 
 
-async def test_a_published_workflow_sends_secrets_to_the_hosts_that_they_are_bound_to() -> None:
+async def test_a_published_workflow_sends_secrets_only_to_their_hosts() -> None:
     bound = Source(hosts=("127.0.0.1",), workflows=("other",))
     secrets = Secrets({"A": "abcdef", "B": "bcdefg"}, {"A": Source(hosts=("erp.test",)), "B": bound})
     async with runner_of(secrets=secrets, hosts=("127.0.0.1",)) as runner, http_server() as http:

@@ -60,7 +60,7 @@ def kept(runner: McpRunner) -> int:
     return len(runner._connections)
 
 
-async def test_of_five_hundred_addresses_that_were_only_named_next_to_nothing_is_kept() -> None:
+async def test_five_hundred_addresses_only_named_keep_next_to_nothing() -> None:
     made = runner()
     for number in range(500):
         await connection(made, number)
@@ -68,7 +68,7 @@ async def test_of_five_hundred_addresses_that_were_only_named_next_to_nothing_is
     await made.close()
 
 
-async def test_of_five_hundred_servers_that_were_used_at_most_a_hundred_stay_connected(servers: Servers) -> None:
+async def test_of_five_hundred_used_servers_a_hundred_stay_connected(servers: Servers) -> None:
     made = runner()
     for number in range(500):
         await (await connection(made, number)).session()

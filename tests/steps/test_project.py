@@ -85,7 +85,7 @@ def test_what_can_not_be_imported_leaves_everything_as_it_was(root: Path, text: 
     assert after.function() == 10
 
 
-def test_a_change_that_could_not_be_loaded_is_loaded_with_the_one_that_mends_it(root: Path) -> None:
+def test_a_change_that_failed_to_load_is_loaded_with_its_mend(root: Path) -> None:
     project = Project(root)
     assert refunded(root) == 10
     write(root / "acme_store" / "prices.py", "BASE = 3\n")
@@ -108,7 +108,7 @@ def test_a_tool_that_is_renamed_or_removed_is_no_tool_any_more(root: Path) -> No
         toolbox.find("acme_store.refunds", "refund", "shop")
 
 
-def test_what_a_module_registered_before_it_failed_does_not_count_when_it_is_mended(root: Path) -> None:
+def test_a_failed_modules_registrations_do_not_count_once_it_is_mended(root: Path) -> None:
     toolbox = Toolbox(["acme_store.refunds"], project=root)
     write(root / "acme_store" / "refunds.py", REFUNDS + "1 / 0\n")
     with pytest.raises(StepError, match="can't import"):
@@ -135,7 +135,7 @@ def test_a_module_whose_file_is_gone_is_let_go(root: Path) -> None:
     assert refunded(root) == 10
 
 
-def test_the_files_of_a_module_are_its_own_and_those_that_it_imports_also_where_it_can_not_be_imported(
+def test_a_modules_files_are_its_own_and_its_imports_even_if_broken(
     root: Path,
 ) -> None:
     write(root / "acme_store" / "prices.py", "BASE = \n")

@@ -163,7 +163,7 @@ async def test_a_sync_function_runs_in_a_thread_and_may_ask_for_its_context(runn
     assert output == {"thread": True, "key": "run/s", "attempt": 2}
 
 
-async def test_a_generator_streams_its_strings_and_its_last_other_value_is_the_output(runner: PythonRunner) -> None:
+async def test_a_generator_streams_its_strings_and_returns_its_last_other_value(runner: PythonRunner) -> None:
     text = ["a ", "b\0\ud800 ", "c"]  # a run's message has U+FFFD in their place, as the output has
     assert await perform(runner, "words", stream=True) == ("a b\ufffd\ufffd c", text)
     assert await perform(runner, "words", stream=True, mind=True) == ({"chosen": True}, text)
@@ -305,7 +305,7 @@ async def test_a_tool_of_which_too_many_were_left_behind_fails_until_one_returns
         assert await perform(tight, function) == ("late", [])
 
 
-async def test_calls_that_wait_for_their_tools_threads_fail_too_when_those_are_left_behind(tight: PythonRunner) -> None:
+async def test_calls_waiting_for_their_tools_threads_fail_when_those_are_left(tight: PythonRunner) -> None:
     await given_up(tight, "hangs", 2)
     hung = asyncio.create_task(perform(tight, "hangs"))
     second = asyncio.create_task(perform(tight, "hangs"))
@@ -357,7 +357,7 @@ async def test_threads_are_used_again_and_end_with_their_runner(tight: PythonRun
     await until(lambda: not ours())
 
 
-async def test_quick_calls_of_one_answer_act_in_the_order_in_which_they_were_written() -> None:
+async def test_quick_calls_of_one_answer_act_in_their_written_order() -> None:
     threads = ToolThreads()
     effects: list[int] = []
 
@@ -424,7 +424,7 @@ def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, c
     assert re.search(said, fault), fault
 
 
-def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() -> None:
+def test_a_supported_plan_has_no_fault_and_a_verb_without_runner_says_so() -> None:
     plan = plan_of("t.add, with: {left: 1}")
     assert Registry({"python": PythonRunner(HERE)}).faults(plan) == []
     assert Registry({}).faults(plan) == []
@@ -432,7 +432,7 @@ def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() 
         Registry({}).runner_of(plan.steps["s"])
 
 
-def test_a_registered_tool_is_found_by_name_and_replaced_by_its_reloaded_self() -> None:
+def test_a_registered_tool_is_found_by_name_and_replaced_on_reload() -> None:
     def make(result: int) -> Callable[[], int]:
         def answer_of_the_test() -> int:
             return result
@@ -448,7 +448,7 @@ def test_a_registered_tool_is_found_by_name_and_replaced_by_its_reloaded_self() 
         tool("sample.answer")(add)
 
 
-async def test_a_registry_without_a_runner_that_offers_says_that_the_tool_is_unavailable() -> None:
+async def test_a_registry_without_runners_says_that_the_tool_is_unavailable() -> None:
     with pytest.raises(StepError, match="'shop'") as raised:
         await Registry({}).offered("shop", PythonTool("shop", "acme.shop"))
     assert raised.value.code == "tool.unavailable"

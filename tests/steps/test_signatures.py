@@ -181,7 +181,7 @@ async def test_wrong_arguments_are_refused_before_anything_of_the_function_runs(
     assert (raised.value.code, raised.value.retriable, ran) == ("tool.invalid_arguments", False, [])
 
 
-async def test_an_annotation_that_has_no_form_in_json_is_not_checked_and_the_others_are(runner: PythonRunner) -> None:
+async def test_an_annotation_without_a_json_form_is_unchecked_the_others_are(runner: PythonRunner) -> None:
     assert (await perform(runner, "takes_a_thread", thread="any", count=1))[0] is True
     with pytest.raises(StepError, match="/count"):
         await perform(runner, "takes_a_thread", thread="any", count="one")
@@ -260,7 +260,7 @@ def test_a_context_of_no_run_can_be_made_for_a_test_of_the_tool() -> None:
         ("pay, with: {json: a}", "missing argument amount"),
     ],
 )
-def test_literal_arguments_that_do_not_fit_are_found_when_a_workflow_is_published(call: str, said: str) -> None:
+def test_unfit_literal_arguments_are_found_at_publication(call: str, said: str) -> None:
     registry = Registry({"python": PythonRunner(Toolbox(project=ROOT))})
     ((step, fault),) = registry.faults(plan_of(call))
     assert step.path == "s"

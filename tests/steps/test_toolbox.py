@@ -105,7 +105,7 @@ def test_a_module_that_is_not_allowed_is_not_even_imported(project: Path) -> Non
     assert "HAI_FLOW_TOOLS" in error.message
 
 
-def test_of_a_module_that_the_deployment_names_only_what_it_registers_is_a_tool(project: Path) -> None:
+def test_a_module_of_the_deployment_offers_only_its_registered_tools(project: Path) -> None:
     toolbox = Toolbox(["acme_shop"])
     assert found(toolbox, "shop.refund", "acme_shop")(order="o1") == "refunded o1"
     assert found(toolbox, "shop.book", "acme_shop")(order="o1") == "booked o1"
@@ -140,7 +140,7 @@ def test_a_link_that_leads_out_of_the_folder_tools_does_not_count(project: Path)
     assert refusal(Toolbox.of([], project), "shop.refund", "tools.shop").code == "tool.not_allowed"
 
 
-def test_a_workflow_from_disk_may_call_what_a_module_of_its_project_defines_and_not_what_that_imports(
+def test_a_workflow_on_disk_calls_its_projects_functions_not_their_imports(
     project: Path,
 ) -> None:
     toolbox = Toolbox([], project=project)
@@ -153,7 +153,7 @@ def test_a_workflow_from_disk_may_call_what_a_module_of_its_project_defines_and_
     assert refusal(toolbox, "shop.helper", "acme_shop").code == "tool.not_allowed"
 
 
-def test_a_file_of_the_project_that_python_does_not_import_under_its_name_is_no_tool(project: Path) -> None:
+def test_a_file_that_python_does_not_import_by_name_is_no_tool(project: Path) -> None:
     """Python has a module `calendar` of its own, which comes first."""
     error = refusal(Toolbox([], project=project), "diary.TextCalendar", "calendar", from_disk=True)
     assert error.code == "tool.unavailable"
@@ -166,12 +166,12 @@ def test_registered_means_a_name_that_an_allowed_module_has_registered(project: 
     assert "found none in the modules" in refusal(toolbox, "weld", "").message
 
 
-def test_a_module_that_the_deployment_names_and_python_does_not_find_is_said_at_the_start() -> None:
+def test_a_named_module_that_python_does_not_find_is_reported_at_start() -> None:
     with pytest.raises(StepError, match="can't import no_such_module"):
         Toolbox(["no_such_module"]).load()
 
 
-def test_a_module_that_ends_the_process_when_it_is_imported_is_one_that_can_not_be_imported(project: Path) -> None:
+def test_a_module_that_exits_on_import_is_one_that_fails_to_import(project: Path) -> None:
     (project / "leaving.py").write_text("import sys\nsys.exit(3)\n")
     error = refusal(Toolbox([], project=project), "t.f", "leaving", from_disk=True)
     assert error.message == "can't import leaving: SystemExit: 3"
@@ -185,7 +185,7 @@ def test_installed_packages_offer_tools_by_entry_point(project: Path, monkeypatc
     assert found(Toolbox.of([], project), "shop.refund", "acme_shop")(order="o1") == "refunded o1"
 
 
-def test_a_partial_of_what_the_project_defines_is_a_tool_and_of_something_else_is_none(project: Path) -> None:
+def test_a_partial_of_a_project_function_is_a_tool_and_others_are_none(project: Path) -> None:
     (project / "parts.py").write_text(
         "import subprocess\nfrom functools import partial\ndef cut(n): return n\n"
         "cut_two = partial(cut, n=2)\nshell = partial(subprocess.getoutput)\n"

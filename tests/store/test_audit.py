@@ -62,7 +62,7 @@ async def found(db: Database, tenant: UUID = TENANT, **how: Any) -> list[str]:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_record_is_written_by_the_commit_of_the_act_with_the_head_of_the_run(db: Database, eye: Any) -> None:
+async def test_a_record_is_written_by_its_acts_commit_with_the_runs_head(db: Database, eye: Any) -> None:
     run_id = uuid4()
     await win(db, birth(run_id, audit=[row("run.started")]))
     await win(db, decision(run_id, 1, n=2, audit=[row("run.paused"), row("run.resumed", "user:bob")]))
@@ -135,9 +135,7 @@ async def test_each_tenant_has_a_chain_of_its_own(db: Database) -> None:
     assert await found(db) == await found(db, STRANGER) == []
 
 
-async def test_a_record_that_becomes_visible_late_is_sealed_behind_those_that_came_after_it(
-    db: Database, eye: Any
-) -> None:
+async def test_a_late_visible_record_is_sealed_after_those_behind_it(db: Database, eye: Any) -> None:
     late = row()
     transaction = eye.transaction()
     await transaction.start()

@@ -37,7 +37,7 @@ async def test_a_run_that_rests_is_given_back_and_late_chunks_of_its_holder_lose
     assert again.fence == rests.fence, "nobody held it, so nobody's chunks can be late"
 
 
-async def test_a_decision_that_takes_the_claim_raises_the_fence_and_one_by_the_holder_does_not(db: Database) -> None:
+async def test_a_decision_that_claims_raises_the_fence_and_the_holders_does_not(db: Database) -> None:
     me, other = await worker(db), await worker(db)
     start = birth(busy=False, status="waiting")
     (born,) = await commit(db, start)
@@ -126,7 +126,7 @@ async def test_the_next_wake_is_of_the_queues_asked_for_and_of_what_nobody_holds
     assert await leases.next_wake(db.engine, ["nobody's"]) is None
 
 
-async def test_attendance_counts_who_is_alive_and_the_runs_that_nobody_alive_holds(db: Database) -> None:
+async def test_attendance_counts_live_workers_and_runs_without_a_live_holder(db: Database) -> None:
     assert await leases.attendance(db.api) == (0, 0, [])
     due, later, held_by_dead = birth(), birth(busy=False, status="waiting", wake_at=now() + timedelta(hours=1)), birth()
     await commit(db, due, later)

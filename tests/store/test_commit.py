@@ -59,7 +59,7 @@ async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> 
 
 
 # docs/design/store.md#locks
-async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries(db: Database) -> None:
+async def test_rows_are_locked_by_id_whatever_the_order_of_entries(db: Database) -> None:
     starts = [birth() for _ in range(8)]
     await commit(db, *starts)
     first, *others = sorted(start.run_id for start in starts)
@@ -138,7 +138,7 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
     assert not claimed.lost
 
 
-async def test_the_heartbeat_tells_of_runs_that_were_not_known_to_be_held_and_of_decisions_by_others(
+async def test_the_heartbeat_reports_unknown_runs_and_decisions_by_others(
     db: Database,
 ) -> None:
     me = await worker(db)
@@ -185,7 +185,7 @@ async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db:
 
 
 # docs/design/store.md#refused-batches
-async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_stored(db: Database) -> None:
+async def test_a_nul_in_a_text_is_a_data_error_and_stores_none_of_the_batch(db: Database) -> None:
     good, bad = birth(), birth(commands=[CommandRow("nul\x00", b"", b"")])
     with pytest.raises(asyncpg.PostgresError) as failure:
         await commit(db, good, bad)
@@ -272,7 +272,7 @@ async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> Non
     assert (run.status, run.result, run.ended_at) == ("running", None, None)
 
 
-async def test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free(db: Database) -> None:
+async def test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it(db: Database) -> None:
     done = {"status": "finished", "busy": False, "result": b"{}"}
     assert (await commit(db, birth(slot="thread:1", **done)))[0]
     assert await slots_of(db) == []
@@ -291,7 +291,7 @@ async def test_forty_times_eight_starts_race_for_one_slot_and_one_gets_it(db: Da
     assert await db.api.fetchval("SELECT count(*) FROM runs") == 40
 
 
-async def test_what_belongs_together_is_written_together_with_the_run_s_own_numbers(db: Database) -> None:
+async def test_related_rows_are_written_together_with_the_runs_own_numbers(db: Database) -> None:
     start = birth(n=3, thread_id="t1", turns=[TurnRow(1, first=2, wire_run_id="w1", body_sha=b"s")])
     await commit(db, start)
     entry = decision(
@@ -490,7 +490,7 @@ async def test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it(db
     assert await promises(db) == {start.run_id: False}
 
 
-async def test_a_waiting_run_is_promised_the_slot_and_begins_only_while_it_has_it(db: Database) -> None:
+async def test_a_waiting_run_is_promised_a_slot_and_begins_only_while_holding_it(db: Database) -> None:
     holder, waiting = birth(seat=SEAT), birth(status="queued", busy=False)
     await promised(db, holder.run_id)
     await commit(db, holder, waiting)
@@ -546,7 +546,7 @@ async def test_keys_that_nobody_serves_are_found_page_by_page(db: Database, monk
 # --- sweeps ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_is_due(db: Database) -> None:
+async def test_a_sweep_goes_on_where_any_process_stopped_and_only_when_due(db: Database) -> None:
     asked: list[list[int] | None] = []
 
     async def look(after: list[int] | None) -> Page:

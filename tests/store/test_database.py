@@ -25,7 +25,7 @@ async def test_the_engine_s_plans_are_pinned_and_the_api_s_are_not(db: Database)
         assert await db.api.fetchval("SELECT current_setting($1)", name) == api
 
 
-async def test_only_the_first_connection_of_a_process_asks_for_the_types_of_arrays(database_url: str) -> None:
+async def test_only_a_process_first_connection_asks_for_array_types(database_url: str) -> None:
     """The driver's question takes ten milliseconds of a server's processor: longer than any statement of ours."""
     for behind_pooler in (False, True):
         for _ in range(2):

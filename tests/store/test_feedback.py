@@ -117,7 +117,7 @@ async def test_the_longest_names_there_are_can_be_judged(db: Database) -> None:
     assert (stored.thread_id, stored.subject_id) == (subject.thread_id, subject.id)
 
 
-async def test_a_message_is_found_in_its_thread_alone_and_of_several_with_its_id_the_newest(db: Database) -> None:
+async def test_a_message_is_found_in_its_thread_alone_newest_of_equal_ids(db: Database) -> None:
     first, second, child = (birth(thread_id="t", messages=[MessageRow(0, "m", "user", b"{}", 1)]) for _ in range(3))
     others = [
         birth(thread_id="u", messages=[MessageRow(0, "n", "user", b"{}", 1)]),

@@ -87,7 +87,7 @@ async def test_what_is_being_cleared_away_becomes_no_file(db: Database) -> None:
     assert await files.find_file(db.api, TENANT, file.sha256, ANN) is None
 
 
-async def test_only_files_that_no_run_refers_to_are_swept_and_those_after_a_while(db: Database) -> None:
+async def test_only_unreferenced_files_are_swept_and_only_after_a_while(db: Database) -> None:
     unused, used = await kept(db, b"unused"), await kept(db, b"used")
     made = await kept(db, b"made", "run:x", run_id=await born(db))
     await files.record_files(db.api, TENANT, [used.sha256], ANN, await born(db))

@@ -52,7 +52,7 @@ async def test_an_entry_that_loses_writes_no_row(db: Database) -> None:
     assert await rows(db) == [("a", "user:ann")]
 
 
-async def test_a_pending_is_found_once_by_the_nearest_deadline_and_only_in_its_tenant(db: Database) -> None:
+async def test_a_pending_is_found_once_by_its_nearest_deadline_in_its_tenant(db: Database) -> None:
     mine = birth(pendings=[asked("a", "user:ann role:boss"), asked("b", "role:boss", NOON), asked("c", "user:bob")])
     theirs = birth(tenant=STRANGER, pendings=[asked("d", "user:ann role:boss")])
     await commit(db, mine, theirs)

@@ -134,7 +134,7 @@ def test_the_revisions_are_found_beside_the_package_and_inside_it(
         revisions.directory()
 
 
-async def test_signals_that_were_stored_before_they_had_places_get_theirs_by_their_time(
+async def test_signals_stored_without_places_get_them_by_their_time(
     empty_database_url: str,
 ) -> None:
     await migrations.upgrade(empty_database_url, "0006")

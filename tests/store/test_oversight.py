@@ -98,7 +98,7 @@ async def test_each_question_is_counted_once_by_what_became_of_it(desk: Desk) ->
     assert {name: each.questions for name, each in by_tool.items()} == {"shop.pay": 2, "": 5}
 
 
-async def test_a_vote_is_quick_behind_the_question_or_behind_the_same_persons_vote_before(desk: Desk) -> None:
+async def test_a_vote_soon_after_the_question_or_an_earlier_vote_is_quick(desk: Desk) -> None:
     await desk.ask("approve", 1000, ("user:ann", "approve", 995, {}))  # at once
     await desk.ask("approve", 5000, ("user:ann", "approve", 500, {}))
     await desk.ask("approve", 5000, ("user:ann", "approve", 495, {}))  # in a row

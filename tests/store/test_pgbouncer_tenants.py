@@ -56,7 +56,7 @@ async def _names(connection: asyncpg.Connection, query: str, *given: object) -> 
     return [row["name"] for row in await connection.fetch(query, *given)]
 
 
-async def test_of_many_callers_on_two_sessions_each_sees_its_own_tenant_and_who_sets_none_sees_nothing(
+async def test_many_callers_on_two_sessions_see_their_own_tenant_or_nothing(
     pooled: str,
 ) -> None:
     walled, sessions = wrap_in_role(FORGETFUL, 0), set[int]()
@@ -87,7 +87,7 @@ async def test_of_many_callers_on_two_sessions_each_sees_its_own_tenant_and_who_
     assert 1 <= len(sessions) <= SESSIONS, "they share sessions, or nothing would be shown"
 
 
-async def test_a_tenant_that_was_set_for_a_session_would_be_seen_by_the_next_caller(pooled: str) -> None:
+async def test_a_tenant_set_for_a_session_would_leak_to_the_next_caller(pooled: str) -> None:
     """What the test above would find: so the setting has to end with its transaction."""
     leaking = wrap_in_role(FORGETFUL, 0).replace(", true) AS tenant", ", false) AS tenant")
     assert leaking != wrap_in_role(FORGETFUL, 0)

@@ -46,7 +46,7 @@ async def test_a_commit_that_is_cut_between_two_pieces_is_undone_as_a_whole(db: 
     assert (await load(db, start.run_id)).version == 1
 
 
-async def test_nothing_is_lost_doubled_or_performed_twice_where_commits_are_cut_between_their_pieces(
+async def test_commits_cut_between_their_pieces_lose_and_repeat_nothing(
     database_url: str,
 ) -> None:
     report = await torture.torture(database_url, seconds=by_night(6, 3), processes=3, seed=7, pieces=True)

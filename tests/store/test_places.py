@@ -57,7 +57,7 @@ async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_it_has(db: Dat
     assert await db.api.fetchval("SELECT count(*) FROM slots") == 0
 
 
-async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_begins_there_just_now(db: Database) -> None:
+async def test_a_cell_does_not_redirect_a_thread_that_is_beginning_there(db: Database) -> None:
     run = uuid4()
     assert await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.derive_thread_slot(THREAD), run)
     assert await point(db, 2) is None

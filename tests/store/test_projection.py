@@ -88,7 +88,7 @@ def test_a_deadline_decides_in_nobodys_name() -> None:
     assert rows_of(run.of(e.PendingDecided), run.state)["votes"] == []
 
 
-def test_of_a_copied_question_people_are_told_once_and_of_one_that_is_decided_not_at_all() -> None:
+def test_a_copied_question_is_sent_once_and_a_decided_one_never() -> None:
     run = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, notify: [mail]}}]")
     (told,) = rows_after(run)["outbox"]
     assert told.target == run.pending("gate")
@@ -140,7 +140,7 @@ def test_a_turn_that_ends_in_a_later_commit_says_only_its_end() -> None:
     assert rows_after(run)["turns"] == [TurnRow(1, None, position(run, e.TurnEnded))]
 
 
-def test_messages_and_calls_are_rows_of_the_thread_that_read_back_as_they_are() -> None:
+def test_messages_and_calls_are_rows_that_read_back_unchanged() -> None:
     run = Play(SAYING, start=False)
     run.start(messages=(e.UserMessage("m1", "user", "hi"), e.UserMessage("m2", "user", "there")))
     rows = rows_after(run)["messages"]

@@ -50,7 +50,7 @@ async def test_a_dead_workers_runs_are_taken_by_those_that_serve_their_queue(db:
     assert [(each.run_id, each.lost) for each in await claimed(db, me, 10, ["gpu"])] == [(gpu.run_id, True)]
 
 
-async def test_every_queue_is_claimed_from_where_all_are_asked_for_each_no_more_than_it_may(db: Database) -> None:
+async def test_every_queue_is_claimed_up_to_its_limit_when_all_are_asked_for(db: Database) -> None:
     me = await worker(db)
     for queue in ("a", "b", "c"):
         await commit(db, *(birth(queue=queue) for _ in range(5)))
@@ -83,7 +83,7 @@ async def test_a_run_that_moves_to_another_version_waits_in_that_ones_queue(db: 
     assert [each.run_id for each in await claimed(db, me, 10, ["gpu"])] == [run.run_id]
 
 
-async def test_when_the_next_run_is_due_is_known_of_some_queues_and_of_all_but_some(db: Database) -> None:
+async def test_the_next_due_run_is_known_for_chosen_queues_and_all_but_some(db: Database) -> None:
     soon, later = now() + timedelta(hours=1), now() + timedelta(hours=2)
     waits = {"busy": False, "status": "waiting"}
     await win(db, birth(queue="gpu", wake_at=soon, **waits), birth(wake_at=later, **waits))
@@ -153,7 +153,7 @@ async def test_a_queue_that_nobody_serves_is_named(db: Database, queues: tuple[s
     assert found.waiting.due == 2
 
 
-async def test_who_drains_serves_no_queue_and_one_that_knows_no_queues_serves_the_default_one(db: Database) -> None:
+async def test_a_draining_worker_serves_no_queue_and_an_old_one_the_default(db: Database) -> None:
     await win(db, birth())
     await as_owner(db, "INSERT INTO workers (name, alive_until) VALUES ('older', now() + interval '1 minute')")
     assert (await leases.attendance(db.api)).unserved == []

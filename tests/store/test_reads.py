@@ -58,7 +58,7 @@ async def test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone(db: Datab
     assert (other_abi.state, [row.last_seq for row in other_abi.rows]) == (None, [2, 3, 4])
 
 
-async def test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it(db: Database) -> None:
+async def test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows(db: Database) -> None:
     start = birth(n=2, events=b"[1,2]")
     await commit(db, start)
     await commit(db, decision(start.run_id, 1, n=3, events=b"[3,4,5]"))
@@ -152,7 +152,7 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert await threads.find_turn_of_run(db.api, TENANT, "t", entries[1].run_id, 1) == turn
 
 
-async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_meant_else_the_newest(
+async def test_of_turns_with_one_client_id_the_equal_body_or_the_newest_counts(
     db: Database,
 ) -> None:
     entries = [
@@ -168,7 +168,7 @@ async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_me
         assert turn.run_id == found, body
 
 
-async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_say(db: Database) -> None:
+async def test_a_posts_joint_read_of_its_thread_equals_the_single_reads(db: Database) -> None:
     for name, version, source, dev in (("w", 1, b"one", False), ("w", 2, b"two", False), ("x", 7, b"copy", True)):
         await workflows.publish_workflow(db.api, TENANT, name=name, version=version, source=source, dev=dev)
     turn, message = TurnRow(1, first=1, last=1, wire_run_id="r", body_sha=b"a"), MessageRow(1, "m1", "user", b"{}", 1)
@@ -242,7 +242,7 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     assert (row.branch_of, row.follows, row.copied) == (first.run_id, None, 1)
 
 
-async def test_the_outbox_gives_each_target_its_messages_in_order_and_again_until_deleted(db: Database) -> None:
+async def test_the_outbox_gives_each_target_messages_in_order_until_deleted(db: Database) -> None:
     start = birth(outbox=[OutboxRow("k", "x", b"1"), OutboxRow("k", "y", b"2"), OutboxRow("k", "x", b"3")])
     await commit(db, start)
     due = await outbox.due_messages(db.engine, 10, timedelta(0))

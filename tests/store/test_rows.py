@@ -17,7 +17,7 @@ from tests.store.conftest import TENANT, birth, commit, decision, load, now, som
 from tests.support.waiting import until
 
 
-async def test_slots_are_taken_in_the_order_of_their_names_whatever_the_order_of_the_runs(db: Database) -> None:
+async def test_slots_are_taken_by_name_whatever_the_order_of_runs(db: Database) -> None:
     low, high = UUID(int=1), UUID(int=2)
     async with db.lane() as blocker, db.lane() as rival, blocker.transaction():
         await blocker.execute("INSERT INTO slots VALUES ($1, 'a', $2)", TENANT, uuid4())
@@ -83,7 +83,7 @@ async def test_entries_may_differ_in_everything_that_they_say(db: Database) -> N
     assert (await load(db, plain.run_id)).status == "running"
 
 
-async def test_a_snapshot_of_a_newer_shape_is_not_overwritten_by_an_older_release(db: Database) -> None:
+async def test_an_older_release_does_not_overwrite_a_newer_snapshot(db: Database) -> None:
     start = birth()
     await commit(db, start)
     async with db.lane() as connection:
@@ -93,7 +93,7 @@ async def test_a_snapshot_of_a_newer_shape_is_not_overwritten_by_an_older_releas
             assert tuple(kept) == ((2, b"newer") if abi < 3 else (3, b"newest"))
 
 
-async def test_many_runs_are_hinted_at_in_several_hints_each_of_which_the_server_takes(db: Database) -> None:
+async def test_hints_for_many_runs_are_split_to_what_the_server_takes(db: Database) -> None:
     heard: list[str] = []
     connection = await asyncpg.connect(db.dsn)
     try:

@@ -43,7 +43,7 @@ async def taken(db: Database) -> ScheduleRow:
     return found
 
 
-async def test_a_schedule_is_taken_by_one_until_it_is_released_or_the_time_for_that_is_over(db: Database) -> None:
+async def test_a_schedule_is_taken_by_one_until_released_or_overdue(db: Database) -> None:
     await publish(db, schedule(0), schedule(1, at=now() + timedelta(hours=1)))
     first = await taken(db)
     assert first.position == 0
@@ -156,7 +156,7 @@ async def test_events_find_what_wants_their_type_in_their_tenant(db: Database) -
     assert await triggers.list_schedules(db.api, STRANGER) == []
 
 
-async def test_the_last_times_of_a_schedule_are_told_newest_first_and_to_its_tenant_alone(db: Database) -> None:
+async def test_a_schedules_last_times_are_newest_first_and_its_tenants_alone(db: Database) -> None:
     await publish(db, schedule(at=now() - 3 * MINUTE))
     mine = await taken(db)
     assert mine.next_fire_at is not None

@@ -39,7 +39,7 @@ def types(*names: str) -> dict[str, bytes | None]:
     return dict.fromkeys(names)
 
 
-async def test_the_same_signal_again_is_recognised_and_another_one_with_its_id_is_refused(db: Database) -> None:
+async def test_a_repeated_signal_is_recognised_and_a_changed_one_refused(db: Database) -> None:
     first = await keep(db, "s1")
     assert await signals.store_signal(db.api, TENANT, "s1", "paid", first.data) == (first, True)
     for other in (("refunded", first.data, None), ("paid", b"2", None), ("paid", first.data, uuid4())):
@@ -62,7 +62,7 @@ async def test_a_signal_is_given_out_again_until_it_is_settled(db: Database) -> 
     assert await signals.due_signals(db.api, 10) == [second]
 
 
-async def test_a_signal_finds_the_runs_that_wait_for_its_type_or_only_its_addressee(db: Database) -> None:
+async def test_a_signal_finds_runs_waiting_for_its_type_or_its_addressee(db: Database) -> None:
     a, b, c = sorted(uuid4() for _ in range(3))
     await signals.subscribe(db.api, TENANT, a, "one", types("paid", "shipped"), 3)
     await signals.subscribe(db.api, TENANT, a, "two", types("paid"), 7)
@@ -74,7 +74,7 @@ async def test_a_signal_finds_the_runs_that_wait_for_its_type_or_only_its_addres
     assert await signals.subscribers(db.api, await keep(db, "s3", "paid", c)) == []
 
 
-async def test_a_subscription_that_was_opened_since_is_not_removed_with_the_one_before(db: Database) -> None:
+async def test_a_newer_subscription_is_not_removed_with_the_one_before(db: Database) -> None:
     run_id = uuid4()
     signal = await keep(db, "s1")
     await signals.subscribe(db.api, TENANT, run_id, "one", types("paid"), 3)
@@ -88,7 +88,7 @@ async def test_a_subscription_that_was_opened_since_is_not_removed_with_the_one_
     assert await signals.subscribers(db.api, signal) == []
 
 
-async def test_a_run_finds_the_signals_for_it_oldest_first_from_where_it_has_read_to(db: Database) -> None:
+async def test_a_run_finds_its_signals_oldest_first_from_its_position(db: Database) -> None:
     run_id = uuid4()
     before = await keep(db, "s1")
     ours = await keep(db, "s2", run_id=run_id)

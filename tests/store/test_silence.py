@@ -127,7 +127,7 @@ async def test_nobody_waits_without_an_end_for_a_connection_to_come_free(through
     assert await through.engine.fetchval("SELECT 1") == 1
 
 
-async def test_a_server_that_accepts_and_says_nothing_is_one_that_can_t_be_reached(proxy: Proxy) -> None:
+async def test_a_server_that_accepts_in_silence_is_unreachable(proxy: Proxy) -> None:
     proxy.silent = True
     with pytest.raises(TimeoutError, match="whoever listens there does not answer"):
         await in_time(connect(proxy.dsn, QUICK))
@@ -182,7 +182,7 @@ async def test_a_session_that_became_read_only_is_given_to_nobody_again(through:
     assert (await commit(through, decision(start.run_id, 1)))[0], "another session may write"
 
 
-async def test_a_session_whose_statements_were_taken_away_is_given_to_nobody_again(through: Database) -> None:
+async def test_a_session_stripped_of_its_statements_is_never_handed_out_again(through: Database) -> None:
     start = birth()
     assert (await commit(through, start))[0]
     await through.engine.execute("DEALLOCATE ALL")

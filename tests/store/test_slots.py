@@ -29,7 +29,7 @@ async def test_nobody_who_starts_passes_one_who_waits(db: Database) -> None:
     assert await holders(db) == [waiting.run_id]
 
 
-async def test_a_run_that_has_begun_or_ended_before_its_wait_is_heard_of_keeps_nobody_from_a_slot(db: Database) -> None:
+async def test_a_run_begun_or_ended_before_its_wait_is_known_blocks_no_slot(db: Database) -> None:
     for status in ("running", "finished"):
         entry = birth(status=status, busy=False)
         await commit(db, entry)
@@ -37,7 +37,7 @@ async def test_a_run_that_has_begun_or_ended_before_its_wait_is_heard_of_keeps_n
     assert await concurrency_slots.take_slot(db.api, TENANT, KEY, 1, uuid4()) is not None
 
 
-async def test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_the_queue(db: Database) -> None:
+async def test_a_run_ending_while_its_wait_becomes_known_leaves_the_queue(db: Database) -> None:
     waiting = birth(status="queued", busy=False)
     await commit(db, waiting)
     end = decision(waiting.run_id, 1, status="stopped", busy=False)

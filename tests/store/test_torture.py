@@ -19,7 +19,7 @@ TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
 
 
-async def test_nothing_is_lost_doubled_or_performed_twice_while_connections_are_cut_and_processes_stall(
+async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
     database_url: str,
 ) -> None:
     seconds = 6 if citus.CITUS is None else 20  # each statement takes longer there

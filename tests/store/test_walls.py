@@ -211,7 +211,7 @@ def _some(column: sa.Column[Any], n: int) -> str:
     return f"'{column.name}{n}'"
 
 
-async def test_an_owner_without_other_rights_works_as_before_and_says_what_is_missing(db: Database, dsn: str) -> None:
+async def test_an_owner_without_other_rights_works_and_says_which_are_missing(db: Database, dsn: str) -> None:
     """A release without the wall, and an installation whose role may not create others."""
     owner = await asyncpg.connect(dsn)
     async with role(dsn) as plain:

@@ -28,7 +28,7 @@ steps:
 GONE = cell(2, "postgresql://nobody@127.0.0.1:1/none")
 
 
-async def test_the_numbers_of_each_cell_are_shown_with_its_name_and_one_that_is_away_is_said(database_url: str) -> None:
+async def test_each_cells_numbers_carry_its_name_and_an_absent_one_is_named(database_url: str) -> None:
     settings = Settings(metrics="127.0.0.1:0", poll_seconds=0.1)
     async with schemas(database_url, 1) as (north,):
         tenant = await settle(database_url, "far", [north])

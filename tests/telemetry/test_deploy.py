@@ -61,7 +61,7 @@ async def families(make: Make) -> list[Family]:
     return list(metrics.collect())
 
 
-async def test_everything_that_the_dashboard_and_the_alerts_name_is_shown_with_these_labels(make: Make) -> None:
+async def test_every_metric_of_dashboard_and_alerts_exists_with_its_labels(make: Make) -> None:
     shown = await families(make)
     read = scraped(shown)
     assert len(EXPRESSIONS) > 50

@@ -24,7 +24,7 @@ def test_prometheus_reads_what_was_counted_whatever_the_labels_hold(amounts: dic
 
 
 @given(st.lists(st.floats(0, 100), max_size=50))
-def test_a_distribution_counts_each_observation_below_every_bound_that_it_does_not_exceed(seen: list[float]) -> None:
+def test_a_distribution_counts_each_observation_below_every_larger_bound(seen: list[float]) -> None:
     spread = Distribution("hai_flow_wait_seconds", "A wait.", bounds=(0.5, 1.0, 10.0))
     for value in seen:
         spread.observe(value)

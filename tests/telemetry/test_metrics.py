@@ -59,7 +59,7 @@ async def test_a_failed_step_counts_as_failed(make: Make) -> None:
     assert read.value("attempt_seconds_count", kind="python", outcome="failed") == 1
 
 
-async def test_the_first_attempt_behind_an_answer_counts_as_a_resumption_and_no_other_does(make: Make) -> None:
+async def test_only_the_first_attempt_behind_an_answer_counts_as_resumption(make: Make) -> None:
     metrics = Metrics()
     runtime = await make(performs=True, observers=[metrics])
     calls = "".join(f"  - {{id: c{n}, call: fx.echo, with: {{value: x}}}}\n" for n in range(3))

@@ -102,7 +102,7 @@ async def test_a_run_is_in_the_trace_of_its_caller_from_the_request_to_the_tool(
         assert traced.collector.resources[0]["service.name"] == "hai-flow"
 
 
-async def test_a_run_that_waits_goes_on_in_another_trace_with_a_link_to_the_one_before(make: Make) -> None:
+async def test_a_waiting_run_continues_in_a_new_trace_linked_to_the_old(make: Make) -> None:
     async with tracing(make) as traced:
         await traced.publish(ASKING)
         run_id = await traced.begin(traceparent=CALLER)
@@ -219,7 +219,7 @@ async def test_a_process_that_records_nothing_passes_the_callers_place_on(make: 
     assert (await state_of(runtime, run_id)).output == [CALLER, CALLER[36:52]]
 
 
-async def test_services_are_told_the_place_of_the_attempt_and_nobody_behind_a_redirect(make: Make) -> None:
+async def test_services_get_the_attempts_trace_and_nobody_behind_a_redirect(make: Make) -> None:
     async with Service(lambda received: Reply(body=b"{}")) as other:
 
         def lead_on(received: Received) -> Reply:

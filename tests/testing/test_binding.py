@@ -90,7 +90,7 @@ def test_a_workflow_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
     )
 
 
-def test_a_workflow_that_is_named_without_its_ending_is_found_for_the_remedy(tmp_path: Path) -> None:
+def test_a_workflow_named_without_its_ending_is_found_for_the_remedy(tmp_path: Path) -> None:
     document = loaded(tmp_path, HEAD.replace("expense.flow.yaml", "expense") + CASE)
     (finding,) = document.findings
     assert finding.message.endswith("; did you mean `expense.flow.yaml`?")

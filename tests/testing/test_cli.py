@@ -77,7 +77,7 @@ def test_a_failure_is_shown_with_its_place_and_ends_with_1(folder: Path) -> None
     ]
 
 
-def test_findings_are_shown_with_a_caret_and_end_with_2_but_other_files_are_played(folder: Path) -> None:
+def test_findings_have_a_caret_and_end_with_2_and_other_files_are_played(folder: Path) -> None:
     path = folder / "wrong.test.yaml"
     path.write_text(HEAD + WRONG)
     result = call(folder)

@@ -322,7 +322,7 @@ def test_an_undo_must_be_mocked_as_any_effect(tmp_path: Path) -> None:
 # --- lost outcomes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_may_happen_at_most_once_and_was_lost_is_settled_by_an_operator(tmp_path: Path) -> None:
+def test_a_lost_call_that_may_happen_once_is_settled_by_an_operator(tmp_path: Path) -> None:
     text = f"""\
 {TESTS}people: {{ada: [role:operator], eve: []}}
 mock: {{bank.pay: [{{error: {{code: step.lost}}}}, {{output: second}}]}}
@@ -387,7 +387,7 @@ def test_a_mocked_model_has_used_no_tokens(tmp_path: Path) -> None:
     assert one(tmp_path, flow, body) == []
 
 
-def test_an_operation_of_a_service_is_mocked_by_its_name_and_its_arguments_are_typed(tmp_path: Path) -> None:
+def test_a_services_operation_is_mocked_by_name_with_typed_arguments(tmp_path: Path) -> None:
     get = {"operationId": "getOrder", "parameters": [{"name": "id", "in": "query", "schema": {"type": "string"}}]}
     api = {"openapi": "3.1.0", "servers": [{"url": "https://shop.example"}], "paths": {"/orders": {"get": get}}}
     (tmp_path / "shop.openapi.json").write_text(json.dumps(api))

@@ -24,7 +24,7 @@ RECORDED = sorted(Path(__file__).parent.glob("schema-*.sql.gz"))
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.name.partition(".")[0])
-def test_a_database_of_an_earlier_release_is_migrated_and_its_waiting_runs_go_on(
+def test_an_earlier_releases_database_is_migrated_and_its_runs_go_on(
     recorded: Path, postgres_server: Server, tmp_path: Path
 ) -> None:
     with postgres_server.database(), postgres_server.database(migrated=False) as dsn:  # the first makes the roles

@@ -91,7 +91,7 @@ def test_a_call_of_a_server_tool_and_its_output_begin_empty_and_end_whole():
     assert output(objects[-1]) == said
 
 
-def test_what_a_frontend_answered_is_a_function_call_output_of_the_response_that_goes_on_from_it():
+def test_a_frontends_answer_is_a_function_call_output_of_the_next_response():
     story, call = waiting_for_a_tool()
     objects = last_turn(answered(story, call).finish())
     given = ("function_call_output", {"call_id": call, "name": "pick", "output": "yes"})
@@ -106,7 +106,7 @@ def test_a_frontend_tool_that_failed_says_why_in_its_output():
 
 
 @pytest.mark.parametrize(("outcome", "approve"), [("approve", True), ("reject", False), ("later", False)])
-def test_a_decision_is_an_approval_response_of_the_response_that_goes_on_from_it(outcome: str, approve: bool):
+def test_a_decision_is_an_approval_response_of_the_next_response(outcome: str, approve: bool):
     story = Story().start()
     asked = story.question("q", options=("approve", "reject", "later"))
     story.end_turn().open_turn("r2").decide(asked, outcome)
@@ -128,7 +128,7 @@ def test_a_question_that_was_asked_as_a_call_is_answered_by_its_output(kind: str
     assert (type, data["call_id"], data["name"]) == ("function_call_output", asked, name)
 
 
-def test_an_incomplete_response_holds_all_that_is_open_also_of_earlier_turns():
+def test_an_incomplete_response_holds_all_open_items_of_earlier_turns():
     story, call = waiting_for_a_tool()
     question = story.question("q", options=("approve", "reject"))
     story.open_turn("r2").say("s", "still waiting").end_turn()
@@ -138,7 +138,7 @@ def test_an_incomplete_response_holds_all_that_is_open_also_of_earlier_turns():
     assert [data.get("call_id", data.get("id")) for _, data in output(response)[:2]] == [call, question]
 
 
-def test_who_attaches_is_told_every_call_that_is_open_and_finds_it_in_the_output():
+def test_a_new_follower_gets_every_open_call_and_finds_it_in_the_output():
     story, call = waiting_for_a_tool()
     story.open_turn("r2").say("s", "still waiting").end_turn()
     objects = attach(story)

@@ -27,7 +27,7 @@ def commanded(**command: Any) -> tuple[ResumeEntry, ...]:
 
 
 @pytest.mark.parametrize("answer", [{"approved": True}, True, False, None, "", 0, ["a"]])
-def test_a_command_that_names_the_question_answers_it_with_whatever_it_resumes(answer: Any) -> None:
+def test_a_command_naming_the_question_answers_it_whatever_it_resumes(answer: Any) -> None:
     assert commanded(resume=answer, interruptEvent=TOLD) == (ResumeEntry("call_1", payload=answer),)
 
 

@@ -288,7 +288,7 @@ def test_what_the_client_answers_by_itself_goes_before_interrupts(version):
     assert "outcome" in encode(story, profile("pick", version=version))[-1]
 
 
-def test_a_vote_that_does_not_decide_closes_the_question_for_its_voter_alone():
+def test_a_vote_that_does_not_decide_closes_the_question_for_its_voter():
     story = Story().start()
     id = story.question("q", options=("approve", "reject"))
     story.end_turn().open_turn("r2")
@@ -304,7 +304,7 @@ FRESH = (("agui.fresh", "yes"),)
 
 
 @VERSIONS
-def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot(version):
+def test_a_page_without_history_gets_the_gated_call_after_the_snapshot(version):
     """docs/design/protocols.md#reloading; assistant-ui shows its card only at a call that the stream itself has
     brought."""
     story = Story().start().say("a", "I would.")
@@ -321,7 +321,7 @@ def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot
     assert fresh[-1]["outcome"]["interrupts"][0]["toolCallId"] == call["id"]
 
 
-def test_a_gated_call_is_not_streamed_anew_while_a_call_of_the_clients_is_open():
+def test_a_gated_call_is_not_streamed_again_beside_an_open_client_call():
     """The turn ends without interrupts then, and the client would wait for both to be answered."""
     story = Story().start()
     story.question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
@@ -332,7 +332,7 @@ def test_a_gated_call_is_not_streamed_anew_while_a_call_of_the_clients_is_open()
 
 @VERSIONS
 @pytest.mark.parametrize("over", [True, False])
-def test_a_question_without_a_call_finds_a_message_of_its_stream_on_a_fresh_page(version, over):
+def test_a_question_without_call_finds_a_message_on_a_fresh_page(version, over):
     """Wherever the snapshot, which takes that message away again, ends in one of the assistant's."""
     story = Story().start().say("a", "I would.")
     if over:

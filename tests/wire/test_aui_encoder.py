@@ -131,7 +131,7 @@ def test_arguments_are_an_object_whatever_a_model_wrote(text: str, args: Object)
 
 @settings(max_examples=examples(200), deadline=None)
 @given(stories(), st.data())
-def test_every_event_of_any_run_has_an_id_of_its_own_a_time_and_nothing_that_is_null(story: Story, data: st.DataObject):
+def test_every_event_of_a_run_has_its_own_id_a_time_and_no_null(story: Story, data: st.DataObject):
     after = data.draw(st.integers(0, len(story.events)))
     encoder = AuiEncoder(aui.profile(), story.state_at(after))
     frames = encoder.preface(None, ()) if after else []

@@ -184,7 +184,7 @@ def test_a_frontend_knows_the_result_of_its_own_tool():
 
 
 @pytest.mark.parametrize("encoder", [HaiEncoder, AguiEncoder])
-def test_a_call_whose_arguments_broke_off_is_answered_so_that_nobody_performs_it(encoder: type[TurnEncoder]) -> None:
+def test_a_call_with_broken_arguments_is_answered_so_that_nobody_acts(encoder: type[TurnEncoder]) -> None:
     story = Story().start()
     call = story.open_call("a", "frontend")
     story.args(call, '{"doc":"Once u').args(call, '"}').end_call(call)
@@ -214,7 +214,7 @@ def test_a_question_is_a_pending_to_a_client_without_the_tool_for_it():
     }
 
 
-def test_who_cannot_answer_is_told_of_a_question_without_what_is_to_be_judged():
+def test_a_person_who_cannot_answer_sees_a_question_without_its_contents():
     story = Story().start()
     id = story.question("gate", options=("approve", "reject"), evidence='{"a":1}', policy={"asks_requester": False})
     for who in (PLAIN, profile(may_answer=False)):

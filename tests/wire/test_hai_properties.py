@@ -58,7 +58,7 @@ def test_an_encoder_that_begins_between_turns_writes_the_same_rest(story, profil
 
 @settings(deadline=None)
 @given(stories(), PROFILES, st.data())
-def test_an_encoder_that_begins_inside_a_turn_lacks_at_most_the_ends_of_steps(story, profile, data):
+def test_an_encoder_beginning_inside_a_turn_lacks_at_most_step_ends(story, profile, data):
     cut = data.draw(st.integers(0, len(story.events)))
     ours = encode(story, profile, cut)
     whole = HaiEncoder(profile, RunState(RUN))

@@ -171,7 +171,7 @@ def test_a_mask_keeps_the_shape_and_null() -> None:
     assert mask_value("a text where an object should be", {"a": True}) == MASK
 
 
-def test_what_had_come_of_a_personal_answer_is_masked_in_the_question_whether_it_happened() -> None:
+def test_a_personal_partial_answer_is_masked_in_the_doubts_question() -> None:
     doubt = e.PendingOpened(at=0, id="p", path="s", kind="doubt", digest="d", evidence='{"text":"Ada"}')
     assert mask_opened(doubt, OfStep()).evidence == doubt.evidence
     assert "Ada" not in (mask_opened(doubt, OfStep(touches=True)).evidence or "")

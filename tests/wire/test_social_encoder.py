@@ -133,7 +133,7 @@ def test_a_question_is_a_message_that_asks_for_clarification():
     assert said["ui_schema"]["form"] == form
 
 
-def test_an_output_fills_the_ui_schema_and_a_report_the_fields_of_its_message():
+def test_an_output_fills_the_ui_schema_and_a_report_its_message_fields():
     story = Story().start()
     button = {"type": "button", "data": {"name": "go"}}
     story.say("a", json.dumps(button), kind="data", block_id="b", layout={"x": 0})

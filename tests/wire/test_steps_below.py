@@ -73,7 +73,7 @@ def test_what_a_run_below_streams_is_shown_as_it_comes_and_once(dialect: Dialect
 
 
 @pytest.mark.parametrize("dialect", [HAI, AGUI, SOCIAL, AUI], ids=lambda dialect: dialect.name)
-def test_what_a_run_below_shows_of_its_state_is_in_the_snapshot_and_in_the_deltas(dialect: Dialect) -> None:
+def test_a_child_runs_state_is_in_the_snapshot_and_in_the_deltas(dialect: Dialect) -> None:
     family = sharing(state={"note": "written"})
     start = RunState(str(family.parent.run_id))
     encoder = dialect.encoder(Profile(dialect=dialect.name), start)
@@ -97,7 +97,7 @@ def test_what_a_run_below_shows_of_its_state_is_in_the_snapshot_and_in_the_delta
 
 
 @pytest.mark.parametrize("dialect", [HAI, AGUI], ids=lambda dialect: dialect.name)
-def test_who_attaches_while_a_call_grows_is_foretold_the_state_that_it_may_take_from_it(dialect: Dialect) -> None:
+def test_a_follower_during_a_growing_call_gets_its_predicted_state(dialect: Dialect) -> None:
     play = Play(WRITE)
     yielded(play, "so far")
     encoder = dialect.encoder(Profile(dialect=dialect.name), play.state)

@@ -38,7 +38,7 @@ def test_agui_tells_it_for_each_model(fails: bool) -> None:
     assert last_frame(AGUI, fails=fails, asks=2)["usage"] == [TOKENS]
 
 
-def test_agui_says_nothing_where_there_is_nothing_or_to_clients_that_know_no_usage() -> None:
+def test_agui_omits_empty_usage_and_usage_for_clients_that_know_none() -> None:
     assert "usage" not in last_frame(AGUI, asks=0)
     assert "usage" not in last_frame(AGUI, version="0")
 
