@@ -14,6 +14,7 @@ from tests.support import house
 from tests.support.house import PACKAGE
 
 MODULES_IN_A_FOLDER = 16
+TEST_NAME_CHARACTERS = 70
 
 
 def test_folders_have_few_modules() -> None:
@@ -46,6 +47,12 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_names_are_no_vaguer_than_they_were() -> None:
     measures = house.measure(PACKAGE)
     assert house.worse(measures) == {}
+
+
+def test_names_of_tests_fit_a_line() -> None:
+    names = house.test_names(PACKAGE.parent / "tests")
+    assert len(names) > 4000
+    assert [name for name in names if len(name) > TEST_NAME_CHARACTERS] == []
 
 
 def test_a_vague_name_is_counted(tmp_path: Path) -> None:

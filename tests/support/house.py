@@ -118,6 +118,11 @@ def modules_by_folder() -> dict[str, int]:
     return dict(counts)
 
 
+def test_names(folder: Path) -> list[str]:
+    """The names of all test functions below `folder`."""
+    return [name for path in folder.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())]
+
+
 def docstring(path: Path) -> str | None:
     """The text at the head of a module."""
     return ast.get_docstring(ast.parse(path.read_text()))
