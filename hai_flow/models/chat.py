@@ -160,8 +160,7 @@ class ChatReader:
     `names`: of the functions that were offered."""
 
     def __init__(self, reasoning: str = "reasoning_content", audio: str = "", names: Collection[str] = ()) -> None:
-        tags = ThinkTags(opened=reasoning == "think_open") if reasoning in ("think_tags", "think_open") else None
-        self.answer = Answer(names, tags)
+        self.answer = Answer(names, tags_of(reasoning))
         self._fields = tuple(dict.fromkeys((reasoning, *_THINKING)))
         self._audio = audio
         self._sound: list[str] = []  # base64, piece by piece
@@ -298,6 +297,11 @@ class ChatReader:
         head, _, data = url.removeprefix("data:").partition(",")
         media_type = head.partition(";")[0] or "application/octet-stream"
         yield from self.answer.media(Media(media_type, base64.b64decode(data, validate=True)))
+
+
+def tags_of(reasoning: str) -> ThinkTags | None:
+    """The reader of the tags around the thinking; None where it does not stand in the text."""
+    return ThinkTags(opened=reasoning == "think_open") if reasoning in ("think_tags", "think_open") else None
 
 
 def _call_of(call: Mapping[str, Json]) -> tuple[str, str, str]:

@@ -12,19 +12,21 @@ from hai_flow.models.vocabulary import Reason
 
 _WORDS: Final[dict[Reason, str]] = {
     "stop": "stop stopped tool_calls tool_call toolcalls tool_use function_call function_calls end_turn end ended eos "
-    "eos_token eosfound stop_sequence stop_token stop_string stopstringfound complete completed done finish finished "
-    "success normal",
+    "eos_token eosfound end_of_turn end_of_text im_end eot_id stop_sequence stop_token stop_string stop_str stop_word "
+    "stopstringfound complete completed done finish finished success normal",
     "length": "length max_tokens max_token max_length max_output max_output_tokens max_completion_tokens "
     "max_new_tokens model_length token_limit maxpredictedtokensreached contextlengthreached context_length_exceeded "
     "context_window_exceeded model_context_window_exceeded error_limit",
     "refused": "content_filter content_filtered contentfilter sensitive safety image_safety refusal refused "
     "guardrail_intervened recitation blocklist prohibited_content spii language error_toxic moderation moderated "
-    "filtered blocked policy_violation risk_control model_armor image_prohibited_content image_recitation",
+    "filtered blocked policy_violation risk_control model_armor image_prohibited_content image_recitation flagged",
     "failed": "error network_error insufficient_system_resource abort aborted cancel cancelled canceled timeout "
     "time_limit failed failure server_error internal_error system_error malformed_function_call "
     "malformed_tool_use malformed_model_output unexpected_tool_call too_many_tool_calls function_call_filter other "
     "overloaded engine_overloaded server_overloaded unavailable user_cancel malformed_response image_other "
-    "no_image interrupted modelunloaded userstopped not_finished preempted engine_error",
+    "no_image interrupted modelunloaded userstopped not_finished preempted engine_error upstream_error "
+    "connection_error provider_error api_error user_abort disconnect disconnected connection_lost "
+    "exception deadline_exceeded",
 }
 REASONS: Final[dict[str, Reason]] = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 """The meaning of each known word of a server, in lower case with `_` between its parts."""
@@ -40,9 +42,12 @@ _PREFIXES: Final = re.compile(r"(?:finish_?reason|stop_?reason)[._ ](?=.)", re.I
 """The name of a list of words, as some servers write it in front: `FinishReason.STOP`, `FINISH_REASON_STOP`."""
 
 
+_AROUND: Final = " \t\r\n<>|"  # `<|im_end|>`: the model's own token, as it is written
+
+
 def word_of(reason: str) -> str:
     """A server's word as `REASONS` has it, whatever its case and its parts are joined by."""
-    word = _PREFIXES.sub("", reason.strip(), count=1).lower().replace("-", "_").replace(" ", "_")
+    word = _PREFIXES.sub("", reason.strip(_AROUND), count=1).lower().replace("-", "_").replace(" ", "_")
     return _BARE.get(word.replace("_", ""), word)
 
 

@@ -11,8 +11,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from hai_flow.models.answer import Answer
-from hai_flow.models.chat import args_of, content_text, plain_text, unknown_part, usage_of, with_params, with_schema
+from hai_flow.models.chat import (
+    args_of,
+    content_text,
+    plain_text,
+    tags_of,
+    unknown_part,
+    usage_of,
+    with_params,
+    with_schema,
+)
 from hai_flow.models.conversation import arrange
+from hai_flow.models.ends import Stand
 from hai_flow.models.faults import contradiction, fault_of_body
 from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, opaque_of, ordered_parts
 from hai_flow.models.structured import is_strict
@@ -110,14 +120,14 @@ def _part(part: Json, text: str) -> dict[str, Json]:
 
 
 class ResponsesReader:
-    """Reads the events of one answer. `names` are those of the functions that were offered.
+    """Reads the events of one answer. `names` are those of the functions that were offered, `reasoning` as in `Quirks`.
 
     Every part is said up to four times: piece by piece, as `...done`, as an item that is done, and in the response that
     is completed. What came first counts, and what is said again has to agree with it.
     """
 
-    def __init__(self, names: Collection[str] = ()) -> None:
-        self.answer = Answer(names)
+    def __init__(self, names: Collection[str] = (), reasoning: str = "") -> None:
+        self.answer = Answer(names, tags_of(reasoning))
         self._slots: dict[str, str] = {}  # each name of a call's item -> its slot
         self._items: dict[str, str] = {}  # each name of another item -> its first name
         self._numbers = _Numbers()
@@ -264,6 +274,8 @@ class ResponsesReader:
         if "failed" in (status, status_of_event):
             raise fault_of_body(response.get("error") or {})
         output = [item for item in response.get("output") or () if isinstance(item, dict)]
+        if not output and response.get("output_text") and self.answer.stand is Stand.SILENT:
+            output = [{"type": "message", "content": response["output_text"]}]  # the texts of all messages, as one
         if status == status_of_event == "completed":
             for index, item in enumerate(output):
                 if item.get("type") == "function_call" and item.get("status") == "incomplete":

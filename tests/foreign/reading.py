@@ -66,7 +66,7 @@ def messages_reader() -> Any:
 def reader_of(transcript: Transcript) -> EventReader:
     match transcript.protocol:
         case "responses":
-            return ResponsesReader(transcript.names)
+            return ResponsesReader(transcript.names, transcript.reasoning)
         case "messages":
             return messages_reader()(transcript.names)
     return ChatReader(transcript.reasoning, names=transcript.names)

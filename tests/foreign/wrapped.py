@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from tests.foreign.chats import ADDED, HI
-from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, chunk, document, end, event, stream, text
+from tests.foreign.transcripts import (
+    DONE,
+    Failed,
+    Protocol,
+    Said,
+    Transcript,
+    call,
+    chunk,
+    document,
+    end,
+    event,
+    stream,
+    text,
+)
 
 Json = Any
 
@@ -46,7 +61,21 @@ ANSWERS.append(
     )
 )
 
+ANSWERS.append(
+    wrapped(
+        "text only in `output_text` of the completed response",
+        stream(event("response.completed", response={"status": "completed", "output_text": "Hello"})),
+        Said("Hello"),
+        protocol="responses",
+    )
+)
+
 CALLS: Final = [
+    wrapped(
+        "arguments encoded three times behind themselves",
+        stream(call(0, "c", "add", HI), call(0, args=json.dumps(json.dumps(HI))), CALLED, DONE),
+        ADDED,
+    ),
     wrapped(
         "the index counts the pieces of a call",
         stream(call(0, "c", "add", '{"te'), call(1, "c", None, 'xt": "hi"}'), CALLED, DONE),
@@ -133,6 +162,11 @@ LENGTH: Final = [
         "the prompt exceeds max_seq_len",
         "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
         "This model supports at most 8192 tokens, whereas you provided 9000",
+        "messages token length must be in (0, 65536]",
+        "the message is longer than the context of the model",
+        "提示词过长",
+        "L'entrée dépasse la longueur de contexte maximale",
+        "コンテキスト長を超えています",
     )
 ]
 LENGTH.append(
@@ -144,4 +178,25 @@ LENGTH.append(
     )
 )
 
-ALL: Final = [*ANSWERS, *CALLS, *FAULTS, *MONEY, *LENGTH]
+_IN_PROTOCOLS: Final[dict[Protocol, Callable[[str], bytes]]] = {
+    "chat": lambda words: stream(*text(*words), end(), DONE),
+    "responses": lambda words: stream(
+        *(event("response.output_text.delta", item_id="m", delta=each) for each in words),
+        event("response.output_text.done", item_id="m", text=words),
+        event("response.completed", response={"status": "completed"}),
+    ),
+}
+THOUGHTS: Final = [
+    Transcript(f"{name}, {protocol}", write(words), Said(said, thinking="plan"), protocol, reasoning="think_tags")
+    for name, words, said in (
+        ("tags of one model within another's", "<think>plan</think>\nFour.</thinking>", "Four.</thinking>"),
+        ("tags of Claude's prompts", "\n\n<thinking>plan</thinking>\n\nFour.", "Four."),
+        ("tags of Gemma", "<thought>plan</thought>Four.", "Four."),
+        ("tags of Seed", "<seed:think>plan</seed:think>\nFour.", "Four."),
+        ("tags of Magistral", "[THINK]plan[/THINK]Four.", "Four."),
+        ("tags of Kimi, of which only the last comes", "plan◁/think▷Four.", "Four."),
+    )
+    for protocol, write in _IN_PROTOCOLS.items()
+]
+
+ALL: Final = [*THOUGHTS, *ANSWERS, *CALLS, *FAULTS, *MONEY, *LENGTH]

@@ -195,6 +195,16 @@ text_pieces.bug(
     ("                yield Retraction()", "                pass"),
     by=_MEANT,
 )
+text_pieces.bug(
+    "the tags of one model alone are thinking",
+    ("        self._pairs = _TAGS ", '        self._pairs = {"<think>": "</think>"} '),
+    by=_MEANT,
+)
+text_pieces.bug(
+    "behind the thinking the tag of another model is one, too",
+    ("            self._pairs = {first", "            _ = {first"),
+    by=_MEANT,
+)
 event_stream = Room("hai_flow/models/event_stream.py")
 event_stream.bug(
     "an answer that a gateway passes on in `data` is a fault",

@@ -211,8 +211,8 @@ def _unwrap(text: str) -> str:
         return text
     if not isinstance(inner, str):
         return text
-    inner = whole_text(inner).strip(_SPACE)
-    return "" if _EMPTY.match(inner) else inner if is_object(inner) else text
+    inner = _unwrap(whole_text(inner).strip(_SPACE))
+    return inner if not inner or is_object(inner) else text
 
 
 def _repeats(behind: str, text: str) -> bool:

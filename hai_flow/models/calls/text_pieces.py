@@ -14,7 +14,15 @@ _CUT: Final = re.compile(
     "(?:[\ud800-\udbff]|[\udcc2-\udcdf]|[\udce0-\udcef][\udc80-\udcbf]?|[\udcf0-\udcf4][\udc80-\udcbf]{0,2})\\Z"
 )
 """Half a character: the first of two escapes, or fewer bytes than its first byte announces."""
-_OPEN, _CLOSE = "<think>", "</think>"
+_TAGS: Final = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",  # Gemma
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",  # Magistral
+    "◁think▷": "◁/think▷",  # Kimi
+}
+"""The tags around the thinking of a model, each with its closing one."""
 
 
 class TextJoiner:
@@ -58,29 +66,31 @@ def _plain(text: str) -> str:
 
 
 class ThinkTags:
-    """Divides text in which thinking stands between `<think>` and `</think>`, however it is cut into pieces.
+    """Divides text in which thinking stands between two of `_TAGS`, however it is cut into pieces.
 
-    `opened`: the model's template writes the first `<think>` itself, so that the answer begins within the thinking.
+    `opened`: the model's template writes the first tag itself, so that the answer begins within the thinking.
     """
 
     def __init__(self, *, opened: bool = False) -> None:
         self._thinks = opened
-        self._opened = opened  # a `<think>` at the very beginning is expected no more, and no part of the thinking
+        self._opened = opened  # a tag at the very beginning is expected no more, and no part of the thinking
         self._kept = ""
-        self._begins = False  # right behind the thinking: blank lines there are no part of the answer
+        self._begins = True  # in front of the answer: blank lines there are no part of it
         self._tagged = opened
+        self._pairs = _TAGS  # those that count: of the first tag on, one
 
     def read(self, text: str) -> Iterator[Piece]:
         text, self._kept = self._kept + text, ""
         while text:
             if self._opened:
                 start = text.lstrip()
-                if len(start) < len(_OPEN) and _OPEN.startswith(start):
+                if any(len(start) < len(tag) and tag.startswith(start) for tag in _TAGS):
                     self._kept = text
                     return
-                text, self._opened = start.removeprefix(_OPEN), False
+                tag = next((tag for tag in _TAGS if start.startswith(tag)), "")
+                text, self._opened = start.removeprefix(tag), False
                 continue
-            if self._begins:
+            if self._begins and not self._thinks:
                 text = text.lstrip("\n")
                 self._begins = not text
             tag, before = self._next_tag(text)
@@ -89,9 +99,11 @@ class ThinkTags:
                 self._kept = text[len(before) :]
                 return
             text = text[len(before) + len(tag) :]
-            if tag == _CLOSE and not self._thinks and not self._tagged:
+            closes = tag not in self._pairs
+            if closes and not self._thinks and not self._tagged:
                 yield Retraction()  # the template opened the thinking: all the text so far was part of it
-            self._thinks, self._begins, self._tagged = tag == _OPEN, tag == _CLOSE, True
+            self._pairs = {first: last for first, last in self._pairs.items() if tag in (first, last)}
+            self._thinks, self._begins, self._tagged = not closes, True, True
 
     def end(self) -> Iterator[Piece]:
         rest, self._kept = self._kept, ""
@@ -100,7 +112,10 @@ class ThinkTags:
     def _next_tag(self, text: str) -> tuple[str, str]:
         """The next tag that counts here ("": none), and the text before it; of a text without one, the text in front of
         what may be the beginning of a tag."""
-        tags = (_CLOSE,) if self._thinks else (_OPEN,) if self._tagged else (_OPEN, _CLOSE)
+        tags = [
+            *([] if self._thinks else self._pairs),
+            *(self._pairs.values() if self._thinks or not self._tagged else ()),
+        ]
         places = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
         if places:
             at, tag = min(places)

@@ -20,10 +20,12 @@ TOO_LONG: Final = _compile_pattern(
     r"(input|prompt|number of|total) .{0,40}?(tokens?|length|size).{0,60}?"
     r"(exceed|must be <=|larger than|greater than|longer than|more than|over the)",
     r"exceed\w* .{0,60}?(context|token limit|tokens? (limit|allowed)|input (length|limit)|max(imum)?.{0,12}length)",
-    r"tokens?\b.{0,60}?(must be (<=|less|at most|under|no more)|exceed|(larger|greater|longer) than|over the limit)",
+    r"tokens?\b.{0,60}?(must be (in|<=|less|at most|under|no more)|exceed|(larger|greater|longer) than|over the limit)",
     r"(exceed\w*|more than) .{0,60}?max(imum)?.{0,12}tokens",
     r"(must have|supports?|accepts?|allows?) (less than|fewer than|at most|up to|no more than) \d+ (\w+ )?tokens",
-    r"prompt.{0,6}超|(上下文|输入|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
+    r"(prompt|input|request|message|conversation|text)\b.{0,20}longer than|overflow\w* .{0,20}context",
+    r"context.{0,20}overflow|longueur (de|du) contexte|コンテキスト長|prompt.{0,6}超",
+    r"(上下文|输入|提示词?|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
 )
 FILTERED: Final = _compile_pattern(
     r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",

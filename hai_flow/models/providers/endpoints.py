@@ -97,7 +97,7 @@ class OpenAIProvider:
         names = [tool.name for tool in request.tools]
         if endpoint.api == "responses":
             path, body = "/responses", responses.body_of(request)
-            reader = StreamReader(responses.ResponsesReader(names))
+            reader = StreamReader(responses.ResponsesReader(names, endpoint.quirks.reasoning))
         else:
             path, body = "/chat/completions", chat.body_of(request)
             audio = endpoint.params.get("audio")
