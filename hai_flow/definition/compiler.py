@@ -26,7 +26,7 @@ from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
 from hai_flow.definition.children import Children, find_no_child
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema, read_declarations
-from hai_flow.definition.futile import check_schema
+from hai_flow.definition.futile import check_declared_deadlines, check_schema
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.scope import END, Visibility, build_names
@@ -123,6 +123,8 @@ def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
 
 def _sort_findings(reader: Reader) -> list[Finding]:
     findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
+    errors = {(finding.line, finding.column) for finding in findings if finding.severity == "error"}
+    findings = [each for each in findings if each.code != "text.path" or (each.line, each.column) not in errors]
     return complete_findings(reader.document, findings)
 
 
@@ -175,6 +177,7 @@ def _plan(
         lint(context, each)
     check_document_catch(context, drafts.catch, drafts.steps)
     check_secrets(reader, fields)
+    check_declared_deadlines(context, fields)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
     compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)

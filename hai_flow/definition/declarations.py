@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import DEADLINE_DEFAULT, Constant, Parts, texts
+from hai_flow.definition.names.durations import spell
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.names import NameKind, check_name
@@ -42,6 +43,8 @@ _TEMPERATURE_MAX: Final = 2
 _MODULES: Final = ("module", "file", "path", "script", "function", "import")  # other words for `python`
 _BUILT_IN: Final = ("azure", "dashscope", "deepseek", "llamacpp", "ollama", "openai", "vllm", "zhipu")
 _PLUGINS: Final = {"anthropic": "hai-flow-anthropic"}
+_MAKERS: Final = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "gemini": "google", "qwen": "dashscope"}
+_TOTAL_MS: Final = 300_000  # of one answer, where nothing else is written
 _OTHERS: Final = ("bedrock", "cohere", "google", "groq", "mistral", "openrouter", "together", "vertex", "xai")
 _KEY: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 _OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "quirks", "context", "price")
@@ -265,6 +268,10 @@ class Declarations(Parts):
             price = self.reader.fields(DOCUMENT_SHAPES["price"], fields["price"], (*at, "price"), "`price`")
         params = self._params(fields, at)
         self._check_provider(fields.get("provider", ""), (*at, "provider"))
+        address = fields.get("base_url")
+        if isinstance(address, str) and not address.startswith("${{") and not _is_address(address):
+            message = "expected an address that begins with https:// or http://; write all of it"
+            self.reader.refuse((*at, "base_url"), "model.base_url", message)
         fallback = tuple(fields.get("fallback", ()))
         self.fallbacks += [(self.reader, each, (*at, "fallback", n)) for n, each in enumerate(fallback)]
         if isinstance(raw, Mapping) and "use" in raw:
@@ -333,6 +340,10 @@ class Declarations(Parts):
             return None, None
         inner = self.reader.fields(DOCUMENT_SHAPES["model_timeout"], timeout, at, "`timeout`")
         total, idle = (self.duration(inner, each, at, None) for each in ("total", "idle"))
+        longest = total if "total" in inner else _TOTAL_MS
+        if isinstance(idle, int) and isinstance(longest, int) and idle >= longest:
+            message = f"`total`, {spell(longest)}, ends an answer before this; lower `idle`, or raise `total`"
+            self.reader.warning((*at, "idle"), "timeout.shorter", message)
         return total if isinstance(total, int) else None, idle if isinstance(idle, int) else None
 
     def _params(self, fields: Mapping[str, Json], at: Path) -> dict[str, Json]:
@@ -362,7 +373,9 @@ class Declarations(Parts):
         if not name or name in _BUILT_IN:
             return
         providers = (*_BUILT_IN, *_PLUGINS, *_OTHERS)
+        meant = _MAKERS.get(name.lower())
         near = [] if name in providers else difflib.get_close_matches(name.lower(), providers, n=1, cutoff=0.8)
+        near = near or ([meant] if meant else [])
         plugin = _PLUGINS.get(name)
         hint = (
             f"it comes with the plug-in {plugin}: install that where the workflow runs"

@@ -11,7 +11,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
 from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
-from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
+from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression, compile_source
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import split_holes
@@ -43,7 +43,10 @@ KNOWN_CODES: Final = frozenset((
     "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
 ))  # fmt: skip
 RESERVED_PREFIXES: Final = frozenset(code.partition(".")[0] for code in KNOWN_CODES)
-_DATA: Final = ("input.", "state.", "steps.")
+DATA: Final = ("input.", "state.", "steps.", "event.", "run.", "thread.", "error.", "response.")
+_EXPRESSION: Final = re.compile(
+    r"[!(\s]{0,9}(?:(?:size|has|int|double|string|timestamp|duration)\()?(?:input|state|steps)\.\??[a-z_].{1,300}"
+)
 _FOREIGN: Final = re.compile(
     r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
 )
@@ -134,6 +137,12 @@ class Parts:
         if isinstance(every, int) and isinstance(max_delay, int) and max_delay < every:
             message = f"`max_delay`, {spell(max_delay)}, is shorter than `every`, {spell(every)}, which it cuts down"
             self.reader.warning((*at, "max_delay"), "retry.max_delay", f"{message}; raise it, or lower `every`")
+        elif isinstance(every, int) and "max_delay" not in fields and every > (longest := plan.Retry(0).max_delay):
+            message = (
+                f"`max_delay`, which is {spell(longest)} where nothing else is written, cuts this down; write "
+                f"`max_delay: {spell(every)}` too, or lower `every`"
+            )
+            self.reader.warning((*at, "every"), "retry.max_delay", message)
         if "max" not in fields:
             return None
         return plan.Retry(
@@ -260,8 +269,10 @@ class Parts:
         A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
         """
         for path, text in ((at, value),) if isinstance(value, str) else texts(value, at):
-            if text.startswith(_DATA) and (named := names.find_path_named(text)):
+            if text.startswith(DATA) and (named := names.find_path_named(text)):
                 self.reader.warning_inside(path, 0, "text.path", _report_plain_text(text, named))
+            elif _EXPRESSION.fullmatch(text) and _is_expression(text, names):
+                self.reader.warning_inside(path, 0, "text.path", _report_plain_text(text, text.strip()))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
                 self._check_braces(text, path, names)
                 block = _BLOCK.search(text)
@@ -307,6 +318,15 @@ class Parts:
             self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
 
         return compile_schema(raw, report)
+
+
+def _is_expression(text: str, names: Names) -> bool:
+    """Whether a text is an expression over the data of its place, as a whole."""
+    try:
+        _, scanned, _ = compile_source(text, names)
+    except Faults:
+        return False
+    return bool(scanned.found.chains)
 
 
 def _report_plain_text(written: str, named: str) -> str:

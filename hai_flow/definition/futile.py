@@ -4,7 +4,7 @@ never taken, keys that are the same for every round."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from hai_flow.definition.checks.unraised import check_codes
 from hai_flow.definition.context import StepContext
@@ -202,6 +202,27 @@ def _wait_too_long(context: StepContext, step: StepDraft) -> None:
         _report_longer_than_run(context, length, (*step.at, "wait", "for"))
 
 
+def _callback_too_late(context: StepContext, step: StepDraft) -> None:
+    for at in ((*step.at, "await_callback"), (*step.at, "http", "await_callback")):
+        _report_late(context, step.fields, at[len(step.at) :], at)
+
+
+def check_declared_deadlines(context: StepContext, fields: Mapping[str, Json]) -> None:
+    """Report deadlines of `defaults` and of frontend tools that lie behind the end of every run."""
+    tools = fields.get("tools")
+    _report_late(context, fields, ("defaults",), ("defaults",))
+    for name in tools if isinstance(tools, Mapping) else ():
+        _report_late(context, fields, ("tools", name, "frontend"), ("tools", name, "frontend"))
+
+
+def _report_late(context: StepContext, fields: Mapping[str, Json], inside: Path, at: Path) -> None:
+    value: Any = fields
+    for key in (*inside, "deadline"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if (length := _length(value)) is not None:
+        _report_longer_than_run(context, length, (*at, "deadline"))
+
+
 def _report_longer_than_run(context: StepContext, length: int, at: Path) -> None:
     limit = context.declared.limits.duration
     if isinstance(limit, int) and length > limit:
@@ -230,9 +251,10 @@ def _report_same_key(context: StepContext, step: StepDraft) -> None:
     loop = next((frame.owner for frame in reversed(step.chain) if frame.is_loop and frame.owner is not None), None)
     if loop is None or not isinstance(key, str):
         return
-    if "${{" not in key:
+    if step.key is not None and step.key.roots <= _UNCHANGING and not step.key.steps:
+        runs = ", and of every run" if "run" not in step.key.roots else ""
         message = (
-            f"this key is the same in every round of `{loop.id}`, and of every run: all but the first call are taken "
+            f"this key is the same in every round of `{loop.id}`{runs}: all but the first call are taken "
             "for a repetition; put the item and `${{ run.id }}` into the key, or leave it out"
         )
         context.reader.warning((*step.at, "idempotency_key"), "idempotency_key.constant", message)
@@ -316,8 +338,10 @@ def _report_same_people(context: StepContext, step: StepDraft) -> None:
 _CHECKS_BY_KEY: Final = (
     ("timeout", _too_long),
     ("wait", _wait_too_long),
+    ("await_callback", _callback_too_late),
     ("idempotency_key", _report_same_key),
     ("http", _report_body_of_get),
+    ("http", _callback_too_late),
     ("for_each", _report_no_items),
     ("set", _set_to_itself),
     ("retry", _retry_too_late),

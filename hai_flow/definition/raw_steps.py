@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.names.known_names import Condition
+from hai_flow.definition.plan import Template
 from hai_flow.definition.yaml.document import Document, Path
 from hai_flow.definition.yaml.reader import Reader
 from hai_flow.values import Json
@@ -67,6 +68,7 @@ class StepDraft:
     undo: StepDraft | None = None
     condition: Condition | None = None  # its `if`, once that is compiled
     conditions: dict[str, Any] = field(default_factory=dict)  # of a `repeat`: `while` and `until`, compiled
+    key: Template | None = None  # its `idempotency_key`, compiled
     cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
 
     @property

@@ -73,7 +73,7 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
     title = context.text(fields, "title", at, names)
     retry = context.retry(fields, at, names)
     timeout = _compile_timeout(context, draft, verb, names)
-    key = context.text(fields, "idempotency_key", at, names)
+    key = draft.key = context.text(fields, "idempotency_key", at, names)
     denials = condition.denials if condition is not None and not draft.catch and ends(draft) else frozenset()
     if verb is None:
         return denials

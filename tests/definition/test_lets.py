@@ -90,7 +90,7 @@ cases:
         ("[{let: {late: 1}}, {let: {late: 2}}]", "let.name", "already"),
         ("[{let: {input: 1}}]", "let.name", "my_input"),
         ("[{let: {late: 1}, if: input.n > 1}]", "let.if", "condition ?"),
-        ("[{let: {late: input.n}}]", "let.text", "${{ input.n }}"),
+        ("[{let: {late: input.n}}]", "text.path", "${{ input.n }}"),
         ("[{for_each: {items: [1], steps: [{let: {item: 1}}]}}]", "let.name", "item"),
         ("[{let: {late: 1}}, {for_each: {items: [1], as: late, key: a, steps: [{say: x}]}}]", "for_each.as", "`let`"),
         ("[{let: {late: 'a'}}, {if: late > 1, say: x}]", "expression.type", ""),

@@ -61,6 +61,18 @@ futile.bug(
     ("    if isinstance(limit, int) and length > limit:", "    if False:"),
     by=_MISTAKES,
 )
+blocks = Room("hai_flow/definition/verbs/blocks.py", _MISTAKES)
+blocks.bug(
+    "a key that all items share is taken for the key of each",
+    ("key.roots <= _SAME_FOR_ALL and", "not key.holes and"),
+    by=_MISTAKES,
+)
+deadlines = Room("hai_flow/definition/people/deadlines.py", _MISTAKES)
+deadlines.bug(
+    "the stages before it are not counted to a deadline",
+    ("    if limit is not None and waited + deadline > limit:", "    if limit is not None and deadline > limit:"),
+    by=_MISTAKES,
+)
 _WITHDRAWING: Final = "tests/definition/test_withdrawing.py"
 withdrawing = Room("hai_flow/engine/pendings/withdrawing.py", _WITHDRAWING)
 withdrawing.bug(

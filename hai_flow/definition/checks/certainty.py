@@ -46,6 +46,8 @@ class Certainty:
         self.faults: list[ExpressionFault] = []
         self.doubts: list[ExpressionFault] = []
         self._visit(tree)
+        self.outcome = self._outcome(tree)
+        """Whether the whole is true, or false, for whatever a run is given; None: that depends."""
 
     def _visit(self, tree: Tree) -> None:
         outcome = None if isinstance(tree, Const) else self._outcome(tree)
@@ -97,6 +99,9 @@ class Certainty:
             case Call(function=joint, arguments=(left, right)) if joint == function:
                 yield from self._claims(left, function, denied=denied)
                 yield from self._claims(right, function, denied=denied)
+            case Call(function="!_", arguments=(operand,)):
+                other = "_||_" if function == "_&&_" else "_&&_"
+                yield from self._claims(operand, other, denied=not denied)
             case Call(function=relation, target=None, arguments=(left, right)) if relation in _RELATIONS:
                 claim = self._claim(relation, left, right)
                 if claim is not None:

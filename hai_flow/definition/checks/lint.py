@@ -74,10 +74,17 @@ class _Linter:
     def _report_shadowed(self, step: StepDraft) -> None:
         """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""
         before: set[str] = set()
+        takes_failures = False  # a clause without `errors`
         for clause in step.catch:
             errors = clause.fields.get("errors", ())
             patterns = [each for each in errors if isinstance(each, str)] if isinstance(errors, list | tuple) else []
-            covered = [each for each in patterns if any(_covers(other, each) for other in before)]
+            covered = [
+                each
+                for each in patterns
+                if any(_covers(other, each) for other in before)
+                or (takes_failures and each != "*" and not each.startswith(("approval.", "limit.")))
+            ]
+            takes_failures = takes_failures or "errors" not in clause.fields
             if patterns and len(covered) == len(patterns):
                 message = (
                     f"this clause never takes an error: a clause before it takes `{covered[0]}` already; put it first, "

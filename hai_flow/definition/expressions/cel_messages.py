@@ -197,7 +197,8 @@ def _suggest_other_side(types: Sequence[str]) -> str:
     if "bool" in types and "string" in types:
         return "; write true or false, without quotes"
     if "string" in types:
-        return "; write the number without quotes, or int(x) around the text"
+        number = "double" if "double" in types else "int"
+        return f"; write the number without quotes, or {number}(x) around the text"
     return ""
 
 
@@ -223,6 +224,8 @@ def _format_overload(function: str, types: str) -> str:
             hint = f"; write {other}(x) around the text"
         elif "duration" in operands or "timestamp" in operands:
             hint = _suggest_other_side(operands.split(", "))
+    elif operator == "in" and (listed := re.fullmatch(r"string, list\((int|double)\)", operands)):
+        hint = f"; write {listed[1]}(x) around the text, or texts into the list"
     elif operator == "sum":
         hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"

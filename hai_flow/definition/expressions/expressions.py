@@ -108,6 +108,12 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     return CompiledExpression(inner.strip(), program, _compute_outcomes(inner, names.list_roots()), shifted, condition)
 
 
+def is_never_first(source: str, earlier: str, names: Names) -> bool:
+    """Whether the condition `source` is never true where the condition `earlier` is false. Both are sound."""
+    scanned = _scan(f"({source}) && !({earlier})", names.list_roots())
+    return Certainty(scanned.tree, scanned.by_node, names).outcome is False
+
+
 def _without_holes(source: str) -> str:
     """The sentence about a bare expression with holes in it."""
     try:
@@ -276,6 +282,7 @@ _LITERALS: Final = {
     "matches": _LiteralArgument("a pattern (RE2)", "matches", 1),
     "int": _LiteralArgument("a whole number", "int"),
     "double": _LiteralArgument("a number", "double"),
+    "bool": _LiteralArgument("true or false", "bool"),
     **{
         f"get{part}": _LiteralArgument("a time zone such as Europe/Berlin", "getHours", 1)
         for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")

@@ -222,6 +222,12 @@ class Names:
                 continue
             if not self._is_known(path[:length], known):
                 text, parent = spell(path[:length]), spell(path[: length - 1])
+                if length == 3 and path[0] == "steps":
+                    message = (
+                        f"`{text}` is null where no event came in time: `on_deadline` says so; test "
+                        f"`{text} != null` before"
+                    )
+                    return ExpressionFault(chain.start, "expression.unguarded", message)
                 remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
         return None

@@ -59,6 +59,9 @@ ENVELOPE: Final[dict[str, Json]] = _build_object_schema(
 FILLED: Final = "x-filled"
 """In the schema of a form's property: a hole gives its default when the form is opened."""
 
+NULL_INSTEAD: Final = "x-null-instead"
+"""In the schema of an output: null stands for it where no event came."""
+
 SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
 
 
@@ -148,7 +151,7 @@ class Look:
 
 def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segment]) -> Look:
     schema, last = resolve(root, root), False
-    optional: list[int] = []
+    optional: list[int] = [depth] if rest and isinstance(schema, dict) and NULL_INSTEAD in schema else []
     for index, part in enumerate(rest):
         if not isinstance(schema, dict):
             return Look({}, tuple(optional), root=root)
@@ -185,6 +188,8 @@ def _explain_unknown_property(schema: Mapping[str, Json], part: str, parent: Seq
     listed = f" (it has {', '.join(names)})" if 0 < len(names) <= 8 else ""
     dotted = [name for name in names if name.startswith(f"{part}.")]
     meant = f'; a name with a dot is written `{spell(parent)}["{dotted[0]}"]`' if dotted else ""
+    if names == ["id", "type", "data", "at"] and not suggestion(part, names, likeness=0.8):
+        meant = f"; what the event brings is in its `data`: {spell(parent)}.data.{part}"
     return f"there is no `{part}` in `{spell(parent)}`{meant or suggestion(part, names) or listed}"
 
 

@@ -352,7 +352,11 @@ def _explain_step(target: StepDraft, member: str, *, elsewhere: bool) -> str | N
 
 def _iter_step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
     if member == "error":
-        yield _Reason("it is there only where the step has failed")
+        unfinished = (None, "equal", f"steps.{target.id}.status", repr("finished"), False)
+        is_performed = "if" not in target.fields
+        yield _Reason(
+            "it is there only where the step has failed", lambda guards: is_performed and unfinished in guards
+        )
         return
     if "if" in target.fields:
         yield _Reason("the step has an `if`", lambda guards: _is_true(target, guards))

@@ -71,6 +71,7 @@ def on_deadline(
     escalations: list[plan.Escalate] = []
     standing = {name: fields[name] for name in ("from", "exclude", "quorum") if name in fields}
     expiry, word, place = None, "", at
+    waited = _length_of(fields.get("deadline"), context.declared.default_deadline)
     if not items:
         context.reader.error(at, "deadline.outcome", f"expected {_list_words(words)}, found an empty list")
     for index, item in enumerate(items):
@@ -81,8 +82,9 @@ def on_deadline(
             break
         word, body, inner = _read_deadline_item(context, item, place, words, escalates)
         if word == "escalate":
-            stage = _escalate(context, body, inner, names)
+            stage = _escalate(context, body, inner, names, waited)
             escalations += [stage] if stage else []
+            waited = None if waited is None or stage is None else _add(waited, stage.deadline)
             standing = {**standing, **(body if isinstance(body, Mapping) else {})}
             if isinstance(body, Mapping) and "quorum" not in body and "from" in body:
                 check_inherited_quorum(context, standing, (*inner, "from"))
@@ -163,25 +165,51 @@ def _expiry(context: StepContext, word: str, body: Json, at: Path, names: Names)
     return plan.Expiry(word, reason)  # type: ignore[arg-type]
 
 
-def check_times(context: StepContext, fields: Mapping[str, Json], at: Path, deadline: plan.Duration | None) -> None:
-    """Report reminders that come behind the `deadline` of their question, and a deadline behind the run's own limit."""
+def check_times(
+    context: StepContext, fields: Mapping[str, Json], at: Path, deadline: plan.Duration | None, waited: int | None = 0
+) -> None:
+    """Report reminders that come behind the `deadline` of their question, and a deadline behind the run's own limit.
+    `waited`: the milliseconds that stages before this one take; None: nobody knows."""
     if not isinstance(deadline, int):
         return
+    earlier: set[int] = set()
     for index, text in enumerate(fields.get("remind", ())):
         with suppress(NotADuration):
-            if milliseconds(text) >= deadline:
+            after = milliseconds(text)
+            message = None
+            if after >= deadline:
                 message = f"this reminder never comes: the deadline, {spell(deadline)}, is not behind it; take it out"
+            elif after in earlier:
+                message = f"this reminder stands twice: {spell(after)}; take one out"
+            earlier.add(after)
+            if message is not None:
                 context.reader.warning((*at, "remind", index), "remind.never", message)
+    if waited is None or ("deadline" not in fields and "on_deadline" not in fields):
+        return
     limit = context.declared.limits.duration
-    if limit is not None and "deadline" in fields and deadline > limit:
+    if limit is not None and waited + deadline > limit:
+        is_written = "deadline" in fields
+        which = "this deadline" if is_written else f"this happens, {spell(deadline)} after the question"
         message = (
-            f"the run is over before this deadline: its `limits.duration` is {spell(limit)}, and waiting counts; "
+            f"the run is over before {which}: its `limits.duration` is {spell(limit)}, and waiting counts; "
             "shorten the deadline, or raise the limit"
         )
-        context.reader.warning((*at, "deadline"), "deadline.limit", message)
+        context.reader.warning((*at, "deadline" if is_written else "on_deadline"), "deadline.limit", message)
 
 
-def _escalate(context: StepContext, body: Json, at: Path, names: Names) -> plan.Escalate | None:
+def _length_of(text: Json, default: plan.Duration) -> int | None:
+    if text is None:
+        return default if isinstance(default, int) else None
+    with suppress(NotADuration):
+        return milliseconds(text) if isinstance(text, str) else None
+    return None
+
+
+def _add(waited: int, length: plan.Duration) -> int | None:
+    return waited + length if isinstance(length, int) else None
+
+
+def _escalate(context: StepContext, body: Json, at: Path, names: Names, waited: int | None) -> plan.Escalate | None:
     fields = context.reader.fields(ESCALATE, body, at, "`escalate`")
     from_ = selectors_of(context, fields["from"], (*at, "from"), names) if "from" in fields else None
     exclude = compile_exclusion(context, fields, at, names)
@@ -191,7 +219,7 @@ def _escalate(context: StepContext, body: Json, at: Path, names: Names) -> plan.
     deadline = context.duration(fields, "deadline", at, names, working=True)
     if deadline is None:
         return None
-    check_times(context, fields, at, deadline)
+    check_times(context, fields, at, deadline, waited)
     return plan.Escalate(
         deadline,
         from_,

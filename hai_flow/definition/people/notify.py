@@ -23,6 +23,8 @@ REMIND: Final = Key(
 
 _URL: Final = re.compile(r"(?i)(?:https?|wss?|ftp):/")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
+_SELECTOR: Final = re.compile(r"(?:role|user|group):")
+_USUAL: Final = ("email", "slack", "teams", "discord", "telegram", "webhook", "sms")
 
 
 def notify(context: StepContext, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
@@ -39,7 +41,14 @@ def notify(context: StepContext, fields: Mapping[str, Json], at: Path, names: Na
             )
             context.reader.warning((*at, "notify", index), "notify.channel", message)
             continue
-        if "${{" in text or _CHANNEL.fullmatch(text):
+        if "${{" in text:
+            continue
+        if _CHANNEL.fullmatch(text) and not _SELECTOR.match(text):
+            name = text.partition(":")[0]
+            if name.replace("-", "").replace("_", "") in _USUAL and name not in _USUAL:
+                meant = name.replace("-", "").replace("_", "")
+                message = f"did you mean the channel `{meant}`? Which channels there are, the deployment says"
+                context.reader.warning((*at, "notify", index), "notify.channel", message)
             continue
         actual = shorten(text)
         message = f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{actual}`"

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
+from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.names import check_name
@@ -173,7 +175,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
     check_pick(context, fields, at, quorum)
     check_times(context, fields, at, deadline)
     if kind == "ask" and schema is not None:
-        _check_default(context, fields, at, schema)
+        _check_default(context, fields, at, schema, expiry, names)
     edit = fields.get("edit", False)
     return plan.Policy(
         from_,
@@ -246,12 +248,33 @@ def _compile_veto(context: StepContext, fields: Mapping[str, Json], at: Path, na
     return selectors_of(context, veto, (*at, "veto"), names)
 
 
-def _check_default(context: StepContext, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:
-    """Report an answer of silence, `default`, that the form would refuse from a person."""
+def _check_default(
+    context: StepContext,
+    fields: Mapping[str, Json],
+    at: Path,
+    form: Mapping[str, Json],
+    expiry: plan.Expiry,
+    names: Names,
+) -> None:
+    """Report an answer of silence, `default`, that the form would refuse from a person; and defaults of the form."""
+    raw_form = fields.get("form")
+    properties = raw_form.get("properties") if isinstance(raw_form, Mapping) else None
+    for name, raw in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(raw, Mapping) and isinstance(raw.get("default"), str) and "${{" in raw["default"]:
+            for _, fault in misfits(raw["default"], None, raw, form, names):
+                message = f"the default never fits the field: {fault}"
+                context.reader.refuse((*at, "form", "properties", name, "default"), "form.default", message)
     value = fields.get("on_deadline")
     items = value if isinstance(value, list) else [value]
     for index, item in enumerate(items):
-        if not isinstance(item, Mapping) or "default" not in item or not is_literal(item["default"]):
+        if not isinstance(item, Mapping) or "default" not in item:
+            continue
+        if not is_literal(item["default"]):
+            template = expiry.value if isinstance(expiry.value, CompiledTemplate) else None
+            for path, fault in misfits(item["default"], template, form, form, names):
+                place = (*at, "on_deadline", *((index,) if isinstance(value, list) else ()), "default", *path)
+                message = f"the answer that silence gives never fits the form: {fault}"
+                context.reader.refuse(place, "ask.default", message)
             continue
         schema = JsonSchema(form)
         for fault in schema.findings(schema.with_defaults(item["default"]))[:1]:

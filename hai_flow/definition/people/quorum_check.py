@@ -151,6 +151,14 @@ def _check_open_panel(
     if quorum == "all" and "anyone" in panel.selectors:
         message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
         context.reader.error((*at, "quorum"), "quorum.impossible", message)
+    if isinstance(quorum, Mapping):
+        for selector, count in quorum.items():
+            members = None if selector == "any" else _members(context, selector)
+            if members is not None and count > len(members):
+                message = f"this quorum can't be met: it needs {count} people, `{selector}` is {len(members)}"
+                context.reader.refuse(
+                    (*at, "quorum", selector), "quorum.impossible", f"{message}; lower it, or name more"
+                )
     if fields.get("reject_when") == "unreachable" and "pick" not in fields:
         message = (
             "nobody can list the people of `from`, so the quorum never becomes unreachable and only the deadline "

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import collect_facts
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.expressions import CompiledExpression, is_never_first
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.names import check_name
@@ -75,6 +75,7 @@ _VALUED: Final = {
 }
 _ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
 _ITEMS: Final = {"type": "array", "items": _ITEM}
+_SAME_FOR_ALL: Final = frozenset(("input", "run", "thread"))
 _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 
 
@@ -88,6 +89,7 @@ def _switch(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb:
         if isinstance(when, (str, bool)):
             condition = context.condition(when, (*draft.at, "switch", int(body), "when"), names)
         if condition is not None:
+            _report_narrower(context, condition, cases, (*draft.at, "switch", int(body), "when"), names)
             draft.cases[body] = condition
         inside = names.with_guards(condition)
         behind = context.compile(steps, inside)
@@ -98,6 +100,29 @@ def _switch(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb:
             result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), here)
         results.append(result)
     return plan.Switch(tuple(cases), tuple(results) if any(results) else ())
+
+
+_COMPARED_MAX: Final = 12
+
+
+def _report_narrower(
+    context: StepContext,
+    condition: CompiledExpression,
+    cases: Sequence[tuple[CompiledExpression | None, str]],
+    at: Path,
+    names: Names,
+) -> None:
+    """Report a case that is true only where one before it is true as well."""
+    for number, (earlier, _) in enumerate(cases[:_COMPARED_MAX]):
+        if earlier is None or earlier.source == condition.source or earlier.source == "true":
+            continue
+        if is_never_first(condition.source, earlier.source, names):
+            message = (
+                f"this case is never taken: whenever it is true, case {number + 1} is true before; put it first, or "
+                "change one of them"
+            )
+            context.reader.warning(at, "switch.same_case", message)
+            return
 
 
 def _build_names_at_end(
@@ -153,12 +178,14 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     element = names.find_element_schema(params.get("items"))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
-    if key is not None and not key.holes and params.get("items") != []:
+    raw_items = params.get("items")
+    if key is not None and key.roots <= _SAME_FOR_ALL and not (isinstance(raw_items, list) and len(raw_items) < 2):
         message = (
             "`key` is the same for every item, and each needs its own; "
             f"write `key: ${{{{ {variable} }}}}`, or a part of it"
         )
-        context.reader.error((*at, "key"), "for_each.constant_key", message)
+        report = context.reader.refuse if key.holes else context.reader.error
+        report((*at, "key"), "for_each.constant_key", message)
     behind = context.compile(draft.blocks[""], inside)
     output = None
     if "output" in params:

@@ -102,9 +102,7 @@ def _agent(context: StepContext, draft: StepDraft, names: Names) -> plan.Agent |
     output = context.schema(fields["output"], (*at, "output")) if "output" in fields else None
     tools = fields.get("tools", [])
     raw_approvals = fields.get("approvals", {})
-    if fields.get("tools") == []:
-        message = "an agent without tools has nothing to do but answer once; write an `llm` step, or name its tools"
-        context.reader.warning((*at, "tools"), "agent.tools", message)
+    _report_idle_agent(context, fields, at)
     for index, tool in enumerate(tools):
         _check_agent_tool(context, tool, (*at, "tools", index), raw_approvals)
     approvals = _compile_agent_approvals(context, raw_approvals, tools, (*at, "approvals"), names)
@@ -131,6 +129,19 @@ def _agent(context: StepContext, draft: StepDraft, names: Names) -> plan.Agent |
     agent = _build_handing_over(context, agent, at)
     _Body(context, draft, names).add(draft.path, agent, approvals, at)
     return agent
+
+
+def _report_idle_agent(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
+    """Doubt an agent that has no tools, or no answer left to use what they return."""
+    if fields.get("tools") == []:
+        message = "an agent without tools has nothing to do but answer once; write an `llm` step, or name its tools"
+        context.reader.warning((*at, "tools"), "agent.tools", message)
+    elif fields.get("max_turns") == 1 and "stop_when" not in fields:
+        message = (
+            "with `max_turns: 1` an agent that calls a tool has no answer left, and fails with `agent.max_turns`; "
+            "raise it"
+        )
+        context.reader.warning((*at, "max_turns"), "agent.turns", message)
 
 
 def _build_handing_over(context: StepContext, agent: plan.Agent, at: Path) -> plan.Agent:
@@ -195,6 +206,7 @@ class _Body:
         parts.append(("prompt", plan.CallArguments(TASK)))
         output = context.schema(fields["output"], (*place, "output")) if "output" in fields else None
         raw_approvals = fields.get("approvals", {})
+        _report_idle_agent(context, fields, place)
         for index, each in enumerate(fields["tools"]):
             _check_agent_tool(context, each, (*place, "tools", index), raw_approvals)
         approvals = _compile_agent_approvals(

@@ -10,7 +10,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
-from hai_flow.definition.fields import is_literal
+from hai_flow.definition.fields import DATA, is_literal
+from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
@@ -71,11 +72,15 @@ def _check_value(
             return
     elif variable.reduce == "add":
         raw = {"type": "number"}
-    elif variable.reduce == "merge" or (value is None and "default" not in variable.schema.raw):
+        _report_counted_twice(context, name, value, at)
+    elif variable.reduce == "merge":
+        raw = {"type": "object"}
+    elif value is None and "default" not in variable.schema.raw:
         return
     if not is_literal(value):
         for path, fault in misfits(value, template, raw, raw, names):
-            message = f"the value never fits the state `{name}`: {fault}"
+            hint = _ONE_BY_ONE if variable.reduce == "append" and fault.endswith("found a list") else ""
+            message = f"the value never fits the state `{name}`: {fault}{hint}"
             context.reader.refuse((*at, *path), "set.type", message)
         return
     schema = variable.schema if raw is variable.schema.raw else JsonSchema(raw)
@@ -85,9 +90,28 @@ def _check_value(
         reads = isinstance(value, str) and re.match(r"(input|state|steps)\.[a-z]", value)
         hint = f"; an expression is written ${{{{ {shorten(value)} }}}}" if reads else ""
         if several:
-            hint = "; `reduce: append` adds the value as one element: set each element in a step of its own"
+            hint = _ONE_BY_ONE
         message = f"the value does not fit {what}the state `{name}`: {fault['message']}{hint}"
-        context.reader.error(at, "set.type", message)
+        report = context.reader.refuse if variable.reduce == "merge" else context.reader.error
+        report(at, "set.type", message)
+
+
+_ONE_BY_ONE: Final = "; `reduce: append` adds the value as one element: set each element in a step of its own"
+
+
+def _report_counted_twice(context: StepContext, name: str, value: Json, at: Path) -> None:
+    """Doubt a sum that is added to the variable of which it is a part."""
+    hole = find_only_hole(value) if isinstance(value, str) else None
+    if hole is None:
+        return
+    own = rf"\s*state\.{re.escape(name)}\s*"
+    rest = re.fullmatch(rf"{own}\+(.+)", hole.source, re.S) or re.fullmatch(rf"(.+)\+{own}", hole.source, re.S)
+    if rest is not None:
+        message = (
+            f"`reduce: add` adds this to `{name}`, of which it is made: the variable counts twice; write "
+            f"`${{{{ {rest[1].strip()} }}}}` alone"
+        )
+        context.reader.warning(at, "set.twice", message)
 
 
 def _check_operation(context: StepContext, raw: Json, at: Path) -> None:
@@ -145,7 +169,7 @@ def _let(context: StepContext, draft: StepDraft, names: Names) -> plan.Let | Non
             fault = f"`{name}` is a name here already, of a `let` before or of a loop around; choose another name"
         if fault is not None:
             context.reader.error((*at, name), "let.name", fault, key=True)
-        elif isinstance(value[name], str) and value[name].strip() and "${{" not in value[name]:
+        elif isinstance(value[name], str) and "${{" not in value[name] and not value[name].startswith(DATA):
             path = names.find_path_named(value[name])
             if path is not None:
                 message = f"this is text; an expression is written ${{{{ {path} }}}}"

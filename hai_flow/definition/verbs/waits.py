@@ -9,6 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import NULL_INSTEAD
 from hai_flow.definition.people.deadlines import check_times, on_deadline
 from hai_flow.definition.people.subscriptions import SUBSCRIPTION, subscription
 from hai_flow.definition.raw_steps import StepDraft
@@ -120,9 +121,24 @@ def _check_default(context: StepContext, fields: Mapping[str, Json], at: Path, *
 
 def _gives(context: StepContext, draft: StepDraft) -> Json:
     value = draft.value if isinstance(draft.fields.get("wait_for"), Mapping) else {"on_deadline": {}}
-    if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
-        return {}
+    outcome = value.get("on_deadline")
+    if isinstance(outcome, Mapping):
+        return {} if "all" in value else _build_default_type(outcome.get("default"))
     return {"type": "array", "items": _EVENT} if "all" in value else _EVENT
+
+
+def _build_default_type(default: Json) -> Json:
+    """The type of an event, or of what stands for it when none comes: of the event's keys only those are always there
+    that `default` has."""
+    if not is_literal(default) or not isinstance(default, Mapping | str | int | float | None):
+        return {}
+    if default is None:
+        of_event: dict[str, Json] = {key: {} for key in _KEYS}
+        return {"properties": of_event, "required": list(_KEYS), "additionalProperties": True, NULL_INSTEAD: True}
+    keys = default if isinstance(default, Mapping) else {}
+    properties: dict[str, Json] = {key: {} for key in (*_KEYS, *keys)}
+    required = [key for key in _KEYS if keys.get(key) is not None]
+    return {"properties": properties, "required": required, "additionalProperties": True}
 
 
 VERBS: Final = (
