@@ -137,9 +137,9 @@ class Parts:
         if isinstance(every, int) and isinstance(max_delay, int) and max_delay < every:
             message = f"`max_delay`, {spell(max_delay)}, is shorter than `every`, {spell(every)}, which it cuts down"
             self.reader.warning((*at, "max_delay"), "retry.max_delay", f"{message}; raise it, or lower `every`")
-        elif isinstance(every, int) and "max_delay" not in fields and every > (longest := plan.Retry(0).max_delay):
+        elif isinstance(every, int) and "max_delay" not in fields and every > plan.MAX_DELAY_MS:
             message = (
-                f"`max_delay`, which is {spell(longest)} where nothing else is written, cuts this down; write "
+                f"`max_delay`, which is {spell(plan.MAX_DELAY_MS)} where nothing else is written, cuts this down; write "
                 f"`max_delay: {spell(every)}` too, or lower `every`"
             )
             self.reader.warning((*at, "every"), "retry.max_delay", message)

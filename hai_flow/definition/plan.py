@@ -93,6 +93,9 @@ Duration: TypeAlias = int | Template
 """Milliseconds, or a template that gives a duration as text (rendered where it is needed, then recorded)."""
 
 
+MAX_DELAY_MS: Final = 300_000  # of `retry`, where nothing else is written
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`max` = retries after the first attempt. `errors` None = "as the error says"."""
@@ -101,7 +104,7 @@ class Retry:
     errors: tuple[str, ...] | None = None
     backoff: Literal["fixed", "exponential"] = "fixed"
     every: Duration = 1_000
-    max_delay: Duration = 300_000
+    max_delay: Duration = MAX_DELAY_MS
     jitter: bool = True
 
 
