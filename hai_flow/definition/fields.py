@@ -139,7 +139,7 @@ class Parts:
             self.reader.warning((*at, "max_delay"), "retry.max_delay", f"{message}; raise it, or lower `every`")
         elif isinstance(every, int) and "max_delay" not in fields and every > plan.MAX_DELAY_MS:
             message = (
-                f"`max_delay`, which is {spell(plan.MAX_DELAY_MS)} where nothing else is written, cuts this down; write "
+                f"`max_delay`, which is {spell(plan.MAX_DELAY_MS)} where none is written, cuts this down; write "
                 f"`max_delay: {spell(every)}` too, or lower `every`"
             )
             self.reader.warning((*at, "every"), "retry.max_delay", message)
