@@ -1077,6 +1077,16 @@ beats: Final = sa.Table(
     _key("beats", "n"),
 )
 
+# Since when the database has each vocabulary of the log (`ABI` of `engine/events`), from the twelfth on: what was
+# decided before was decided by another release.
+vocabularies: Final = sa.Table(
+    "vocabularies",
+    metadata,
+    sa.Column("abi", sa.Integer, nullable=False, autoincrement=False),
+    _time("since", now=True),
+    _key("vocabularies", "abi"),
+)
+
 # Which servers there are (`store/runs/servers`); a worker has its lease.
 servers: Final = sa.Table(
     "servers",

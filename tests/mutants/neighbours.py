@@ -268,6 +268,11 @@ invariants.bug(
     ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "True"),
     by=f"{_RETENTION}::test_a_database_without_inbox_is_verified_filled_pruned_and_restored",
 )
+invariants.bug(
+    "what an older release decided otherwise is a violation",
+    ("elif again.surely and self._is_of_another_release(commit.row):", "elif again.surely and False:"),
+    by="tests/upgrade/test_upgrade.py::test_an_old_database_and_the_logs_of_all_releases_are_migrated_archived_and_restored",
+)
 
 _INBOX: Final = "tests/runtime/test_inbox.py"
 _OTHERS: Final = f"{_INBOX}::test_a_watcher_of_a_tenants_lists_hears_of_its_commits_alone"

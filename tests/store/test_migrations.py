@@ -13,6 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from hai_flow.engine.events import ABI
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import migrations, revisions
 from migrations.schema import metadata
@@ -64,6 +65,12 @@ async def test_the_migrated_schema_is_the_one_that_schema_py_describes(
     assert len(migrated["columns"]) > 100
     for part in CATALOGUE:
         assert migrated[part] == described[part], part
+
+
+async def test_the_schema_knows_since_when_it_has_the_vocabulary_of_this_release(database_url: str) -> None:
+    """Whoever raises the ABI adds a revision with its row: else decisions of the release before are violations."""
+    async with connected(database_url) as connection:
+        assert await connection.fetchval("SELECT max(abi) FROM vocabularies") == ABI
 
 
 async def test_four_processes_may_migrate_at_once(empty_database_url: str) -> None:

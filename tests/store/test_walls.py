@@ -135,6 +135,7 @@ WITHOUT_TENANT = {
     "freezes": "what every process obeys, of one tenant or of all; REST shows a tenant its own",
     "freeze_switch": "which version of them there is",
     "sweeps": "how far this server's processes have looked through all rows",
+    "vocabularies": "since when the log has each vocabulary",
     "workers": "the processes, which work for all tenants",
 }
 

@@ -19,7 +19,7 @@ from hai_flow.store.cells.cells import within
 from hai_flow.store.postgres import database, migrations
 
 CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
-_KEPT: Final = ("alembic_version", "tenants")
+_KEPT: Final = ("alembic_version", "tenants", "vocabularies")
 _free: list[str] = []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -60,13 +60,21 @@ class RunCheck:
     """Give it the commits of one run in order, then ask for the `end`.
 
     `late`: runs that are due, and runs of dead workers, may wait for a worker so long; None: for ever, as where no
-    worker runs. `limits`: those of the engine, by which decisions are made again; None: they are not. A fault in the
-    log's own order ends the fold, for nothing behind it can be trusted.
+    worker runs. `limits`: those of the engine, by which decisions are made again; None: they are not. `since`: when
+    the database got the vocabulary of this release; decisions from before are another release's, and may differ.
+    A fault in the log's own order ends the fold, for nothing behind it can be trusted.
     """
 
-    def __init__(self, evidence: Evidence, late: timedelta | None = None, limits: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        late: timedelta | None = None,
+        limits: Bounds | None = None,
+        since: datetime | None = None,
+    ) -> None:
         self.evidence = evidence
         self._limits = limits
+        self._since = since
         self.late = late
         self.run = evidence.run
         self.state = RunState(str(self.run["id"]))
@@ -75,7 +83,7 @@ class RunCheck:
         self.files: set[bytes] = set()
         self.broken = False
         self.undecided = 0  # decisions that can't be made again from the log alone
-        self.older = 0  # rows that a release before this one did not write: nobody else misses them
+        self.older = 0  # rows that a release before this one did not write, and decisions that it made otherwise
         self.plan: Plan | None = None
         self._watch = invariants.Watch(self.run["copied"])
         self._version = self._bytes = self._decided_at = 0
@@ -139,12 +147,17 @@ class RunCheck:
         again = decide_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
         if again.left is None:
             self.reached["decisions_follow"] += 1
+        elif again.surely and self._is_of_another_release(commit.row):
+            self.older += 1
         elif again.surely:
             commands = ", ".join(again.commands) or "nothing"
             message = f"{again.left.type} does not follow from what was asked of the run (decided again: {commands})"
             self._report("decisions_follow", message, at=commit.row["last_seq"])
         else:
             self.undecided += 1
+
+    def _is_of_another_release(self, row: Row) -> bool:
+        return self.run["abi"] < e.ABI or (self._since is not None and row["at"] < self._since)
 
     def _check_snapshot(self) -> None:
         row = self._snapshots.pop(self.state.seq, None)

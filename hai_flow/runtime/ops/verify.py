@@ -11,7 +11,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -48,8 +48,8 @@ class Verifying:
 class VerifiedRuns:
     """The result: `reached` says of each rule how often it applied. `broken` counts all violations, the first
     `VIOLATIONS_KEPT` are in `violations`. `unread`: runs of a newer release, which this one can't fold. `undecided`:
-    decisions whose inputs are not all in the log. `older`: rows that a release before wrote none of
-    (docs/upgrades.md)."""
+    decisions whose inputs are not all in the log. `older`: rows that a release before wrote none of, and decisions that
+    it made otherwise (docs/upgrades.md)."""
 
     runs: int = 0
     events: int = 0
@@ -112,10 +112,11 @@ async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[
     """Yields the result so far, after each page of runs. The connection must not be used for anything else
     meanwhile."""
     plans, verified, began = Plans(connection), VerifiedRuns(), time.monotonic()
+    since = await run_bundle.find_vocabulary_start(connection, e.ABI)
     async for page in _pages(connection, verifying):
         async with run_bundle.snapshot(connection):
             for each in await run_bundle.evidence_of(connection, page):
-                await _add(connection, each, plans, verifying, verified)
+                await _add(connection, each, plans, verifying, verified, since)
         yield verified
         if verifying.pace is not None:
             await asyncio.sleep(max(0.0, began + verified.runs / verifying.pace - time.monotonic()))
@@ -130,14 +131,19 @@ async def _pages(connection: Connection, verifying: Verifying) -> AsyncIterator[
 
 
 async def _add(
-    connection: Connection, found: Evidence, plans: Plans, verifying: Verifying, verified: VerifiedRuns
+    connection: Connection,
+    found: Evidence,
+    plans: Plans,
+    verifying: Verifying,
+    verified: VerifiedRuns,
+    since: datetime | None,
 ) -> None:
     if verifying.tenant is not None and found.run["tenant"] != verifying.tenant:
         return
     if found.run["abi"] > e.ABI:
         verified.unread += 1
         return
-    check = await fold_and_check(connection, found, plans, verifying.late, verifying.limits)
+    check = await fold_and_check(connection, found, plans, verifying.late, verifying.limits, since)
     verified.add(check, check.end())
 
 
@@ -147,9 +153,11 @@ async def fold_and_check(
     plans: Plans,
     late: timedelta | None = None,
     limits: Bounds | None = None,
+    since: datetime | None = None,
 ) -> RunCheck:
-    """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
-    check, tenant = RunCheck(found, late, limits), found.run["tenant"]
+    """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence. Arguments as of
+    `RunCheck`."""
+    check, tenant = RunCheck(found, late, limits, since), found.run["tenant"]
     try:
         async for row in run_bundle.log_rows(connection, found.run["id"]):
             commit = check.decode(row)

@@ -68,10 +68,11 @@ OF_ALL: Final[Mapping[str, str]] = {
     "eras": "SELECT, INSERT, UPDATE",
     "beats": "SELECT, INSERT, DELETE",
     "forgotten": "SELECT, DELETE",  # to forget somebody is for the owner, too
+    "vocabularies": "SELECT",
     "alembic_version": "SELECT",
 }
 """The tables without rows of tenants: how far sweeps have come, which processes are alive, their key for hints, the era
-of the database, hashes of people that were forgotten lately, and the revision of the schema."""
+of the database, hashes of people that were forgotten lately, the log's vocabularies, and the revision of the schema."""
 _TOO_MUCH: Final = (("keys", "UPDATE"), ("keys", "DELETE"))  # rights that earlier releases gave `hai_engine`
 _SEQUENCES: Final = ("runs_place", "signals_place")
 

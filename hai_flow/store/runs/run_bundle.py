@@ -115,6 +115,11 @@ async def workflow_run_pages(
         yield page
 
 
+async def find_vocabulary_start(connection: Connection, abi: int) -> datetime | None:
+    """When the database got the schema of the first release that writes this vocabulary; None: it is not known."""
+    return await connection.fetchval("SELECT since FROM vocabularies WHERE abi = $1", abi)
+
+
 async def statuses(connection: Connection) -> dict[str, int]:
     """How many runs have each status. It reads all of them."""
     rows = await connection.fetch("SELECT status, count(*) FROM runs GROUP BY status")
