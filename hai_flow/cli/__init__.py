@@ -20,7 +20,7 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.commands import LazyGroup, app_of, entries
-from hai_flow.cli.errors import EPILOG, OK
+from hai_flow.cli.errors import OK
 from hai_flow.cli.terminal import program
 
 _PANELS: Final = (
@@ -157,7 +157,6 @@ app = app_of(
     name="hai-flow",
     cls=_Commands,
     help="Declarative workflows that wait for people, in PostgreSQL.",
-    epilog=EPILOG,
     no_args_is_help=True,
 )
 

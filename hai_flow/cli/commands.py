@@ -7,12 +7,14 @@ avoided, too: rich for the help, and pydantic to read a text or a number.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,6 +23,8 @@ from hai_flow.cli.errors import EPILOG, UsageError, exit_code_of, explain
 from hai_flow.cli.examples import EXAMPLES
 from hai_flow.cli.sentences import SENTENCES
 from hai_flow.errors import HaiFlowError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 ENTRY_POINTS: Final = "hai_flow.commands"  # a function for typer, or a Typer, each
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
@@ -49,7 +53,7 @@ class CommandEntry:
         if isinstance(target, typer.Typer):
             return typer.main.get_command(target)
         app = app_of()
-        app.command(self.name, cls=CliCommand, epilog=getattr(module, "EPILOG", EPILOG))(target)
+        app.command(self.name, epilog=getattr(module, "EPILOG", EPILOG))(target)
         return typer.main.get_command(app)
 
     def _entry_point(self) -> str:
@@ -59,16 +63,77 @@ class CommandEntry:
         return place
 
 
-def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typer:
-    """A typer application as all of ours are: plain help, no completion of its own, no tracebacks in boxes."""
-    return typer.Typer(
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as typer reads it: a parameter whose type is a dataclass stands for its fields, those of its base
+    last: an option each, behind the function's other options."""
+    hints = get_type_hints(function, include_extras=True)
+    owners = [(name, kind) for name, kind in hints.items() if is_dataclass(kind)]
+    if not owners:
+        return function
+    [(owner, kind)] = owners
+    types, defaults = get_type_hints(kind, include_extras=True), {each.name: each.default for each in fields(kind)}
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=types[name])
+        for name in sorted(types, key=lambda name: name not in kind.__annotations__)
+    ]
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> Any:
+        own = {each.name: arguments.pop(each.name) for each in options}
+        return function(**arguments, **{owner: kind(**own)})
+
+    parameters = inspect.signature(function).parameters.values()
+    kept = [each.replace(annotation=hints[each.name]) for each in parameters if each.name != owner]
+    run.__signature__ = inspect.Signature([*kept, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*kept, *options)}
+    return run
+
+
+class CommandApp(typer.Typer):
+    """A typer application whose commands are `CliCommand`s, with parameters as `spread` reads them."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:  # type: ignore[override]
+        register = super().command(name, **dict[str, Any](cls=CliCommand, epilog=EPILOG) | settings)
+
+        def enter(function: Function) -> Function:
+            register(spread(function))
+            return function
+
+        return enter
+
+    def callback(self, **settings: Any) -> Callable[[Function], Function]:  # type: ignore[override]
+        register = super().callback(**settings)
+
+        def enter(function: Function) -> Function:
+            register(spread(function))
+            return function
+
+        return enter
+
+
+def app_of(*, cls: type[TyperGroup] | None = None, lists: str = "", **settings: Any) -> CommandApp:
+    """A typer application as all of ours are: plain help, no completion of its own, no tracebacks in boxes.
+
+    `lists`: the help of a group that without a command does what its command `list` does.
+    """
+    app = CommandApp(
         cls=cls or Group,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=CONTEXT,
+        epilog=EPILOG,
         **settings,
     )
+    if lists:
+        app.callback(invoke_without_command=True, help=lists)(_list_without_command)
+    return app
+
+
+def _list_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        command: Any = context.command.get_command(context, "list")  # type: ignore[attr-defined]
+        command.invoke(command.make_context("list", [], parent=context))
 
 
 def add_ons() -> dict[str, str]:

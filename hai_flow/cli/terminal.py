@@ -6,9 +6,10 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hai_flow.cli.console import TextConsole, clean, json_text
+from hai_flow.cli.console import Cell, TextConsole, clean, json_text
 from hai_flow.definition.names.durations import spell
 from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
@@ -38,6 +39,18 @@ def note(text: str) -> None:
 def print_json(value: Json) -> None:
     """`value` for programs: one JSON document, not coloured and not wrapped."""
     sys.stdout.write(json_text(value, indent=2) + "\n")
+
+
+def print_items(
+    items: Sequence[Json], as_json: bool, none: str, rows: Iterable[Sequence[Cell]], heads: Sequence[str]
+) -> None:
+    """A list: JSON for programs, else a table. `none` is the line in place of an empty table, if it has a text."""
+    if as_json:
+        print_json({"items": items})
+    elif none and not items:
+        say(none)
+    else:
+        out().table(rows, heads=heads)
 
 
 def write_line(event: Json) -> None:

@@ -16,12 +16,12 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.admin.audit_record import BY
-from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.client.rest import RemoteOptions, Server
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.database import run_over_database
-from hai_flow.cli.errors import EPILOG, FAILED, UsageError
-from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption, ServerOption
-from hai_flow.cli.terminal import moment, out, plural, print_json, say
+from hai_flow.cli.errors import FAILED, UsageError
+from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption
+from hai_flow.cli.terminal import moment, plural, print_items, print_json, say
 
 if TYPE_CHECKING:
     from hai_flow.store.audit.audit import Verified
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = app_of(name="audit", help="Who did what, and the proof that nobody changed it.", epilog=EPILOG)
+app = app_of(name="audit", help="Who did what, and the proof that nobody changed it.")
 
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. Default: all.")]
 _READ_AT_ONCE: Final = 1000
@@ -38,14 +38,13 @@ _READ_AT_ONCE: Final = 1000
 # --- looking ------------------------------------------------------------------------------------------------------
 
 
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_records(
+    remote: RemoteOptions,
     by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only what this principal did.")] = None,
     act: Annotated[str | None, typer.Option("--act", help="Only this act: run.started, pending.answered, ...")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only of this run.", autocompletion=completion.runs)] = None,
     limit: LimitOption = 50,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The recorded acts with their principals, newest first, as a server shows them to an auditor."""
 
@@ -53,23 +52,19 @@ def list_records(
         run_id = None if run is None else await api.run_id(run)
         return await api.items("/v1/audit", limit, principal=by, act=act, run_id=run_id)
 
-    items = ask(server, as_json, work)
-    if as_json:
-        print_json({"items": items})
-    elif not items:
-        say("Nothing is recorded.")
-    else:
-        rows = [
-            (moment(each["at"]), each["by"] or "?", each["act"], each["subject"] or "", each["run_id"] or "")
-            for each in items
-        ]
-        out().table(rows, heads=("when", "who", "what", "to what", "run"))
+    items = remote.ask(work)
+    rows = [
+        (moment(each["at"]), each["by"] or "?", each["act"], each["subject"] or "", each["run_id"] or "")
+        for each in items
+    ]
+    heads = ("when", "who", "what", "to what", "run")
+    print_items(items, remote.as_json, "Nothing is recorded.", rows, heads=heads)
 
 
 # --- proving ------------------------------------------------------------------------------------------------------
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def verify(
     anchors: Annotated[
         list[Path] | None, typer.Option("--anchors", metavar="FILE", help="Lines that `audit anchor` printed.")
@@ -104,7 +99,7 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def anchor(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Append to this file instead of printing.")
@@ -135,7 +130,7 @@ def anchor(
         say(f"{plural(len(lines), 'anchor')} added to {to}.")
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """The sealed records in the order of their chain, a line of JSON each, with all that `verify --file` needs."""
     from hai_flow.store.audit import audit

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli.admin.known_cells import list_cells_of_deployment, open_cell
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.database import RunDatabase, migrate_if_behind, run_over_database
-from hai_flow.cli.errors import EPILOG, FAILED, UsageError
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.errors import HaiFlowError, StoreError
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
 
     from hai_flow.store.cells.cells import Cell
 
-app = app_of(name="cells", epilog=EPILOG)
+app = app_of(
+    name="cells",
+    lists="Cells: schemas and databases that each hold everything of their tenants; without a command, their list.",
+)
 
 
-@app.callback(invoke_without_command=True)
-def cells(context: typer.Context) -> None:
-    """Cells: schemas and databases that each hold everything of their tenants; without a command, their list."""
-    if context.invoked_subcommand is None:
-        list_cells()
-
-
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
     cells = list_cells_of_deployment(load_settings(data_dir=data_dir))
@@ -75,7 +71,7 @@ def _columns(cell: dict[str, Any]) -> tuple[str, str, str]:
     return str(cell["runs"]), str(cell["bytes"]), "there"
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _.")],
     schema: Annotated[

@@ -15,7 +15,7 @@ from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, tell_f
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -171,16 +171,11 @@ def freezes(
 ) -> None:
     """The freezes that are in force, and why."""
     items = _listed(server, data_dir, as_json, over=every, cell=cell)
-    if as_json:
-        print_json({"items": items})
-    elif not items:
-        say("Nothing is frozen.")
-    else:
-        rows = [
-            (each["id"], _words(each), each["created_by"], moment(each["created_at"]), moment(each["thawed_at"]))
-            for each in items
-        ]
-        out().table(rows, heads=("id", "what and why", "by", "since", "until"))
+    rows = [
+        (each["id"], _words(each), each["created_by"], moment(each["created_at"]), moment(each["thawed_at"]))
+        for each in items
+    ]
+    print_items(items, as_json, "Nothing is frozen.", rows, heads=("id", "what and why", "by", "since", "until"))
 
 
 def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str | None = None) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ import typer
 
 from hai_flow.cli.admin.audit_record import BY, record
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.database import run_over_database
-from hai_flow.cli.errors import EPILOG, UsageError
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, note, out, print_json, say
+from hai_flow.cli.terminal import moment, note, print_items, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -29,19 +29,14 @@ Result = TypeVar("Result")
 DEFAULT_TENANT: Final = "default"
 OWNER: Final = ("admin", "operator", "decider", "publisher")
 
-app = app_of(name="keys", epilog=EPILOG)
+app = app_of(
+    name="keys", lists="API keys, with which programs and people call a server; without a command, their list."
+)
 
 TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose keys.")]
 
 
-@app.callback(invoke_without_command=True)
-def keys(context: typer.Context) -> None:
-    """API keys, with which programs and people call a server; without a command, their list."""
-    if context.invoked_subcommand is None:
-        list_keys()
-
-
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def create(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="Who calls with it: user:ann, service:ci.")],
     role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
@@ -141,7 +136,7 @@ def _doubt(roles: Sequence[str]) -> None:
             note(f"{role} is no built-in role, and opens nothing by itself; did you mean {near[0]}?")
 
 
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_keys(
     tenant: TenantOption = DEFAULT_TENANT,
     server: ServerOption = None,
@@ -158,12 +153,6 @@ def list_keys(
         return await api.items("/v1/keys", None)
 
     items = _run(server, tenant, data_dir, as_json, here, there)
-    if as_json:
-        print_json({"items": items})
-        return
-    if not items:
-        say("No keys.")
-        return
     rows = [
         (
             each["id"],
@@ -175,10 +164,10 @@ def list_keys(
         )
         for each in items
     ]
-    out().table(rows, heads=("key", "who", "roles", "name", "expires", "last used"))
+    print_items(items, as_json, "No keys.", rows, heads=("key", "who", "roles", "name", "expires", "last used"))
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id.")],
     tenant: TenantOption = DEFAULT_TENANT,

@@ -13,11 +13,11 @@ import typer
 from hai_flow.cli.admin.audit_record import record
 from hai_flow.cli.admin.known_cells import find_cells, list_cells_by_number, open_cell
 from hai_flow.cli.client.rest import ask
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.database import run_over_database
-from hai_flow.cli.errors import EPILOG, UsageError
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -32,17 +32,12 @@ CellOption = Annotated[
     typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
 ]
 
-app = app_of(name="tenants", epilog=EPILOG)
+app = app_of(
+    name="tenants", lists="Tenants, each with runs, workflows and keys of its own; without a command, their list."
+)
 
 
-@app.callback(invoke_without_command=True)
-def tenants(context: typer.Context) -> None:
-    """Tenants, each with runs, workflows and keys of its own; without a command, their list."""
-    if context.invoked_subcommand is None:
-        list_tenants()
-
-
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _; it stays.")],
     cell: CellOption = None,
@@ -68,7 +63,7 @@ def _limit(help: str) -> Any:
     return typer.Option(metavar="N", help=f"{help}; 0: no limit, `default`: what the settings give to all.")
 
 
-@app.command("set", cls=CliCommand, epilog=EPILOG)
+@app.command("set")
 def set_limits(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     runs_per_minute: Annotated[str | None, _limit("Runs that begin in a minute")] = None,
@@ -176,17 +171,14 @@ def _number(limit: str, text: str) -> int | None:
     return int(text)
 
 
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All tenants, with the limits that were set for them."""
     from hai_flow.store.identity import tenants as store
 
     items = [_view(each) for each in run_over_database(data_dir, store.list_tenants)]
-    if as_json:
-        print_json({"items": items})
-        return
     rows = [(each["name"], each["id"], moment(each["created_at"]), _format_limits(each["limits"])) for each in items]
-    out().table(rows, heads=("name", "id", "since", "limits"))
+    print_items(items, as_json, "", rows, heads=("name", "id", "since", "limits"))
 
 
 async def _create(connection: Connection, name: str, cells: Sequence[Cell]) -> Tenant | None:

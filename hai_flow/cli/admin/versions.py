@@ -12,11 +12,10 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.author.sources import list_workflow_files, read_whole
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
+from hai_flow.cli.terminal import compact, moment, out, plural, print_items, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
@@ -35,14 +34,13 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.
 
 def publish(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files, or folders of them.")],
+    remote: RemoteOptions,
     unrehearsed: Annotated[
         str | None,
         typer.Option(
             "--unrehearsed", metavar="REASON", help="Without the rehearsal that the server demands; recorded."
         ),
     ] = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Publish workflows under the name and version that they declare. A published version never changes: raise its
     number."""
@@ -59,7 +57,7 @@ def publish(
             source, findings = sources[name], workflows.findings(name)
             if any(each.severity == "error" for each in findings):  # a server may not know the modules of its tools
                 refused.append({"file": name, **_refuse(findings)})
-                if not as_json:
+                if not remote.as_json:
                     print_definition_error(findings, name, source)
                 continue
             try:
@@ -70,18 +68,18 @@ def publish(
                     own = [{**each.as_dict(), "file": "<workflow>"} for each in in_file]  # as the server names it
                     problem.body["findings"] = own + [each for each in by_server if each not in own]
                 refused.append({"file": name, **problem.body})
-                if not as_json:
+                if not remote.as_json:
                     _explain_refusal(name, source, problem)
             else:
                 by_server = _findings(name, done[-1].get("warnings", []))
                 own = [each for each in findings if each.code != _OF_FOLDER and each not in by_server]
                 done[-1]["warnings"] = [each.as_dict() for each in own] + done[-1].get("warnings", [])
-                if not as_json:
+                if not remote.as_json:
                     say(f"{name}: {_reference(done[-1])} is published.", "green")
                     print_definition_error([*own, *by_server], name, source)
 
-    ask(server, as_json, work)
-    if as_json:
+    remote.ask(work)
+    if remote.as_json:
         print_json({"published": done, "refused": refused})
     if refused:
         raise typer.Exit(FAILED)
@@ -132,47 +130,31 @@ RetiredArgument = Annotated[
 ]
 
 
-def retire(
-    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
-) -> None:
+def retire(version: RetiredArgument, remote: ActingOptions) -> None:
     """Let no run, child or fork begin with a version any more. Those that have begun go on."""
-    _retire(version, "retire", "is retired: nothing begins with it any more", act_as, server, as_json)
+    _retire(version, "retire", "is retired: nothing begins with it any more", remote)
 
 
-def unretire(
-    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
-) -> None:
+def unretire(version: RetiredArgument, remote: ActingOptions) -> None:
     """Take a retired version back into use."""
-    _retire(version, "unretire", "is in use again", act_as, server, as_json)
+    _retire(version, "unretire", "is in use again", remote)
 
 
-def _retire(version: str, act: str, done: str, act_as: str | None, server: str | None, as_json: bool) -> None:
+def _retire(version: str, act: str, done: str, remote: ActingOptions) -> None:
     if "@" not in version:
         raise UsageError(f"expected NAME@VERSION, found {version!r}: `hai-flow versions {version}` lists them.")
-
-    async def work(api: Server) -> Json:
-        return await api.post(f"/v1/workflows/{version}/{act}", None)
-
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
-    else:
+    answer = remote.ask_and_print(lambda api: api.post(f"/v1/workflows/{version}/{act}", None))
+    if not remote.as_json:
         say(f"{_reference(answer)} {done}.", "green")
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def versions(name: NameArgument, remote: RemoteOptions) -> None:
     """The versions of a workflow, the latest first."""
 
-    async def work(api: Server) -> Json:
-        return await api.get(f"/v1/workflows/{name}")
-
-    answer = ask(server, as_json, work)
-    if as_json:
-        print_json({"items": answer["versions"]})
-        return
+    answer = remote.ask(lambda api: api.get(f"/v1/workflows/{name}"))
     rows = [
         (
             _reference(each),
@@ -183,7 +165,9 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
         )
         for each in answer["versions"]
     ]
-    out().table(rows, heads=("version", "published", "retired", "title", "sha256"))
+    print_items(
+        answer["versions"], remote.as_json, "", rows, heads=("version", "published", "retired", "title", "sha256")
+    )
 
 
 def _reference(version: Json) -> str:
@@ -191,6 +175,7 @@ def _reference(version: Json) -> str:
 
 
 def diff(
+    remote: RemoteOptions,
     old: Annotated[
         str | None,
         typer.Argument(metavar="OLD", help="NAME@VERSION at a server, or a file; of --against a folder, too."),
@@ -200,8 +185,6 @@ def diff(
         str | None,
         typer.Option("--against", metavar="GIT_REF", help="Compare files with a commit of Git, in Markdown."),
     ] = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.
 
@@ -209,16 +192,14 @@ def diff(
     step that is gone.
     """
     if against is not None:
-        _review([Path(each) for each in (old, new) if each is not None], against, server)
+        _review([Path(each) for each in (old, new) if each is not None], against, remote.server)
         return
     if old is None or new is None:
         raise UsageError("expected OLD and NEW, two files or NAME@VERSION twice; or --against with a commit of Git.")
     difference = (
-        _compute_diff_of_files(Path(old), Path(new))
-        if _is_pair_of_files(old, new)
-        else _fetch_diff(old, new, server, as_json)
+        _compute_diff_of_files(Path(old), Path(new)) if _is_pair_of_files(old, new) else _fetch_diff(old, new, remote)
     )
-    if as_json:
+    if remote.as_json:
         print_json(difference)
         return
     if not difference["document"] and not difference["steps"]:
@@ -276,15 +257,11 @@ def _compute_diff_of_files(old: Path, new: Path) -> Json:
     return diff(*plans).as_dict()
 
 
-def _fetch_diff(old: str, new: str, server: str | None, as_json: bool) -> Json:
+def _fetch_diff(old: str, new: str, remote: RemoteOptions) -> Json:
     (name, _, before), (other, _, after) = old.partition("@"), new.partition("@")
     if name != other:
         raise UsageError(f"expected two versions of one workflow, found {name!r} and {other!r}.")
-
-    async def work(api: Server) -> Json:
-        return await api.get(f"/v1/workflows/{name}/diff", **{"from": before, "to": after})
-
-    return ask(server, as_json, work)
+    return remote.ask(lambda api: api.get(f"/v1/workflows/{name}/diff", **{"from": before, "to": after}))
 
 
 def _print_part(indent: str, part: Json) -> None:

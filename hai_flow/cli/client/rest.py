@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -16,6 +17,7 @@ import msgspec
 
 from hai_flow import addresses
 from hai_flow.cli.errors import Problem, Unreachable, UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import note, print_json, program
 from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
@@ -203,3 +205,29 @@ def ask(
         if as_json:
             print_json(problem.body)
         raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """The options of a command that asks a server."""
+
+    server: ServerOption = None
+    as_json: JsonOption = False
+
+    def ask(self, work: Callable[[Server], Awaitable[Result]]) -> Result:
+        """The result of `work` with the server."""
+        return ask(self.server, self.as_json, work, act_as=getattr(self, "act_as", None))
+
+    def ask_and_print(self, work: Callable[[Server], Awaitable[Result]]) -> Result:
+        """The same; with --json it is also printed."""
+        result = self.ask(work)
+        if self.as_json:
+            print_json(result)
+        return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingOptions(RemoteOptions):
+    """The options of a command that asks a server, and may do so as somebody else."""
+
+    act_as: ActAsOption = None

@@ -11,33 +11,33 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client.eligible import NO_ROLES, Roles, roles_of_workflow
 from hai_flow.cli.client.questions import show_question
-from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server, server_url
 from hai_flow.cli.client.uploads import upload_file
 from hai_flow.cli.errors import Problem, UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption, parse_json
+from hai_flow.cli.options import LimitOption, parse_json
 from hai_flow.cli.terminal import moment, print_json, program, say
 from hai_flow.values import Json
 
 
-def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def pendings(remote: RemoteOptions, limit: LimitOption = 50) -> None:
     """The questions that wait for people, newest first, and how to answer them."""
 
     async def work(api: Server) -> list[Json]:
         listed = await api.items("/v1/pendings", limit)
-        if not as_json:
+        if not remote.as_json:
             for name in {each["workflow"] for each in listed if _asks_role(each)}:
                 roles[name] = await roles_of_workflow(api, name)
         return [await _with_votes(api, each) for each in listed]
 
     roles: dict[str, Roles] = {}
-    items = ask(server, as_json, work)
-    if as_json:
+    items = remote.ask(work)
+    if remote.as_json:
         print_json({"items": items})
         return
     if not items:
         say("Nothing waits for people.")
     if items:
-        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
+        say(f"In a browser: {server_url(remote.server)}{addresses.page('inbox')}", "dim")
     for pending in items:
         show_question(pending, pending.get("started_by"), roles.get(pending.get("workflow") or "", NO_ROLES))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
@@ -79,6 +79,7 @@ def decide(
     pending: Annotated[
         str, typer.Argument(metavar="PENDING", help="The pending's id.", autocompletion=completion.pendings)
     ],
+    remote: ActingOptions,
     decision: Annotated[
         str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
     ] = None,
@@ -90,9 +91,6 @@ def decide(
     on_behalf_of: Annotated[
         str | None, typer.Option("--for", metavar="USER", help="Somebody who has delegated to you.")
     ] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result."""
     body: dict[str, Json] = {
@@ -110,9 +108,8 @@ def decide(
             body["values"] = await _with_files(api, pending, body["values"])
         return await api.post(f"/v1/pendings/{pending}/decide", body)
 
-    answered = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answered)
+    answered = remote.ask_and_print(work)
+    if remote.as_json:
         return
     already = " already" if answered.get("already") else ""
     if answered["status"] == "open":

@@ -6,31 +6,21 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
-from hai_flow.cli.errors import EPILOG, Problem
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.client.rest import ActingOptions, Server
+from hai_flow.cli.commands import app_of
+from hai_flow.cli.errors import Problem
+from hai_flow.cli.terminal import moment, print_items, print_json, say
 from hai_flow.values import Json
 
-app = app_of(name="delegations", epilog=EPILOG)
+app = app_of(name="delegations", lists="Who decides for whom, and until when; without a command, the list of yours.")
 
 _NOT_THERE = ("delegation_unknown", "right_missing")
 
 
-@app.callback(invoke_without_command=True)
-def delegations(context: typer.Context) -> None:
-    """Who decides for whom, and until when; without a command, the list of yours."""
-    if context.invoked_subcommand is None:
-        list_delegations()
-
-
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_delegations(
+    remote: ActingOptions,
     everybody: Annotated[bool, typer.Option("--all", help="Those of all people of the tenant; for admins.")] = False,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The delegations that have not ended: from you and to you, or with --all those of everybody."""
 
@@ -39,26 +29,24 @@ def list_delegations(
             return await api.items("/v1/delegations", None)
         return list((await api.get("/v1/inbox/delegations"))["items"])
 
-    items = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json({"items": items})
-        return
-    if not items:
-        say("No delegations." if everybody else "Nobody decides for you, and you decide for nobody.")
-        return
+    items = remote.ask(work)
     rows = [
         (each["id"], each["from"], each["to"], moment(each["since"]), moment(each["until"]), each["note"] or "")
         for each in items
     ]
-    out().table(rows, heads=("delegation", "of", "to", "since", "until", "note"))
+    print_items(
+        items,
+        remote.as_json,
+        "No delegations." if everybody else "Nobody decides for you, and you decide for nobody.",
+        rows,
+        heads=("delegation", "of", "to", "since", "until", "note"),
+    )
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def end(
     delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="Its id.")],
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
+    remote: ActingOptions,
 ) -> None:
     """End a delegation at once: one from you or to you, or as an admin anybody's."""
 
@@ -73,8 +61,8 @@ def end(
             except Problem as of_all:
                 raise (problem if of_all.code == "right_missing" else of_all) from None
 
-    ask(server, as_json, work, act_as=act_as)
-    if as_json:
+    remote.ask(work)
+    if remote.as_json:
         print_json({"id": delegation, "ended": True})
     else:
         say(f"{delegation} has ended.", "green")

@@ -9,21 +9,19 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli.client.questions import show_question
-from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.client.rest import ActingOptions, server_url
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption
+from hai_flow.cli.options import LimitOption
 from hai_flow.cli.terminal import moment, print_json, say
 from hai_flow.values import Json
 
 
 def inbox(
+    remote: ActingOptions,
     workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only of this workflow.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Only those in whose words this stands.")] = None,
     decided: Annotated[bool, typer.Option("--decided", help="What you have decided instead.")] = False,
     limit: LimitOption = 50,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The questions that ask you, the next deadline first, and why you may not decide some of them."""
     options: dict[str, Json] = {"workflow": workflow, "text": text}
@@ -31,17 +29,14 @@ def inbox(
     if decided and filters:
         raise UsageError("--decided lists everything that you have decided; leave out --workflow and --text.")
 
-    async def work(api: Server) -> list[Json]:
-        return await api.items("/v1/inbox/decided" if decided else "/v1/inbox", limit, **filters)
-
-    items = ask(server, as_json, work, act_as=act_as)
-    if as_json:
+    items = remote.ask(lambda api: api.items("/v1/inbox/decided" if decided else "/v1/inbox", limit, **filters))
+    if remote.as_json:
         print_json({"items": items})
         return
     if not items:
         say("You have decided nothing yet." if decided else "Nothing waits for you.")
     if items and not decided:
-        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
+        say(f"In a browser: {server_url(remote.server)}{addresses.page('inbox')}", "dim")
     for item in items:
         _show_decided(item) if decided else _show_asked(item)
 
@@ -69,10 +64,8 @@ def _show_decided(item: Json) -> None:
 def delegate(
     to: Annotated[str, typer.Argument(metavar="USER", help="Who decides instead of you: user:bob.")],
     lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 2w, 3d, 12h.")],
+    remote: ActingOptions,
     note: Annotated[str | None, typer.Option("--note", help="Why; both of you see it.")] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
     now."""
@@ -86,11 +79,7 @@ def delegate(
     if note is not None:
         body["note"] = note
 
-    async def work(api: Server) -> Json:
-        return await api.post("/v1/inbox/delegations", body)
-
-    delegation = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(delegation)
+    delegation = remote.ask_and_print(lambda api: api.post("/v1/inbox/delegations", body))
+    if remote.as_json:
         return
     say(f"{delegation['to']} may decide for {delegation['from']} until {moment(delegation['until'])}.", "green")

@@ -8,16 +8,16 @@ from urllib.parse import quote
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import note, out, print_json, say
+from hai_flow.cli.terminal import note, out, say
 from hai_flow.values import Json
 
 _SHARES = ("approved", "refused", "other", "edited", "expired", "withdrawn", "by_rule")
 
 
 def oversight(
+    remote: ActingOptions,
     since: Annotated[
         str, typer.Option("--since", metavar="DURATION", help="Questions that were asked within it: 12h, 30d.")
     ] = "30d",
@@ -31,9 +31,6 @@ def oversight(
     person: Annotated[
         str | None, typer.Option("--person", metavar="WHO", help="How this person decides: user:ann. For auditors.")
     ] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """How people decide approvals: how long they take, and what is approved, refused, edited or expired.
 
@@ -48,9 +45,8 @@ def oversight(
             return await api.get(path, since=since, under=under)
         return await api.get("/v1/oversight", since=since, by=by or "workflow", under=under)
 
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
+    answer = remote.ask_and_print(work)
+    if remote.as_json:
         return
     if not answer["complete"]:
         note("These are the newest questions; there are more than were looked at.")

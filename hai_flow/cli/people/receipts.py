@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final
 import typer
 
 from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
-from hai_flow.cli.errors import EPILOG, FAILED, UsageError
+from hai_flow.cli.commands import app_of
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import JsonOption, ServerOption
 from hai_flow.cli.terminal import note, print_json, say
 
 _BYTES_MAX: Final = 16 * 1024 * 1024
 
-app = app_of(name="receipt", help="Signed receipts of decisions.", epilog=EPILOG)
+app = app_of(name="receipt", help="Signed receipts of decisions.")
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def get(
     pending: Annotated[str, typer.Argument(metavar="PENDING", help="The question: its id.")],
     to: Annotated[Path | None, typer.Option("-o", "--to", metavar="FILE", help="Write it there.")] = None,
@@ -37,7 +37,7 @@ def get(
         note(f"{to}: the receipt, {len(receipt)} bytes.")
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
     key: Annotated[
@@ -69,7 +69,7 @@ def verify(
     _show(content, texts)
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="HAI_FLOW_RECEIPT_KEYS of all processes.")],
 ) -> None:

@@ -7,38 +7,28 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
-from hai_flow.cli.errors import EPILOG, UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption, parse_json
+from hai_flow.cli.client.rest import ActingOptions
+from hai_flow.cli.commands import app_of
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import parse_json
 from hai_flow.cli.terminal import compact, moment, out, print_json, say
 from hai_flow.values import Json
 
-app = app_of(name="rules", epilog=EPILOG)
+app = app_of(
+    name="rules",
+    lists="Standing rules, which approve or refuse calls without asking; without a command, the list of them.",
+)
 
 
-@app.callback(invoke_without_command=True)
-def rules(context: typer.Context) -> None:
-    """Standing rules, which approve or refuse calls without asking; without a command, the list of them."""
-    if context.invoked_subcommand is None:
-        list_rules()
-
-
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_rules(
+    remote: ActingOptions,
     over: Annotated[bool, typer.Option("--all", help="Also those that hold no more.")] = False,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The standing rules, and how often each was used."""
 
-    async def work(api: Server) -> Json:
-        return await api.get("/v1/rules", over=over)
-
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
+    answer = remote.ask_and_print(lambda api: api.get("/v1/rules", over=over))
+    if remote.as_json:
         return
     if not answer["items"]:
         say("There are no standing rules.")
@@ -59,26 +49,22 @@ def list_rules(
     out().table(rows, heads=heads)
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def show(
     rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
+    remote: ActingOptions,
 ) -> None:
     """A rule: what it says, who approved it, and its last uses."""
 
-    async def work(api: Server) -> Json:
-        return await api.get(f"/v1/rules/{rule}")
-
-    _tell(ask(server, as_json, work, act_as=act_as), as_json)
+    _tell(remote.ask(lambda api: api.get(f"/v1/rules/{rule}")), remote.as_json)
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def propose(
     pending: Annotated[str, typer.Argument(metavar="QUESTION", help="The question whose decision becomes a rule.")],
     lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it holds: 30d, 2w.")],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for those who approve it.")],
+    remote: ActingOptions,
     when: Annotated[
         str | None, typer.Option("--when", metavar="CEL", help="A condition over the arguments: args.amount <= 100.")
     ] = None,
@@ -98,9 +84,6 @@ def propose(
         list[str] | None, typer.Option("--from", metavar="SELECTOR", help="Who approves it: role:finance.")
     ] = None,
     quorum: Annotated[int | None, typer.Option("--quorum", help="How many of them.")] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Propose that calls like a decided one are always approved, or never. Others are asked to approve that."""
     from hai_flow.definition.names.durations import NotADuration, milliseconds
@@ -124,26 +107,23 @@ def propose(
     if arguments is not None:
         body["arguments"] = parse_json(arguments, "--arguments")
 
-    async def work(api: Server) -> Json:
-        return await api.post("/v1/rules", {name: value for name, value in body.items() if value is not None})
+    _tell(
+        remote.ask(
+            lambda api: api.post("/v1/rules", {name: value for name, value in body.items() if value is not None})
+        ),
+        remote.as_json,
+    )
 
-    _tell(ask(server, as_json, work, act_as=act_as), as_json)
 
-
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def revoke(
     rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
+    remote: ActingOptions,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """End a rule at once: people are asked again."""
 
-    async def work(api: Server) -> Json:
-        return await api.post(f"/v1/rules/{rule}/revoke", {"reason": reason})
-
-    _tell(ask(server, as_json, work, act_as=act_as), as_json)
+    _tell(remote.ask(lambda api: api.post(f"/v1/rules/{rule}/revoke", {"reason": reason})), remote.as_json)
 
 
 def _conditions(rule: Json) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, ServerOption
+from hai_flow.cli.options import ReasonOption
 from hai_flow.cli.terminal import note, print_json, say
 from hai_flow.values import Json
 
@@ -20,6 +20,7 @@ AT_ONCE: Final = 50  # runs of one request; progress is shown after each
 
 def bulk(
     action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")],
+    remote: ActingOptions,
     status: Annotated[
         list[str] | None,
         typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
@@ -37,9 +38,6 @@ def bulk(
         int | None, typer.Option("--expect", min=0, metavar="N", help="How many these are; without it they are listed.")
     ] = None,
     reason: ReasonOption = "",
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Pause, resume, stop or retry the runs that match all options; without --expect only list them.
 
@@ -65,13 +63,13 @@ def bulk(
         for start in range(0, len(ids), AT_ONCE):
             some = {**body, "runs": ids[start : start + AT_ONCE]}
             results += (await api.post("/v1/runs/bulk", some, key=key))["items"]
-            if not as_json and len(ids) > AT_ONCE:
+            if not remote.as_json and len(ids) > AT_ONCE:
                 note(f"{len(results)} of {len(ids)}")
         return results
 
-    items = ask(server, as_json, work, act_as=act_as)
+    items = remote.ask(work)
     refused = [each for each in items if each["outcome"] == "refused"]
-    if as_json:
+    if remote.as_json:
         print_json({"action": action, "items": items})
     else:
         for each in items:

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, Server, ask
 from hai_flow.cli.client.uploads import upload
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import clean
-from hai_flow.cli.errors import EPILOG, UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import note, print_json, say
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import ActAsOption, ServerOption
+from hai_flow.cli.terminal import note, say
 from hai_flow.values import Json
 
-app = app_of(name="files", epilog=EPILOG, no_args_is_help=True)
+app = app_of(name="files", no_args_is_help=True)
 
 
 @app.callback()
@@ -25,30 +25,26 @@ def files() -> None:
     """Upload and download files, which input and answers refer to."""
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def put(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to upload.")],
+    remote: ActingOptions,
     media_type: Annotated[
         str | None, typer.Option("--type", metavar="TYPE", help="Its media type. Default: by its name.")
     ] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Upload a file; print the id by which input, answers and messages refer to it."""
 
     async def work(api: Server) -> dict[str, Json]:
         return await upload(api, file, media_type)
 
-    stored = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(stored)
-    else:
+    stored = remote.ask_and_print(work)
+    if not remote.as_json:
         note(clean(f"{stored['name']}: {stored['size']} bytes, {stored['media_type']}"))
         say(str(stored["id"]))
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def get(
     id: Annotated[str, typer.Argument(metavar="ID", help="The file's id, or its sha256.")],
     to: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here; default: stdout.")] = None,

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, RunArgument, ServerOption
-from hai_flow.cli.terminal import note, print_json, program, roughly, say
+from hai_flow.cli.options import RunArgument
+from hai_flow.cli.terminal import note, program, roughly, say
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.values import Json
 
@@ -20,18 +20,15 @@ POLL_SECONDS: Final = 0.25
 def jump(
     run: RunArgument,
     duration: Annotated[str, typer.Argument(metavar="DURATION", help="How much time passes: 2d, 1h30m, PT5M.")],
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
+    remote: ActingOptions,
 ) -> None:
     """Let time pass at once for the waits of a run: deadlines, escalations, timers. For runs of a `dev` server."""
     try:
         ms = milliseconds(duration, shortest=1)
     except NotADuration as error:
         raise UsageError(f"DURATION: {error}.") from None
-    result = ask(server, as_json, lambda api: _let_pass(api, run, ms), act_as=act_as)
-    if as_json:
-        print_json(result)
+    result = remote.ask_and_print(lambda api: _let_pass(api, run, ms))
+    if remote.as_json:
         return
     say(f"{roughly(result['passed_ms'])} have passed for run {result['id']}: {result['status']}")
     for child in result["children"]:

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.errors import FAILED, UsageError
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import plural, print_json, say
+from hai_flow.cli.terminal import plural, say
 from hai_flow.values import Json
 
 
@@ -18,6 +17,7 @@ def migrate(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The workflow whose runs move.", autocompletion=completion.workflows)
     ],
+    remote: ActingOptions,
     old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
     new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
     chosen: Annotated[
@@ -28,9 +28,6 @@ def migrate(
         list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move, and why not.")] = False,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Move runs of a workflow to another version of it, from the step at which they stand.
 
@@ -44,10 +41,8 @@ def migrate(
         runs = {"runs": [await api.run_id(run) for run in chosen]} if chosen else {}
         return await api.post(f"/v1/workflows/{name}/migrate", {**body, **runs})
 
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
-    else:
+    answer = remote.ask_and_print(work)
+    if not remote.as_json:
         _print_migration(f"{name}@{new}", answer)
     if any(not run["movable"] for run in answer["runs"]):
         raise typer.Exit(FAILED)

@@ -7,15 +7,14 @@ from typing import Annotated
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.client.rest import RemoteOptions, Server
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Styled
-from hai_flow.cli.errors import EPILOG, UsageError
-from hai_flow.cli.options import JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.terminal import moment, print_items, say
 from hai_flow.values import Json
 
-app = app_of(name="schedules", epilog=EPILOG)
+app = app_of(name="schedules", lists="The schedules, which start runs by the clock; without a command, their list.")
 
 ScheduleArgument = Annotated[
     str,
@@ -27,23 +26,10 @@ ScheduleArgument = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def schedules(context: typer.Context) -> None:
-    """The schedules, which start runs by the clock; without a command, their list."""
-    if context.invoked_subcommand is None:
-        list_schedules()
-
-
-@app.command("list", cls=CliCommand, epilog=EPILOG)
-def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
+@app.command("list")
+def list_schedules(remote: RemoteOptions) -> None:
     """All schedules: when each fires next, and when it last did."""
-    items = ask(server, as_json, _list_all)
-    if as_json:
-        print_json({"items": items})
-        return
-    if not items:
-        say("No schedules.")
-        return
+    items = remote.ask(_list_all)
     rows = [
         (
             each["id"],
@@ -54,30 +40,30 @@ def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> 
         )
         for each in items
     ]
-    out().table(rows, heads=("schedule", "workflow", "when", "next", "last"))
+    print_items(items, remote.as_json, "No schedules.", rows, heads=("schedule", "workflow", "when", "next", "last"))
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
-def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+@app.command()
+def pause(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Let it fire no more until it is resumed."""
-    done = _control(schedule, "pause", server, as_json)
-    if not as_json:
+    done = _control(schedule, "pause", remote)
+    if not remote.as_json:
         say(f"{done['workflow']} is not started by this schedule until you resume it.", "green")
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
-def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+@app.command()
+def resume(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Let it fire again, from its next time on."""
-    done = _control(schedule, "resume", server, as_json)
-    if not as_json:
+    done = _control(schedule, "resume", remote)
+    if not remote.as_json:
         say(f"{done['workflow']} starts next at {moment(done['next'])}.", "green")
 
 
-@app.command("run", cls=CliCommand, epilog=EPILOG)
-def run_now(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+@app.command("run")
+def run_now(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Start its run once, now, also while it is paused."""
-    run = _control(schedule, "run", server, as_json)
-    if not as_json:
+    run = _control(schedule, "run", remote)
+    if not remote.as_json:
         say(f"{run['id']} is {run['status']}.", "green")
 
 
@@ -86,14 +72,11 @@ def _waiting(schedule: Json) -> str:
     return f" ({waiting} waiting)" if waiting else ""
 
 
-def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Json:
+def _control(schedule: str, verb: str, remote: RemoteOptions) -> Json:
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/schedules/{id_of(schedule, await _list_all(api))}/{verb}")
 
-    done = ask(server, as_json, work)
-    if as_json:
-        print_json(done)
-    return done
+    return remote.ask_and_print(work)
 
 
 async def _list_all(api: Server) -> list[Json]:

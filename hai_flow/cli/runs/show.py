@@ -14,11 +14,11 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client.eligible import NO_ROLES, roles_of_source
 from hai_flow.cli.client.questions import show_question
-from hai_flow.cli.client.rest import Server, ask, server_url
-from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.client.rest import RemoteOptions, Server, server_url
+from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Cell, Styled
-from hai_flow.cli.errors import EPILOG, Problem
-from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
+from hai_flow.cli.errors import Problem
+from hai_flow.cli.options import LimitOption, RunArgument
 from hai_flow.cli.runs.follow import TRACE, Narrator
 from hai_flow.cli.runs.history import list_questions_below
 from hai_flow.cli.runs.migrate import migrate
@@ -53,13 +53,14 @@ _STYLES: Final = {
 SHOWN_EVENTS_MAX: Final = 10_000
 
 
-app = app_of(name="runs", epilog=EPILOG)
-app.command(cls=CliCommand, epilog=EPILOG)(migrate)
+app = app_of(name="runs")
+app.command()(migrate)
 
 
 @app.callback(invoke_without_command=True)
 def runs(
     context: typer.Context,
+    remote: RemoteOptions,
     status: Annotated[
         list[str] | None,
         typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
@@ -68,8 +69,6 @@ def runs(
         str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
     ] = None,
     limit: LimitOption = 20,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List runs, newest first; `runs migrate` moves runs to another version of their workflow."""
     if context.invoked_subcommand is not None:
@@ -77,10 +76,10 @@ def runs(
 
     async def work(api: Server) -> tuple[list[Json], str]:
         listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
-        return listed, "" if as_json else await _explain_unattended(api, listed)
+        return listed, "" if remote.as_json else await _explain_unattended(api, listed)
 
-    items, unattended = ask(server, as_json, work)
-    if as_json:
+    items, unattended = remote.ask(work)
+    if remote.as_json:
         print_json({"items": items})
         return
     if not items:
@@ -101,7 +100,7 @@ def runs(
     out().table(
         [row[columns] for row in rows], heads=("run", "workflow", "status", "created", "ended", "summary")[columns]
     )
-    say(f"In a browser: {server_url(server)}{addresses.page('runs')}", "dim")
+    say(f"In a browser: {server_url(remote.server)}{addresses.page('runs')}", "dim")
     if unattended:
         note(unattended)
 
@@ -121,7 +120,7 @@ async def _explain_unattended(api: Server, runs: list[Json]) -> str:
     return f"{waiting} {waits} for a worker, and none is alive. Start one: {program()} worker"
 
 
-def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def show(run: RunArgument, remote: RemoteOptions) -> None:
     """One run: its status, its steps and their times, the questions that it waits for, and commands to type next."""
 
     async def work(api: Server) -> Json:
@@ -135,13 +134,13 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
             unreadable = run_row["unreadable"] or problem.body["detail"]
             return {**run_row, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
         events = await _load_newest_events(api, run_id, run_row["seq"])
-        source = "" if as_json else await _source(api, run_row)
-        unattended = "" if as_json else await _explain_unattended(api, [run_row])
+        source = "" if remote.as_json else await _source(api, run_row)
+        unattended = "" if remote.as_json else await _explain_unattended(api, [run_row])
         facts = {**run_row, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
-        return facts, events, source, unattended, [] if as_json else await _untold(api, run_id)
+        return facts, events, source, unattended, [] if remote.as_json else await _untold(api, run_id)
 
-    run_facts, events, source, unattended, untold = ask(server, as_json, work)
-    if as_json:
+    run_facts, events, source, unattended, untold = remote.ask(work)
+    if remote.as_json:
         print_json(run_facts)
         return
     _show_facts(run_facts, run_facts["snapshot"], events)
@@ -161,7 +160,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
     for line in next_commands(run_facts, waiting, _signals_awaited(events, run_facts["snapshot"])):
         say(line)
-    say(f"In a browser: {server_url(server)}{addresses.run(run_facts['id'])}", "dim")
+    say(f"In a browser: {server_url(remote.server)}{addresses.run(run_facts['id'])}", "dim")
     if unattended:
         note(unattended)
 
@@ -291,13 +290,12 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
 
 def events(
     run: RunArgument,
+    remote: RemoteOptions,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
     after: Annotated[int, typer.Option("--after", min=0, help="Only the events after this number.")] = 0,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The events of a run; with --json one event a line."""
-    write = write_line if as_json else Narrator(out(), stamps=True).show
+    write = write_line if remote.as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
         run_id = await api.run_id(run)
@@ -305,7 +303,7 @@ def events(
         async for event in source:
             write(event)
 
-    ask(server, as_json, work)
+    remote.ask(work)
 
 
 # --- how things look ----------------------------------------------------------------------------------------------

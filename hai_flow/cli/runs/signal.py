@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import RemoteOptions, Server
 from hai_flow.cli.console import clean
-from hai_flow.cli.options import JsonOption, RunArgument, ServerOption, parse_json
+from hai_flow.cli.options import RunArgument, parse_json
 from hai_flow.cli.terminal import print_json, program, say
 from hai_flow.values import Json
 
@@ -19,10 +19,9 @@ IdOption = Annotated[str | None, typer.Option("--id", help="The same one again c
 def signal(
     run: RunArgument,
     type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that its `wait_for` names.")],
+    remote: RemoteOptions,
     data: DataOption = None,
     id: IdOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Send a run an event; it is kept until the run waits for it."""
     body = _body(type, data, id)
@@ -30,8 +29,8 @@ def signal(
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/signals", body)
 
-    sent = ask(server, as_json, work)
-    if as_json:
+    sent = remote.ask(work)
+    if remote.as_json:
         print_json(sent)
     elif sent["already"]:
         say(f"{sent['id']} has been sent before; nothing has happened now.")
@@ -42,20 +41,15 @@ def signal(
 
 def send(
     type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that triggers and `wait_for` name.")],
+    remote: RemoteOptions,
     data: DataOption = None,
     id: IdOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Send an event to all: to runs that wait for it, and to the workflows that it starts."""
     body = _body(type, data, id)
 
-    async def work(api: Server) -> Json:
-        return await api.post("/v1/events", body)
-
-    sent = ask(server, as_json, work)
-    if as_json:
-        print_json(sent)
+    sent = remote.ask_and_print(lambda api: api.post("/v1/events", body))
+    if remote.as_json:
         return
     if sent["already"]:
         say(f"{sent['id']} has been sent before.")

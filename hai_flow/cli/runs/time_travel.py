@@ -8,14 +8,11 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import (
-    ActAsOption,
-    JsonOption,
     ReasonOption,
     RunArgument,
-    ServerOption,
     StepArgument,
     parse_json,
 )
@@ -39,15 +36,14 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what wou
 
 def replay(
     run: RunArgument,
+    remote: RemoteOptions,
     speed: Annotated[float, typer.Option("--speed", min=0.001, help="How much faster than it was.")] = 10.0,
     gap: Annotated[float, typer.Option("--gap", min=0.0, max=60.0, help="The longest pause, in seconds.")] = 2.0,
     from_: FromOption = None,
     to: ToOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Replay a run's events at their original pace; nothing is performed."""
-    write = write_line if as_json else Narrator(out(), stamps=True).show
+    write = write_line if remote.as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
         run_id = await api.run_id(run)
@@ -66,18 +62,18 @@ def replay(
             before = at
             write(event)
 
-    ask(server, as_json, work)
+    remote.ask(work)
 
 
-def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def marks(run: RunArgument, remote: RemoteOptions) -> None:
     """The moments at which a run waited or a step began: whether it can be forked there, or why not."""
 
     async def work(api: Server) -> tuple[str, Json]:
         run_id = await api.run_id(run)
         return run_id, await api.get(f"/v1/runs/{run_id}/marks")
 
-    run_id, answer = ask(server, as_json, work)
-    if as_json:
+    run_id, answer = remote.ask(work)
+    if remote.as_json:
         print_json(answer)
         return
     if not any(mark["forkable"] for mark in answer["items"]):
@@ -102,9 +98,8 @@ def explain_obstacle(mark: Json, run_id: str) -> str:
 def changes(
     run: RunArgument,
     from_: Annotated[str, typer.Option("--from", metavar="MOMENT", help=f"Since when: {_MOMENT}.")],
+    remote: RemoteOptions,
     to: ToOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The differences between two moments of a run: variables, steps and questions."""
 
@@ -112,9 +107,8 @@ def changes(
         moments = {"from": from_} if to is None else {"from": from_, "to": to}
         return await api.get(f"/v1/runs/{await api.run_id(run)}/diff", **moments)
 
-    difference = ask(server, as_json, work)
-    if as_json:
-        print_json(difference)
+    difference = remote.ask_and_print(work)
+    if remote.as_json:
         return
     first, second = difference["from"], difference["to"]
     say(f"From event {first['seq']} ({first['status']}) to event {second['seq']} ({second['status']}):")
@@ -136,6 +130,7 @@ def changes(
 
 def fork(
     run: RunArgument,
+    remote: ActingOptions,
     at: AtOption = None,
     step: Annotated[str | None, typer.Option("--step", metavar="STEP", help="In front of this step.")] = None,
     input: InputOption = None,
@@ -146,9 +141,6 @@ def fork(
     ] = None,
     reason: ReasonOption = "",
     dry_run: DryRunOption = False,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Go on from an earlier moment of a run, in a new run; the thread's active run is stopped first."""
     if (at is None) == (step is None):
@@ -160,36 +152,31 @@ def fork(
     if any(not old or not new for old, _, new in pairs):
         raise UsageError("--map: expected OLD=NEW.")
     body["map"] = {old: new for old, _, new in pairs} or None
-    _fork(run, body, dry_run, act_as, server, as_json)
+    _fork(run, body, remote, dry_run=dry_run)
 
 
 def rerun(
     run: RunArgument,
     step: StepArgument,
+    remote: ActingOptions,
     input: InputOption = None,
     state: StateOption = None,
     version: VersionOption = None,
     reason: ReasonOption = "",
     dry_run: DryRunOption = False,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Repeat a run from one of its steps on, in a new run: a fork in front of that step."""
-    fork(run, None, step, input, state, version, None, reason, dry_run, act_as, server, as_json)
+    fork(run, remote, None, step, input, state, version, None, reason, dry_run)
 
 
-def _fork(
-    run: str, given: dict[str, Json], dry_run: bool, act_as: str | None, server: str | None, as_json: bool
-) -> None:
+def _fork(run: str, given: dict[str, Json], remote: ActingOptions, *, dry_run: bool) -> None:
     body = {name: value for name, value in given.items() if value is not None}
 
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/fork", {**body, "dry_run": dry_run})
 
-    answered = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answered)
+    answered = remote.ask_and_print(work)
+    if remote.as_json:
         return
     if not dry_run:
         say(f"The new run is {answered['id']}; it is {answered['status']}.", "green")
