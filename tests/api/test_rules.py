@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from tests.support.identities import KEYS, People
+from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
@@ -28,6 +30,7 @@ ROLES: Final = {
     "user:pat": ["publisher", "author"],
     "user:both": ["decider", "boss", "operator"],
     "user:aud": ["auditor"],
+    "user:del": ["decider"],
     "agent:bot": ["decider", "boss"],
 }
 PAY: Final = """
@@ -48,6 +51,43 @@ steps:
     with: {{action: pay, arguments: {{amount: "${{{{ input.?then.orValue(0) }}}}"}}}}
     approval: {{from: "role:boss", deadline: 1d{more}}}
 """
+CALL: Final = 'call: grant, with: {action: pay, arguments: {amount: 50}}, approval: {from: "role:boss"}'
+BELOW: Final = f"""
+hai: flow/v1
+name: below
+version: 1
+tools: {{grant: {{python: "hai_flow.steps.built_in:grant", effect: write}}}}
+steps:
+  - {{id: paid, {CALL}}}
+"""
+PLACES: Final = f"""
+hai: flow/v1
+name: places
+version: 1
+models: {{smart: {{use: smart}}}}
+tools: {{grant: {{python: "hai_flow.steps.built_in:grant", effect: write}}}}
+steps:
+  - id: each
+    for_each: {{items: "${{{{ [1, 2, 3] }}}}", max_parallel: 3, steps: [{{id: one, {CALL}}}]}}
+  - id: both
+    parallel: {{left: [{{id: left, {CALL}}}], right: [{{id: right, {CALL}}}]}}
+  - {{id: child, run: below}}
+  - id: chat
+    agent: {{model: smart, prompt: Pay, tools: [grant], approvals: {{grant: {{from: "role:boss"}}}}}}
+  - {{id: sure, ask: {{from: anyone, title: Sure, form: {{type: object}}}}}}
+"""
+HOLLOW: Final = """
+hai: flow/v1
+name: rule_approval
+version: {version}
+input: {{type: object, properties: {{rule: {{type: object}}}}, additionalProperties: true}}
+tools: {{built_in: {{python: hai_flow.steps.built_in, effect: write}}}}
+steps:
+  - id: approved
+    call: built_in.establish
+    with: {{rule: "${{{{ {rule} }}}}"}}
+    approval: {{from: [role:decider, "agent:bot"], exclude: [], deadline: 1d}}
+"""
 SMALL: Final = "args.arguments.amount <= 100.0"
 
 
@@ -57,9 +97,10 @@ class Desk(NamedTuple):
     server: ServerProcess
     people: People
     dsn: str
+    tenant: str = "default"
 
-    def call(self, who: str, method: str, path: str, tenant: str = "default", **more: Any) -> httpx2.Response:
-        headers = self.people.person(who, roles=ROLES[who], tenant=tenant) | more.pop("headers", {})
+    def call(self, who: str, method: str, path: str, **more: Any) -> httpx2.Response:
+        headers = self.people.person(who, roles=ROLES[who], tenant=self.tenant) | more.pop("headers", {})
         return httpx2.request(method, f"{self.server.url}{path}", headers=headers, timeout=60, **more)
 
     def publish(self, name: str = "pay", version: int = 1, more: str = "", effect: str = "write") -> None:
@@ -125,7 +166,15 @@ class Desk(NamedTuple):
         for voter in voters:
             answer = self.decide(pending["id"], voter)
             assert answer.status_code == 200, answer.text
+
+        async def is_known() -> bool:
+            """Whether the rule is decided, and the process that saw to it knows."""
+            return not await self.fetch(
+                "SELECT 1 FROM outbox WHERE run_id = $1 AND kind = 'rule_decided'", rule["run_id"]
+            )
+
         asyncio.run(until(lambda: self.rule(rule["id"])["status"] != "proposed"))
+        asyncio.run(until(is_known))
         return self.rule(rule["id"])
 
     def revoke(self, rule: dict[str, Any], who: str = "user:oli") -> httpx2.Response:
@@ -217,6 +266,24 @@ def test_a_rule_is_revoked_while_a_run_waits_and_the_next_gate_asks(desk: Desk) 
     assert desk.decide(first["id"], "user:cat").status_code == 200
     assert desk.gate(run, "again")["status"] == "open"
     assert desk.rule(rule["id"])["uses"] == 0
+
+
+def test_a_rule_that_one_process_revokes_votes_in_no_other(desk: Desk) -> None:
+    with serving(desk.dsn, environment=KEYS) as server:
+        other = desk._replace(server=server)
+        rule = desk.approved()
+        first = other.gate(other.start(50))["id"]
+        asyncio.run(until(lambda: other.pending(first)["status"] == "approve"))
+        with ThreadPoolExecutor(8) as threads:
+            early = [threads.submit(each.start, 50) for each in (desk, other) * 4]
+            revoked = threads.submit(desk.revoke, rule).result().json()
+            late = [threads.submit(each.start, 50) for each in (desk, other) * 4]
+        gates = [desk.gate(run.result()) for run in early]
+        assert {desk.gate(run.result())["status"] for run in late} == {"open"}
+        after = desk.rule(rule["id"])
+        assert after["uses"] == 1 + [gate["status"] for gate in gates].count("approve")
+        assert all(use["at"] <= revoked["ended_at"] for use in after["last_uses"])
+        assert not server.faults
 
 
 def test_of_runs_at_once_exactly_one_has_the_last_use(desk: Desk) -> None:
@@ -368,3 +435,85 @@ def test_the_commands_propose_list_show_and_revoke_a_rule(desk: Desk, monkeypatc
     run("user:oli", "revoke", rule["id"], "--reason", "a drill")
     assert rule["id"] not in run("user:oli", "list")
     assert "revoked" in run("user:oli", "list", "--all")
+
+
+def test_a_workflow_that_asks_less_puts_no_rule_in_force(desk: Desk) -> None:
+    desk = desk._replace(tenant="hollow")
+    desk.publish()
+    pending = desk.gate(desk.start(5000, who="user:both"))["id"]
+    assert desk.decide(pending, "user:cat").status_code == 200
+    assert desk.approved(pending=pending)["status"] == "active"  # which publishes version 1
+    source = HOLLOW.format(version=2, rule="input.rule")
+    answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
+    assert answer.status_code == 201, answer.text
+    until_then = later(days=1)
+    delegation = {"to": "user:del", "until": until_then}
+    assert desk.call("user:both", "POST", "/v1/inbox/delegations", json=delegation).status_code == 201
+
+    def approved_by(who: str, **more: Any) -> tuple[str, str]:
+        proposed = desk.propose(pending=pending)
+        assert proposed.status_code == 201, proposed.text
+        rule = proposed.json()
+        answer = desk.decide(desk.gate(rule["run_id"], "approved")["id"], who, **more)
+        assert answer.status_code == 200, answer.text
+        asyncio.run(until(lambda: desk.rule(rule["id"])["status"] != "proposed"))
+        after = desk.rule(rule["id"])
+        return after["status"], after["ended_why"] or ""
+
+    too_few = ("refused", "it takes 1 who neither propose it nor profit from it, and 0 have approved it")
+    assert approved_by("user:ann") == too_few, "who proposes it"
+    assert approved_by("user:both") == too_few, "who asked for the call"
+    assert approved_by("user:del", on_behalf_of="user:both") == too_few, "for whoever asked for the call"
+    assert approved_by("agent:bot") == too_few, "no person"
+    assert approved_by("user:bob")[0] == "active"
+    source = HOLLOW.format(version=3, rule="{'kind': 'allow', 'tool': 'built_in.grant'}")
+    assert desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML).status_code == 201
+    assert approved_by("user:bob") == ("refused", "what was approved is not the rule that was proposed")
+
+
+async def test_a_rule_is_used_once_for_each_item_branch_child_call_of_an_agent_and_step_that_is_run_again(
+    postgres_server: Server, tmp_path: Path
+) -> None:
+    grant = '{"action": "pay", "arguments": {"amount": 50}}'
+    async with FakeModels(spoken(Answer("Well.", calls=(("grant", grant),))), spoken(Answer("Done."))) as fake:
+        models = tmp_path / "models.yaml"
+        models.write_text(
+            f"hai: models/v1\nmodels:\n  smart: {{provider: vllm, base_url: '{fake.url}', model: small}}\n"
+        )
+        environment = {**KEYS, "HAI_FLOW_MODELS": str(models)}
+        with postgres_server.database() as dsn, serving(dsn, environment=environment) as server:
+            await asyncio.to_thread(_use_everywhere, Desk(server, People(dsn), dsn))
+            assert not server.faults
+
+
+def _use_everywhere(desk: Desk) -> None:
+    for source in (BELOW, PLACES):
+        answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
+        assert answer.status_code == 201, answer.text
+    body = {"workflow": "below"}
+    pending = desk.gate(desk.call("user:oli", "POST", "/v1/runs", json=body).json()["id"])["id"]
+    assert desk.decide(pending, "user:cat").status_code == 200
+    rule = desk.approved(pending=pending, every_workflow=True, uses=8)
+
+    def wait_for(run: str, *paths: str) -> None:
+        """Until these are the questions that wait in the run."""
+        query = "SELECT path FROM pendings WHERE run_id = $1 AND status = 'open' ORDER BY path"
+
+        async def is_waiting() -> bool:
+            return [row["path"] for row in await desk.fetch(query, run)] == list(paths)
+
+        asyncio.run(until(is_waiting))
+
+    run = desk.call("user:oli", "POST", "/v1/runs", json={"workflow": "places"}).json()["id"]
+    wait_for(run, "sure")
+    after = desk.rule(rule["id"])
+    assert (after["uses"], len(after["last_uses"])) == (7, 7)
+    fork = desk.call("user:oli", "POST", f"/v1/runs/{run}/fork", json={"step": "child"}).json()["id"]
+    wait_for(fork, "sure")
+    after = desk.rule(rule["id"])
+    assert (after["status"], after["uses"], len(after["last_uses"])) == ("used_up", 8, 8)
+    wait_for(
+        desk.call("user:oli", "POST", f"/v1/runs/{run}/fork", json={"step": "both"}).json()["id"],
+        "both/left/left",
+        "both/right/right",
+    )

@@ -87,6 +87,7 @@ cards.bug(
     "a part of the arguments is shown",
     ("        arguments = None\n    digest", "        arguments = arguments[:arguments_max]\n    digest"),
 )
+cards.bug("a card hides that a rule has voted", (' by rule {vote.rule.id}"', '"'))
 cards.bug("hidden signs of arguments are shown as they are", ("escape_json(indent(each))", "indent(each)"))
 drawing = Room("hai_flow/runtime/people/chat_cards.py", _CHAT)
 drawing.bug(

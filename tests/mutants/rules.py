@@ -46,3 +46,15 @@ asking.bug(
     "the uses of other cells are not told",
     ("uses=row.uses + sum(each.uses for each in others)", "uses=row.uses"),
 )
+_HOLLOW: Final = f"{_API}::test_a_workflow_that_asks_less_puts_no_rule_in_force"
+approving.bug(
+    "who profits from a rule approves it",
+    ("        and kept_out.isdisjoint(", "        and set[str]().isdisjoint("),
+    by=_HOLLOW,
+)
+approving.bug("an agent approves a rule", ("        and not is_agent(c.Principal(vote.by))\n", ""), by=_HOLLOW)
+approving.bug(
+    "another rule than the proposed one is approved",
+    ("        same = digest_of_rule(document) == row.digest\n", "        same = True\n"),
+    by=_HOLLOW,
+)

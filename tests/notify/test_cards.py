@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,21 @@ def test_a_card_says_who_may_decide_how_many_and_who_not() -> None:
 )
 def test_the_end_of_a_question_is_named(status: str, told: str) -> None:
     assert (card(pending(status=status)).result or "").startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("vote", "name"),
+    [
+        ({"by": "user:bob", "rule": e.RuleUse("7f3c", "d")}, "user:bob by rule 7f3c"),
+        ({"by": "user:bob", "on_behalf_of": "user:cfo"}, "user:bob for user:cfo"),
+        ({"by": "rule:7f3c", "rule": e.RuleUse("7f3c", "d", True), "decision": "reject"}, "rule:7f3c"),
+    ],
+)
+def test_a_card_says_for_whom_and_by_which_rule_a_vote_was_cast(vote: dict[str, Any], name: str) -> None:
+    cast = e.VoteCast(at=0, id="p", **{"decision": "approve", **vote})
+    shown = card(msgspec.structs.replace(pending(status=cast.decision), votes=(cast,)))
+    assert dict(shown.facts)["Votes"] == f"{name} ({cast.decision})"
+    assert f"ed by {name}." in (shown.result or "")
 
 
 def test_what_needs_more_than_a_press_is_marked() -> None:

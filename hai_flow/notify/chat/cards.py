@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.events import PendingOpened, VoteCast
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.chat.contract import Button, Card
@@ -144,7 +144,7 @@ def _list_facts(pending: PendingState, opened: PendingOpened, rules: Rules) -> l
     if opened.deadline is not None:
         facts.append(("Until", _format(opened.deadline)))
     if pending.votes:
-        votes = ", ".join(f"{each.on_behalf_of or each.by} ({each.decision})" for each in pending.votes)
+        votes = ", ".join(f"{_name_voter(each)} ({each.decision})" for each in pending.votes)
         facts.append(("Votes", reveal(votes)))
     return facts
 
@@ -163,12 +163,18 @@ def _describe_deciders(rules: Rules) -> str:
 def _describe_end(pending: PendingState) -> str:
     """The end of the question, the people that decided it, and the time."""
     end = _ENDS.get(pending.status, reveal(pending.status).capitalize())
-    people = [each.on_behalf_of or each.by for each in pending.votes if each.decision == pending.status]
+    people = [_name_voter(each) for each in pending.votes if each.decision == pending.status]
     if not people and pending.by is not None:
-        people = [pending.on_behalf_of or pending.by]
+        people = [pending.by if pending.on_behalf_of is None else f"{pending.by} for {pending.on_behalf_of}"]
     by = f" by {reveal(', '.join(dict.fromkeys(people)))}" if people else ""
     at = "" if pending.at is None else f", {_format(pending.at)}"
     return f"{end}{by}{at}."
+
+
+def _name_voter(vote: VoteCast) -> str:
+    """Who has voted, for whom, and by which standing rule; a `never` votes in nobody's name."""
+    person = vote.by if vote.on_behalf_of is None else f"{vote.by} for {vote.on_behalf_of}"
+    return person if vote.rule is None or vote.rule.never else f"{person} by rule {vote.rule.id}"
 
 
 def _format(ms: int) -> str:
