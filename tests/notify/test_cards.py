@@ -102,7 +102,7 @@ def test_the_end_of_a_question_is_named(status: str, told: str) -> None:
     ],
 )
 def test_a_card_says_for_whom_and_by_which_rule_a_vote_was_cast(vote: dict[str, Any], name: str) -> None:
-    cast = e.VoteCast(at=0, id="p", **{"decision": "approve", **vote})
+    cast = msgspec.structs.replace(e.VoteCast(at=0, id="p", by="", decision="approve"), **vote)
     shown = card(msgspec.structs.replace(pending(status=cast.decision), votes=(cast,)))
     assert dict(shown.facts)["Votes"] == f"{name} ({cast.decision})"
     assert f"ed by {name}." in (shown.result or "")
