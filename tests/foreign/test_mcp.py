@@ -127,6 +127,8 @@ SAID_OTHERWISE = [
     ),
     Reply(400, b'{"error": "Session not found or expired"}'),
     Reply(400, b"Invalid session", type="text/plain"),
+    Reply(409, b'{"error": "session closed"}'),
+    Reply(422, b'{"detail": "Session ID is invalid"}'),
     Reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}'),
     *(
         Reply(200, b'{"jsonrpc":"2.0","id":"x","error":{"code":-32001,"message":"%s"}}' % said)
@@ -137,6 +139,7 @@ SAID_OTHERWISE = [
             b"Bad Request: Session has expired, please reinitialize.",
             b"Bad Request: No valid session ID provided",
             b"MCP session 3f2a9c11-77aa does not exist",
+            b"Received request before initialization was complete",
         )
     ),
 ]
@@ -162,6 +165,16 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_made_once(unknown
         odd.forget()
         assert await call(runner, "ok", declared) == "ok"
     assert (odd.calls, odd.opened) == (["ok", "ok"], 2)
+
+
+@pytest.mark.parametrize("status", [400, 401, 409, 500, 503])
+async def test_what_a_server_says_beside_a_status_is_in_the_error(status: int) -> None:
+    said = Reply(status, "<html><body><p>Your licence\n ended: 许可证</p></body></html>".encode(), type="text/html")
+    odd = Odd(sessions=True, unknown=said)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        assert f"{status} (Your licence ended: 许可证)" in str(await failure(runner, "ok", declared))
 
 
 async def test_a_400_that_speaks_of_no_session_is_not_taken_for_one() -> None:
@@ -269,6 +282,7 @@ TOOLS: list[Any] = [
     {"name": "t", "inputSchema": {}, "outputSchema": ["no schema"]},
     {"name": "t", "inputSchema": {}, "description": 7, "title": [], "annotations": "read only", "icons": 1},
     {"name": "t", "inputSchema": {"type": "object", "properties": {"a": nested(300)}}},
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer", "default": 2**63}}}},
 ]
 
 
@@ -281,6 +295,27 @@ async def test_a_tool_that_is_described_oddly_does_no_harm_to_the_others(tool: A
         assert "t.ok" in {each.name for each in offered}
         for each in offered:
             compile_schema(each.parameters)
+
+
+LISTED: list[Any] = [
+    {"tools": {"ok": {"inputSchema": {}}}},
+    {"tools": [GOOD], "nextCursor": "the same again"},
+    {"tools": [GOOD], "nextCursor": 7},
+    {"tools": [GOOD, ["no tool"], None]},
+]
+
+
+@pytest.mark.parametrize("listed", LISTED, ids=lambda each: json.dumps(each)[-40:])
+async def test_functions_that_are_listed_oddly_are_called(listed: Any) -> None:
+    class Listing(Odd):
+        def __call__(self, received: Received) -> Reply:
+            asked = json.loads(received.body) if received.body else {}
+            return (
+                self._reply(asked["id"], listed) if asked.get("method") == "tools/list" else super().__call__(received)
+            )
+
+    async with asyncio.timeout(15), serving(Listing()) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda each: json.dumps(each)[:60])
@@ -336,6 +371,10 @@ async def test_a_function_that_is_listed_twice_in_the_same_words_is_one() -> Non
         ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
         ({"properties": {"a": {}, "required": ["a"]}}, {"a": 1}, {}),
         ({"required": "a"}, {}, ...),
+        ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, 7, "a"),
+        ({"enum": [2**60, 2]}, str(2**60), ...),
+        ({"const": 2**60}, 7, ...),
+        ({"maxLength": 10**30, "default": 2**60, "examples": [2**60], "description": "a\0"}, "x", ...),
         ({"enum": []}, 1, ...),
         ({"pattern": "(?<bad"}, "x", ...),
         ({"minLength": "3", "maxItems": -1, "multipleOf": 0, "uniqueItems": "yes"}, "x", ...),
@@ -383,6 +422,8 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
     [
         ({"structuredContent": {"x": 1}}, {"x": 1}),
         ({}, ""),
+        ({"toolResult": {"x": 1}}, {"x": 1}),
+        ({"order": 7, "_meta": {}}, {"order": 7}),
         ({"content": None}, ""),
         ({"content": "made it"}, "made it"),
         ({"content": TEXT}, "made it"),
@@ -411,6 +452,14 @@ async def test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone(r
     async with serving(odd) as (runner, declared):
         assert await call(runner, "t", declared) == output
     assert odd.calls == ["t"]
+
+
+@pytest.mark.parametrize("says", ["true", "True", 1])
+@pytest.mark.parametrize("result", [{"content": [TEXT]}, {"message": "made it"}])
+async def test_a_result_that_says_in_any_form_that_it_failed_is_a_failure(says: Any, result: Any) -> None:
+    async with serving(Odd([{**GOOD, "name": "t"}], {**result, "isError": says})) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, "made it" in fault.message) == ("tool.failed", True)
 
 
 async def test_a_picture_without_its_type_is_one_by_its_first_bytes() -> None:
@@ -467,6 +516,19 @@ async def test_a_text_that_is_the_structured_content_counts_as_it(text: str) -> 
     odd = Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], {"content": [], "structuredContent": text})
     async with serving(odd) as (runner, declared):
         assert str((await call(runner, "t", declared))["x"]) == text.strip('\ufeff{"x: }')
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"x": 1},
+        {"content": [{"type": "text", "text": '{"x": 1}'}], "structuredContent": {}},
+        {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": '{"x": 1}'}}]},
+    ],
+)
+async def test_what_fits_the_declared_schema_counts_wherever_it_stands(result: Any) -> None:
+    async with serving(Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], result)) as (runner, declared):
+        assert await call(runner, "t", declared) == {"x": 1}
 
 
 async def test_a_result_unlike_its_declaration_shows_missing_and_received_parts() -> None:

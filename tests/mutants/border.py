@@ -106,7 +106,7 @@ basic.bug(
 connections = Room("hai_flow/steps/mcp/connections.py", _MCP)
 connections.bug(
     "a result in spite of a question is no doubt",
-    ('result.get("isError") is True or repeatable:', 'result.get("isError") is True or True:'),
+    ("says_error(result) or repeatable:", "says_error(result) or True:"),
     by=f"{_MCP}::test_a_server_with_result_and_question_is_in_doubt_and_not_recalled",
 )
 connections.bug(
@@ -125,7 +125,7 @@ connections.bug(
 mcp_http = Room("hai_flow/steps/mcp/http.py", _MCP)
 mcp_http.bug(
     "a session is gone only where the server says 404",
-    ("    return status in (404, 410) or (status == 400 and", "    return status == 404 or (status == 4000 and"),
+    ("    return status in (404, 410) or (status in (400,", "    return status == 404 or (status in (4000,"),
     by=f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
 )
 mcp_http.bug(
@@ -156,6 +156,16 @@ mcp_http.bug(
     "a notification that is not answered holds up all calls",
     ('"DELETE" else NOTIFY_SECONDS', '"DELETE" else None'),
     by="tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call",
+)
+connections.bug(
+    "a server that gives one cursor again and again lists no function",
+    ("or cursor in cursors:", "or False:"),
+    by=f"{_MCP}::test_functions_that_are_listed_oddly_are_called",
+)
+mcp_http.bug(
+    "what a server says beside a status is lost",
+    ('return f" ({words[:_WORDS_CHARS_MAX]})" if words else ""', 'return ""'),
+    by=f"{_MCP}::test_what_a_server_says_beside_a_status_is_in_the_error",
 )
 unpacking = Room("hai_flow/primitives/unpacking.py", _UNPACKING)
 unpacking.bug(
@@ -264,6 +274,22 @@ messages.bug(
     by=f"{_MCP}::test_a_tool_that_is_described_oddly_does_no_harm_to_the_others",
 )
 results = Room("hai_flow/steps/mcp/results.py", _MCP)
+results.bug(
+    "a result in a form of its own is thrown away",
+    ("        structured = rest.get(", "        _ = rest.get("),
+    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone",
+)
+results.bug(
+    "a failure that is told as text is a success",
+    ('in (True, "true", "True")', "is True"),
+    by=f"{_MCP}::test_a_result_that_says_in_any_form_that_it_failed_is_a_failure",
+)
+tool_schemas = Room("hai_flow/steps/mcp/schemas.py", _MCP)
+tool_schemas.bug(
+    "a bound of 64 bits takes its function away",
+    ("                and _can_be_held(value)\n", ""),
+    by=f"{_MCP}::test_a_schema_of_another_time_means_what_it_meant",
+)
 results.bug(
     "a picture that is no Base64 loses the text beside it",
     (

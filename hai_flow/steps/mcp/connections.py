@@ -34,7 +34,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp.messages import FAULT
-from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, result_of, text_of
+from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, result_of, says_error, text_of
 from hai_flow.steps.mcp.schemas import NAME, read_tool
 from hai_flow.steps.mcp.stdio import program
 from hai_flow.steps.mcp.taps import CALLER, RAW, tap
@@ -76,7 +76,8 @@ _SESSION_GONE: Final = re.compile(
     r"(?:(?:no valid|no such|unknown|invalid|missing|expired|unrecogni[sz]ed) (?:mcp[- ])?session(?:[- ]?id)?"
     r"|(?:mcp[- ])?session(?:[- ]?id)?(?: \S{8,64})? (?:was |is |has |does )?(?:been )?"
     r"(?:not (?:found|exist|valid|initiali[sz]ed)|unknown|invalid|expired|terminated|closed|missing|required)"
-    r"|server not initiali[sz]ed)[^a-z]*(?:provided|please (?:re-?)?(?:initiali[sz]e|connect)[a-z ]*)?[.!]*",
+    r"|server not initiali[sz]ed|received request before initiali[sz]ation was complete)"
+    r"[^a-z]*(?:provided|please (?:re-?)?(?:initiali[sz]e|connect)[a-z ]*)?[.!]*",
     re.IGNORECASE,
 )
 """An error of JSON-RPC, with whatever status, that says no more than that the server does not know the session."""
@@ -237,7 +238,7 @@ class Connection:
                 async with asyncio.timeout(CANCEL_SECONDS):
                     await sitting.ended.wait()
             result = sitting.result
-            if result is None or result.get("isError") is True or repeatable:
+            if result is None or says_error(result) or repeatable:
                 raise sitting.question
             message = (
                 f"{self.name} asked within the call, heard that it is cancelled, and gave a result all the same: "
@@ -352,6 +353,7 @@ class Connection:
     async def _list(self, client: Client) -> _Listed:
         listed = _Listed({}, {})
         cursor: str | None = None
+        cursors: set[str] = set()
         bytes_left = TOOLS_BYTES_MAX
         while True:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
@@ -365,9 +367,10 @@ class Connection:
             if len(listed.tools) > TOOLS_MAX:
                 raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or cursor in cursors:  # some servers give the same one again without an end
                 self._tell_left_out(listed.left_out)
                 return listed
+            cursors.add(cursor)
 
     def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
         """Write into the log which functions are left out: each once, and not whenever they are listed."""

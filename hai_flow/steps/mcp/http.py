@@ -26,6 +26,7 @@ from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import read, to_read, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
 from hai_flow.steps.mcp.taps import CALLER
+from hai_flow.steps.secrets import hide_secrets
 
 UNAUTHORIZED: Final = "mcp.unauthorized"
 SESSION_GONE: Final = "mcp.session_gone"
@@ -33,10 +34,13 @@ SESSION_GONE: Final = "mcp.session_gone"
 SESSION_ID: Final = "mcp-session-id"
 _NO_SESSION: Final = re.compile(
     rb"\b(?:no|not a|without|invalid|unknown|expired|missing|bad|unrecogni[sz]ed)\b[^.{}]{0,40}\bsession"
-    rb"|session[^.{}]{0,60}\b(?:not found|not exist|no longer|unknown|invalid|expired|terminated|missing|required)\b"
-    rb"|not initiali[sz]ed",
+    rb"|session[^.{}]{0,60}\b(?:not found|not exist|no longer|unknown|invalid|expired|terminated|closed|missing"
+    rb"|required)\b"
+    rb"|not initiali[sz]ed|before initiali[sz]ation",
     re.IGNORECASE,
 )
+_TAGS: Final = re.compile(r"<[^<>]*>")
+_WORDS_CHARS_MAX: Final = 300
 CONNECT_SECONDS: Final = 10.0
 NOTIFY_SECONDS: Final = 20.0  # for a server to take a notification, an answer of ours, or to give a token
 LEAVE_SECONDS: Final = 5.0  # for a server to hear that a session is over
@@ -122,8 +126,9 @@ class _Answering(httpx2.AsyncBaseTransport):
         status = response.status_code
         if in_session and call is not None and _knows_no_session(status, bytes(content)):
             return _fault("it has forgotten the session", code=SESSION_GONE, reached=False)
+        answers = f"it answers {status}{_words_in(content)}"
         if status in _DENIED and not self._asks_for_tokens:
-            return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
+            return _fault(f"{answers}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
         if call is not None and status < 300:
             return self._answer_to(call, response, content)
         if kind.startswith("application/json"):
@@ -133,10 +138,10 @@ class _Answering(httpx2.AsyncBaseTransport):
         if self._is_for_the_sdk(status):
             return httpx2.Response(status, headers=_strip_length(response), content=bytes(content))
         if status in _BUSY:
-            return _fault(f"it is busy ({status})", reached=False, after=retry_after(dict(response.headers)))
+            return _fault(f"it is busy, {answers}", reached=False, after=retry_after(dict(response.headers)))
         if status >= 500:
-            return _fault(f"it answers {status}", reached=True)
-        return _fault(f"it answers {status}", code="tool.failed", final=True)
+            return _fault(answers, reached=True)
+        return _fault(answers, code="tool.failed", final=True)
 
     def _answer_to(self, call: types.RequestId, response: httpx2.Response, content: bytearray) -> httpx2.Response:
         """The response to a call that was answered: its message, whatever type the server gives the body."""
@@ -161,7 +166,7 @@ class _Answering(httpx2.AsyncBaseTransport):
 def _knows_no_session(status: int, content: bytes) -> bool:
     """Whether a response says that its server does not know the session of the request, as the protocol has it (404) or
     as servers say it otherwise."""
-    return status in (404, 410) or (status == 400 and _NO_SESSION.search(content) is not None)
+    return status in (404, 410) or (status in (400, 409, 422) and _NO_SESSION.search(content) is not None)
 
 
 def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float | None:
@@ -214,6 +219,12 @@ def _split(content: bytes | bytearray) -> list[bytes]:
 
 def _text_of(content: bytes | bytearray) -> str:
     return values.storable(content.decode(errors="replace"))
+
+
+def _words_in(content: bytes | bytearray) -> str:
+    """What a server says beside its status, in brackets; "" for nothing."""
+    words = " ".join(_TAGS.sub(" ", hide_secrets(_text_of(content[:HIDDEN_CHARS_MAX]))).split())
+    return f" ({words[:_WORDS_CHARS_MAX]})" if words else ""
 
 
 def _broken(error: Exception) -> str:

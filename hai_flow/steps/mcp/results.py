@@ -34,6 +34,7 @@ _SIGNS: Final = (
 _BASE64_EXTRA: Final = re.compile(r"\A\s*data:[^,]{0,200};base64,|\s+")
 _BASE64_URL: Final = str.maketrans("-_", "+/")
 _CHANGES: Final = "hai-flow/unread"  # a result is made anew here, so no server can write it
+_OF_RESULTS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType", "inputRequests"})
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
@@ -52,6 +53,10 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
     content = raw.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     read = [_read_part(each) for each in parts]
+    structured = raw.get("structuredContent")
+    if content is None and structured is None:
+        rest = {key: each for key, each in raw.items() if key not in _OF_RESULTS}
+        structured = rest.get("toolResult", rest or None)  # the name of it in protocol 2024-10-07
     meta = raw.get("_meta")
     notes = list(list_notes(meta)) if isinstance(meta, dict) else []
     notes += [
@@ -61,10 +66,15 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
     ]
     return types.CallToolResult(
         content=read,
-        structured_content=raw.get("structuredContent"),
-        is_error=raw.get("isError") is True,
+        structured_content=structured,
+        is_error=says_error(raw),
         _meta={_CHANGES: notes[: foreign.NOTES_MAX]} if notes else None,
     )
+
+
+def says_error(raw: Mapping[str, Any]) -> bool:
+    """Whether a result says that the call has failed, also as text or as a number."""
+    return raw.get("isError") in (True, "true", "True")
 
 
 def changes_in(result: types.CallToolResult) -> Sequence[str]:
@@ -133,10 +143,12 @@ def content_of(
     else its text, else its parts, of which `fetched` replaces some by their numbers. `who` names the tool in errors.
     Raises StepError `tool.failed` where the result says so, and `tool.invalid_result` for too many parts."""
     if result.is_error:
-        explanation = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
+        structured = "" if result.structured_content is None else json.dumps(result.structured_content, default=str)
+        explanation = storable(text_of(result.content) or structured)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {explanation}")
-    if result.structured_content is not None:
-        return _unwrap(result.structured_content, schema)
+    structured = result.structured_content
+    if structured is not None and not (structured in ({}, []) and schema is not None and schema.fit(structured)[1]):
+        return _unwrap(structured, schema)
     if schema is not None and (value := _read_structured(result, schema)) is not None:
         return value
     if all(isinstance(part, types.TextContent) for part in result.content):
@@ -161,9 +173,10 @@ def _unwrap(value: Json, schema: JsonSchema | None) -> Json:
 def _read_structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
     """The structured content that a server has written into a text; None where there is none."""
     for part in result.content:
-        if isinstance(part, types.TextContent):
+        text = part.resource if isinstance(part, types.EmbeddedResource) else part
+        if isinstance(text, types.TextContent | types.TextResourceContents):
             try:
-                value = foreign.read(part.text).value
+                value = foreign.read(text.text).value
             except values.NotJson:
                 continue
             if not isinstance(value, str) and not schema.fit(value)[1]:

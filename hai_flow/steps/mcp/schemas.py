@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.schemas import schemas
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.primitives.json_pointers import unescape
@@ -109,9 +109,9 @@ class _SchemaReader:
                 found[keyword] = self._inner(value, depth)
         elif keyword == "dependencies":
             self._read_dependencies(found, value, depth)
-        elif keyword == "enum":
-            if isinstance(value, list) and value:
-                found["enum"] = value
+        elif keyword in ("enum", "const"):
+            if _can_be_held(value) and (keyword == "const" or (isinstance(value, list) and value)):
+                found[keyword] = value
         elif keyword == "required":
             pass  # `_read_required`
         elif keyword in _NUMBERS:
@@ -119,22 +119,25 @@ class _SchemaReader:
                 isinstance(value, (int, float))
                 and not isinstance(value, bool)
                 and (keyword != "multipleOf" or value > 0)
+                and _can_be_held(value)
             ):
                 found[keyword] = value
         elif keyword in _COUNTS:
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and value == int(value):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if is_number and 0 <= value <= values.INTEGER_MAX and value == int(value):
                 found[keyword] = int(value)
         elif keyword == "uniqueItems":
             if isinstance(value, bool):
                 found[keyword] = value
         elif keyword in _TEXTS:
             if isinstance(value, str) and (keyword != "pattern" or _is_pattern(value)):
-                found[keyword] = value
+                found[keyword] = values.storable(value)
         elif keyword == "dependentRequired":
             if isinstance(value, Mapping) and all(_names(each) == each for each in value.values()):
                 found[keyword] = dict(value)
         else:  # the rest says something to people and models only
-            found[keyword] = value
+            with suppress(values.NotJson):
+                found[keyword] = foreign.take(value).value
 
     def _leads(self, reference: Any) -> bool:
         """Whether a reference leads to a schema in this document."""
@@ -241,6 +244,16 @@ def _read_required(found: dict[str, Json], raw: Mapping[str, Any]) -> None:
         ]
     if names:
         found["required"] = list(dict.fromkeys(names))
+
+
+def _can_be_held(value: Any) -> bool:
+    """Whether a run can hold a value: of an integer beyond 2^53 it has the digits, as text, so that no bound of that
+    size, and no choice among such numbers, says anything of it."""
+    try:
+        values.check(value)
+    except values.NotJson:
+        return False
+    return True
 
 
 def _names(value: Any) -> list[str]:

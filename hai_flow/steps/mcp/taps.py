@@ -51,17 +51,24 @@ async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """A result in a form that the SDK takes, with what the server said in its `_meta`."""
-    if method == "tools/list" and isinstance(result.get("tools"), list):
-        named = (each for each in result["tools"] if isinstance(each, dict) and isinstance(each.get("name"), str))
+    if method == "tools/list" and (listed := _list_tools(result.get("tools"))) is not None:
+        named = (each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
         tools = [_bare(each) for each in named]
         cursor = result.get("nextCursor")
         rest = {key: each for key, each in result.items() if key in ("resultType", "ttlMs", "cacheScope")}
         more = {"nextCursor": cursor} if isinstance(cursor, str) else {}
-        return {**rest, **more, "tools": tools, "_meta": {RAW: result["tools"]}}
+        return {**rest, **more, "tools": tools, "_meta": {RAW: listed}}
     if method == "tools/call" and not _only_asks(result):
         rest = {"resultType": "complete"} if "resultType" in result else {}
         return {**rest, "content": [], "_meta": {RAW: result}}
     return result
+
+
+def _list_tools(tools: Any) -> list[Any] | None:
+    """The descriptions of functions: a list, or an object by their names; null is none of them."""
+    if isinstance(tools, dict):
+        return [{"name": name, **each} if isinstance(each, dict) else each for name, each in tools.items()]
+    return [] if tools is None else tools if isinstance(tools, list) else None
 
 
 def _only_asks(result: Mapping[str, Any]) -> bool:
