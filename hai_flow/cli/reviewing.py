@@ -48,6 +48,7 @@ class Review:
 def reviews(places: Sequence[Path], ref: str) -> list[Review]:
     """The workflow files at these places that are not as they were in the commit. Raises UsageError."""
     before: dict[str, None] = {}
+    _check_ref(ref)
     for place in places:
         listed = _git("ls-tree", "-r", "-z", "--name-only", "--", _ref(ref), str(place)).decode(errors="replace")
         before.update(dict.fromkeys(name for name in listed.split("\0") if name.endswith(WORKFLOWS)))
@@ -77,6 +78,17 @@ def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
     return Review(name, before, after, diff(before, after))
 
 
+def _check_ref(ref: str) -> None:
+    """Raises UsageError where there is no such commit here."""
+    if not _git("rev-parse", "--is-inside-work-tree", refused=b"").strip():
+        raise UsageError("--against: expected a checkout of Git, found none here; run it inside of one.")
+    if not _git("rev-parse", "--verify", "--quiet", f"{_ref(ref)}^{{commit}}", refused=b""):
+        raise UsageError(
+            f"--against: there is no commit, branch or tag {ref!r} here; a CI often has none but its own: run "
+            "`git fetch --depth=1 origin BRANCH` before, and name `FETCH_HEAD` or `origin/BRANCH`."
+        )
+
+
 def _ref(ref: str) -> str:
     if ref.startswith("-") or ":" in ref:
         raise UsageError(f"--against: expected a commit, branch or tag of Git, found {ref!r}.")
@@ -99,11 +111,14 @@ def _read_at(ref: str, name: str) -> bytes:
     return _git("show", f"{_ref(ref)}:./{name}")
 
 
-def _git(*words: str) -> bytes:
+def _git(*words: str, refused: bytes | None = None) -> bytes:
+    """What Git prints. `refused`: what stands for it where Git refuses; else raises UsageError."""
     try:
         answer = subprocess.run(["git", *words], capture_output=True, check=False)
     except OSError as error:
         raise UsageError(f"--against needs Git: {error.strerror}.") from None
+    if answer.returncode and refused is not None:
+        return refused
     if answer.returncode:
         complaint = answer.stderr.decode(errors="replace").strip().splitlines()
         raise UsageError(f"--against: git says: {complaint[-1][:300] if complaint else 'nothing'}")

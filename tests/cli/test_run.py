@@ -334,3 +334,16 @@ def test_a_server_gets_the_workflows_beside_a_file_that_is_run_there(database_ur
             ended = run("run", "top.flow.yaml", "--json", "--server", process.url, folder=tmp_path)
             assert ended.returncode == 0, ended.stderr
             assert json.loads(ended.stdout)["output"] == int(number)
+
+
+def test_json_has_the_frames_of_a_tool_that_fails_and_nothing_that_it_prints(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text("def divide(by: int):\n    print('dividing')\n    return 1 / by\n")
+    flow = tmp_path / "fails.flow.yaml"
+    flow.write_text(
+        "hai: flow/v1\nname: fails\nversion: 1\ntools: {t: {python: failing, effect: write}}\n"
+        "steps: [{call: t.divide, with: {by: 0}}]\n"
+    )
+    ended = run("run", flow.name, "--json", folder=tmp_path, HAI_FLOW_DATABASE_URL=database_url, **KEYLESS)
+    assert ended.returncode == 1
+    assert "return 1 / by" in json.loads(ended.stdout)["traceback"]
+    assert "dividing" in ended.stderr

@@ -191,6 +191,19 @@ def reads(steps: list[Any]) -> Iterator[str]:
             yield from reads(list(inside))
 
 
+def source_and_warned(steps: list[Any]) -> tuple[str, set[str]]:
+    """The document, and the ids of its reads that have a warning."""
+    source = HEAD + yaml.safe_dump({"steps": as_document(steps)}, sort_keys=False, width=1000)
+    findings = check_workflow(source.encode())
+    assert [each for each in findings if each.severity == "error"] == [], source
+    lines = source.splitlines()
+    return source, {
+        lines[each.line - 2].rpartition("id: ")[2]
+        for each in findings
+        if each.code == "expression.unguarded" and "say:" in lines[each.line - 1]
+    }
+
+
 @settings(max_examples=PROGRAMS, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_read_that_can_meet_nothing_is_warned_of(seed: int) -> None:
@@ -201,16 +214,67 @@ def test_a_read_that_can_meet_nothing_is_warned_of(seed: int) -> None:
         with contextlib.suppress(Ended):
             play.run(steps)
         missed |= play.missed
-    source = HEAD + yaml.safe_dump({"steps": as_document(steps)}, sort_keys=False, width=1000)
-    findings = check_workflow(source.encode())
-    assert [each for each in findings if each.severity == "error"] == [], source
-    lines = source.splitlines()
-    warned = {
-        lines[each.line - 2].rpartition("id: ")[2]
-        for each in findings
-        if each.code == "expression.unguarded" and "say:" in lines[each.line - 1]
-    }
+    source, warned = source_and_warned(steps)
     assert missed <= warned, f"{missed - warned}\n{source}"
+
+
+def parts(condition: Any, outcome: bool = True) -> Iterator[Any]:
+    """What is certain where the condition had this outcome, in one spelling."""
+    match condition:
+        case ("not", inner):
+            yield from parts(inner, not outcome)
+        case (("and" | "or") as word, left, right) if outcome == (word == "and"):
+            yield from parts(left, outcome)
+            yield from parts(right, outcome)
+        case _:
+            yield condition if outcome else ("not", condition)
+
+
+def is_proven(condition: Any, outcome: bool, certain: set[Any]) -> bool:
+    match condition:
+        case ("not", inner):
+            return is_proven(inner, not outcome, certain)
+        case (("and" | "or") as word, left, right) if outcome == (word == "and"):
+            return is_proven(left, outcome, certain) and is_proven(right, outcome, certain)
+    return (condition if outcome else ("not", condition)) in certain
+
+
+def certain_reads(steps: list[Any], certain: set[Any], needed: tuple[Any, ...], calls: dict[str, Any]) -> Iterator[str]:
+    """The reads that the page calls proven: by the same conditions as the call's, by its status, or by a `return`
+    before where one of them has not held. `needed`: the conditions around; `calls`: those of each call."""
+    for step in steps:
+        condition = step.get("if")
+        own = [] if condition is None else [condition]
+        here = certain | {each for one in own for each in parts(one)}
+        match step["verb"]:
+            case "call":
+                calls[step["id"]] = (*needed, *own)
+            case "return":
+                certain = certain | set(parts(condition, False))
+            case "try":
+                yield from certain_reads(step["steps"], here, (*needed, *own), calls)
+            case "switch":
+                denied: tuple[Any, ...] = ()
+                for when, inside in step["cases"]:
+                    taken = () if when is None else (when,)
+                    below = here | {part for each in (*denied, *taken) for part in parts(each)}
+                    yield from certain_reads(inside, below, (*needed, *own, *denied, *taken), calls)
+                    denied = (*denied, *(("not", each) for each in taken))
+            case "read":
+                asked = [] if step["when"] is None else [step["when"]]
+                known = here | {each for one in asked for each in parts(one)}
+                conditions = calls[step["of"]]
+                if ("finished", step["of"]) in known or all(is_proven(each, True, known) for each in conditions):
+                    yield step["id"]
+
+
+@settings(max_examples=PROGRAMS, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_read_that_the_page_calls_proven_is_not_warned_of(seed: int) -> None:
+    steps, _ = Writer(seed).list([], 2)
+    source, warned = source_and_warned(steps)
+    wrong = warned & set(certain_reads(steps, set(), (), {}))
+    assert not wrong, f"{wrong}\n{source}"
 
 
 BELIEVED: Final = {
@@ -236,6 +300,10 @@ BELIEVED: Final = {
     "another step of the case": (
         "steps: [{switch: [{when: input.a, steps: [{id: x, call: shop.make}, {id: y, call: shop.make}]}]}, "
         '{if: \'steps.y.status == "finished"\', say: "${{ steps.x.output.v }}"}]'
+    ),
+    "a case before": (
+        "steps: [{if: input.a, id: x, call: shop.make}, {switch: [{when: '!input.a', steps: [say: hi]}, "
+        '{default: true, steps: [{say: "${{ steps.x.output.v }}"}]}]}]'
     ),
     "the winner": (
         "steps: [{id: race, parallel: {p: [{id: x, call: shop.make}], q: [wait: {for: 1d}]}, join: any}, "

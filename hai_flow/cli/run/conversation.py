@@ -18,8 +18,9 @@ from hai_flow.cli.client.questions import (
 from hai_flow.cli.console import join_lines
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.run.transcript import Transcript
+from hai_flow.cli.runs.follow import TRACE
 from hai_flow.cli.serve.backend import Backend, RequestedWorkflow, TerminalCaller
-from hai_flow.cli.terminal import err, note, out, print_json, program
+from hai_flow.cli.terminal import err, note, out, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
 
@@ -58,6 +59,9 @@ class RunConversation:
         self._answered: set[str] = set()  # by us
         self._status = "running"
         self._result: dict[str, Json] = {}
+        self._traces: dict[str, str] = {}  # of the newest failure of each step's function
+        self.standing: dict[str, Json] | None = None
+        """How the run stands at the end, for programs; None where people read."""
         self._run_id = ""
         self._warned: set[str] = set()
         self._prompt: answers.Prompt | None = None
@@ -160,6 +164,8 @@ class RunConversation:
         elif kind in _ENDED:
             self._result = {name: event[name] for name in ("output", "error") if name in event}
         self._status = _derive_status_after(event) or self._status
+        if kind == "warning_raised" and event["code"] == TRACE:
+            self._traces[event["path"]] = event["message"]
         if not self._quiet:
             self._narrator.show(event)
             if kind == "run_queued":
@@ -221,13 +227,13 @@ class RunConversation:
     # --- ending
 
     def _end(self) -> int:
-        self._print_standing()
+        self._note_standing()
         return OK if self._status == "finished" else FAILED
 
     def _leave(self) -> int:
         """Leave a run that stands and can't be moved on from here."""
         self._narrator.end_line()
-        self._print_standing()
+        self._note_standing()
         if self._quiet:
             return FAILED if self._status == "needs_attention" else WAITS
         if self._status == "needs_attention":
@@ -254,17 +260,18 @@ class RunConversation:
         if others := format_other_options(pending):
             note(f"  or: {others}")
 
-    def _print_standing(self) -> None:
+    def _note_standing(self) -> None:
         if self._quiet:
-            print_json(
-                {
-                    "run_id": self._run_id,
-                    "status": self._status,
-                    "output": self._result.get("output"),
-                    "error": self._result.get("error"),
-                    "pendings": list(self._open.values()),
-                }
-            )
+            error = self._result.get("error")
+            self.standing = {
+                "run_id": self._run_id,
+                "status": self._status,
+                "output": self._result.get("output"),
+                "error": error,
+                "pendings": list(self._open.values()),
+            }
+            if isinstance(error, dict) and (trace := self._traces.get(str(error.get("path")))):
+                self.standing["traceback"] = trace
 
 
 def _derive_status_after(event: dict[str, Json]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -76,7 +77,14 @@ def run(
         interactive=interactive,
         quiet=as_json,
     )
-    raise typer.Exit(_run_conversation(conversation, at, data_dir, act_as))
+    try:
+        # What the project's tools print is not part of the JSON.
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            code = _run_conversation(conversation, at, data_dir, act_as)
+    finally:
+        if conversation.standing is not None:
+            print_json(conversation.standing)
+    raise typer.Exit(code)
 
 
 def _is_file_name(word: str) -> bool:

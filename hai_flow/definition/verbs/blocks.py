@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.facts import collect_facts
+from hai_flow.definition.checks.facts import FACTS_MAX, collect_facts
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledExpression, is_never_first
 from hai_flow.definition.names.holes import find_only_hole
@@ -82,23 +82,26 @@ _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 def _switch(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb:
     cases: list[tuple[CompiledExpression | None, str]] = []
     results: list[plan.Template | None] = []
+    here = names  # what holds where the cases before are false
     for body, steps in draft.blocks.items():
         raw = draft.fields["switch"][int(body)]
         when = raw.get("when") if isinstance(raw, Mapping) else None
         condition = None
         if isinstance(when, (str, bool)):
-            condition = context.condition(when, (*draft.at, "switch", int(body), "when"), names)
+            condition = context.condition(when, (*draft.at, "switch", int(body), "when"), here)
         if condition is not None:
             _report_narrower(context, condition, cases, (*draft.at, "switch", int(body), "when"), names)
             draft.cases[body] = condition
-        inside = names.with_guards(condition)
+        inside = here.with_guards(condition)
         behind = context.compile(steps, inside)
         cases.append((condition, steps[0].path if steps else ""))
         result = None
         if isinstance(raw, Mapping) and "result" in raw:
-            here = _build_names_at_end(context, draft, steps, inside, behind)
-            result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), here)
+            at_end = _build_names_at_end(context, draft, steps, inside, behind)
+            result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), at_end)
         results.append(result)
+        if condition is not None and len(here.guarded) < FACTS_MAX:
+            here = here.knowing(condition.denials)
     return plan.Switch(tuple(cases), tuple(results) if any(results) else ())
 
 
