@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop, stopping
@@ -12,6 +14,9 @@ from hai_flow.engine.state import run_size
 from hai_flow.engine.state.jobs import has_ready, is_working, next_ready
 from hai_flow.engine.steps import start_step
 from hai_flow.engine.steps.freezes import hold_ready
+
+ONCE_ONLY: Final = ("asked", "at_most_once")
+"""How steps are delivered whose attempts nobody may simply repeat."""
 
 
 def go_on(draft: Draft) -> None:
@@ -63,7 +68,7 @@ def _next_of(draft: Draft) -> str | None:
     if not draft.held_elsewhere:
         return next_ready(draft.state)
     ready = [path for path in draft.state.ready if path != RUN_END]
-    return next_ready(draft.state, {path for path in ready if draft.step(path).delivery in ("asked", "at_most_once")})
+    return next_ready(draft.state, {path for path in ready if draft.step(path).delivery in ONCE_ONLY})
 
 
 def _stop_on(draft: Draft) -> None:
@@ -77,7 +82,7 @@ def _stop_on(draft: Draft) -> None:
             if not draft.state.turn_open:
                 draft.open_turn(c.Turn())
             start_step.begin(draft, draft.step(path))
-        elif draft.state.held or (draft.held_elsewhere and draft.state.ready) or is_open_inside(draft, ""):
+        elif is_open_inside(draft, ""):  # also what is held, or left to the holder of the run
             return
         else:
             stopping.stop_on(draft)

@@ -129,7 +129,7 @@ def test_a_failure_with_the_place_in_its_code_is_decided_again(retries: int) -> 
 
 
 ELSEWHERE = """
-tools: {t: {python: registered}}
+tools: {t: {python: registered}, m: {mcp: "https://m.example", effect: write}}
 steps:
   - parallel:
       busy: [{id: busy, call: t.f}]
@@ -138,9 +138,13 @@ steps:
 """
 
 
-def test_a_process_without_the_lease_leaves_once_only_work_to_its_holder() -> None:
+@pytest.mark.parametrize("once_only", ["call: t.f", "call: m.send"], ids=["at most once", "asked"])
+def test_a_process_without_the_lease_leaves_once_only_work_to_its_holder(once_only: str) -> None:
     elsewhere = {"held_elsewhere": False}
-    play = Play(ELSEWHERE, decide=lambda *args: decide(*args, **elsewhere))
+    source = ELSEWHERE
+    if once_only != "call: t.f":  # a server's function that writes is asked about when its outcome was lost
+        source = source.replace("once, call: t.f", f"once, {once_only}").replace(", delivery: at_most_once", "")
+    play = Play(source, decide=lambda *args: decide(*args, **elsewhere))
     once, often, busy = (
         next(path for path in play.state.steps if path.endswith(id)) for id in ("once", "often", "busy")
     )
@@ -160,6 +164,29 @@ def test_a_process_without_the_lease_leaves_once_only_work_to_its_holder() -> No
         again = decide_again(play.plan, state, batch)
         assert again.left is None, again
         state = fold(state, batch)
+
+
+def test_a_process_without_the_lease_ends_no_stop_whose_finally_is_left_to_the_holder() -> None:
+    elsewhere = {"held_elsewhere": False}
+    source = """
+    tools: {t: {python: registered}}
+    steps:
+      - {id: nap, wait: {for: 1d}}
+    finally:
+      - {id: free, call: t.f, delivery: at_most_once}
+    """
+    play = Play(source, decide=lambda *args: decide(*args, **elsewhere))
+    elsewhere["held_elsewhere"] = True
+    play.stop()
+    (free,) = play.state.ready
+    assert (play.state.status, play.open) == ("stopping", {})
+    play.go_on()
+    assert (play.state.status, play.state.ready) == ("stopping", (free,))
+    elsewhere["held_elsewhere"] = False
+    play.go_on()
+    assert play.open == {free: 1}
+    play.succeed(free, {})
+    assert play.state.status == "stopped"
 
 
 def test_an_effect_that_was_cancelled_is_decided_again() -> None:

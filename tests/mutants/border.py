@@ -25,6 +25,11 @@ foreign.bug(
     ("    return _at_places(value, tree)\n", "    return value\n"),
     by=f"{_VALUES}::test_digits_become_an_integer_again_only_where_the_schema_wants_one",
 )
+foreign.bug(
+    "a blank behind a value replaces it",
+    ("                continue\n            if value != made", "                pass\n            elif value != made"),
+    by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
+)
 _DEPTH: Final = "tests/foreign/test_depth.py"
 foreign.bug(
     "of what is too deep for a reader nothing is kept",

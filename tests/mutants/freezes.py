@@ -38,7 +38,21 @@ left.bug(
 )
 left.bug(
     "a process that does not hold the run leaves everything to its holder",
-    ('if draft.step(path).delivery in ("asked", "at_most_once")', "if draft.step(path)"),
+    ("if draft.step(path).delivery in ONCE_ONLY", "if draft.step(path)"),
+)
+left.bug(
+    "a process that does not hold the run begins what people are asked about if its outcome is lost",
+    ('ONCE_ONLY: Final = ("asked", "at_most_once")', 'ONCE_ONLY: Final = ("at_most_once",)'),
+)
+left.bug(
+    "a process that does not hold the run ends a stop whose finally is left to the holder",
+    ('elif is_open_inside(draft, ""):', "elif False:"),
+)
+committing_elsewhere = Room("hai_flow/store/commit/commit_sql.py", "tests/runtime/test_worker.py")
+committing_elsewhere.bug(
+    "a claim between a decision and its commit is not looked at",
+    ("AND (entries.free IS NOT TRUE OR r.worker IS NULL)", ""),
+    by="tests/runtime/test_worker.py::test_a_claim_between_a_decision_and_its_commit_leaves_no_doubt",
 )
 deciding_elsewhere = Room("hai_flow/runtime/commit/cached_run.py", "tests/runtime/test_worker.py")
 deciding_elsewhere.bug(

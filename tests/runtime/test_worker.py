@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +17,11 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
 from hai_flow.runtime.worker.worker import Worker
+from hai_flow.store.commit import commits
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
 from hai_flow.store.runs.leases import Claimed
-from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, open_pending, start
+from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, open_pending, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
@@ -232,6 +234,41 @@ async def test_a_call_approved_in_another_process_is_made_once_without_doubt(
     events = await log_of(eye, run_id)
     assert [each.kind for each in events if isinstance(each, e.PendingOpened)] == ["gate"]
     assert [each.attempt for each in events if isinstance(each, e.AttemptStarted) and each.path.endswith("pay")] == [1]
+
+
+ONCE_GATED = (
+    TOOLS + "steps:\n  - {id: pay, call: fx.note, with: {n: 1}, approval: {from: anyone}, delivery: at_most_once}\n"
+)
+
+
+async def test_a_claim_between_a_decision_and_its_commit_leaves_no_doubt(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claimant dies. Whoever comes behind it takes open attempts for begun."""
+    a = await make(performs=True)
+    run_id = (await start(a, ONCE_GATED)).run_id
+    approve = c.PendingAnswer(id=await open_pending(a, run_id), decision="approve")
+    committed = commits.commit
+
+    async def claimed_before(connection: Any, entries: Sequence[Any], *more: Any) -> Any:
+        if any(entry.run_id == run_id for entry in entries):
+            monkeypatch.setattr(commits, "commit", committed)
+            claim = """
+            WITH dead AS (
+              INSERT INTO workers (name, alive_until) VALUES ('dead', now() + interval '1 hour') RETURNING id
+            )
+            UPDATE runs SET worker = dead.id, wake_at = NULL, fence = fence + 1 FROM dead WHERE runs.id = $1
+            """
+            await eye.execute(claim, run_id)
+        return await committed(connection, entries, *more)
+
+    monkeypatch.setattr(commits, "commit", claimed_before)
+    await a.committer.submit(run_id, LOCAL_TENANT, c.Answer(answers=(approve,), by=c.Principal("user:eve")))
+    assert (await state_of(a, run_id)).ready == ("pay",), "it is left to the holder"
+    await eye.execute("UPDATE workers SET alive_until = '-infinity' WHERE name = 'dead'")
+    await until(lambda: is_now(a, run_id, "finished"))
+    opened = [each.kind for each in await log_of(eye, run_id) if isinstance(each, e.PendingOpened)]
+    assert opened == ["gate"], "nobody is asked whether it happened"
 
 
 async def test_streaming_under_a_timer_does_not_pile_up_wakes(make: Make) -> None:

@@ -7,7 +7,7 @@ refusal needs a state that is surely fresh, so it may have to wait until the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,12 +19,14 @@ from hai_flow.definition.paths import list_of
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.advance import ONCE_ONLY
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs import children, on_end_triggers
 from hai_flow.engine.runs.summaries import new_summary
 from hai_flow.engine.state import run_size
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.jobs import is_busy, wake_at
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
@@ -327,6 +329,7 @@ class Decider:
             status=state.status,
             busy=busy,
             elsewhere=busy and not self._serves(plan.queue),
+            free=run.exists and not (run.owned or run.held_elsewhere) and _begins_once_only_work(plan, events),
             cut=entry.cut,
             outbox=entry.outbox,
             instigators=_encode_instigators(run.state, state),
@@ -335,6 +338,16 @@ class Decider:
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
         return row if is_plain and not run.state.ended else complete_entry(row, entry, rows)
+
+
+def _begins_once_only_work(plan: Plan, events: Iterable[e.Event]) -> bool:
+    """Whether the events begin an attempt that nobody may simply repeat."""
+    return any(
+        isinstance(event, e.AttemptStarted | e.StepStarted)
+        and event.attempt > 0
+        and resolve_step(plan, event.path).delivery in ONCE_ONLY
+        for event in events
+    )
 
 
 def _held(before: RunState, state: RunState) -> str | None:

@@ -53,6 +53,8 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
         yield [entry.seat for entry in moved]
     if "elsewhere" in parts:
         yield [entry.elsewhere for entry in moved]
+    if "free" in parts:
+        yield [entry.free for entry in moved]
     if "instigators" in parts:
         yield [entry.instigators for entry in moved]
     if "summaries" in parts:

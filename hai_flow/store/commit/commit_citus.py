@@ -34,7 +34,7 @@ from hai_flow.store.postgres.database import ON_THE_NODE, transaction
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
 
-_OF_A_MOVE: Final = frozenset({"moved", "commands", "moves", "elsewhere", "instigators", "summaries", "holds"})
+_OF_A_MOVE: Final = frozenset({"moved", "commands", "moves", "elsewhere", "free", "instigators", "summaries", "holds"})
 _OF_A_BIRTH: Final = frozenset({"branches", "elsewhere", "instigators", "summaries", "holds"})
 
 _NOBODY: Final = 0  # not NULL: of an INSERT whose only table is compared with that, Citus sends nothing at all

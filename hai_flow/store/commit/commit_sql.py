@@ -26,10 +26,10 @@ from hai_flow.engine.events import ABI
 # start a run; `in_use`: some of those of a version that must not be retired; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
-# of a queue that this process does not serve; `instigators`: other people than the requester are behind some;
-# `summaries`: the line by which lists show some of them is another one; `holds`: freezes hold other steps; `heirs`:
-# some end and leave their slots to others; `audit`: people asked for something. From `again` on all so seldom that no
-# other commit carries the columns.
+# of a queue that this process does not serve; `free`: some lose where somebody holds their run; `instigators`: other
+# people than the requester are behind some; `summaries`: the line by which lists show some of them is another one;
+# `holds`: freezes hold other steps; `heirs`: some end and leave their slots to others; `audit`: people asked for
+# something. From `again` on all so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "opened_turns", "ended_turns", "messages")
 COMMON: Final = frozenset({*CHILDREN, "asks", "unasks", "moved", "ended"})  # big batches have them all
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
@@ -122,6 +122,7 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
+    free = {"free": "bool"} if "free" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
     summaries = {"summary": "text"} if "summaries" in parts else {}
     holds = {"held": "text"} if "holds" in parts else {}
@@ -129,9 +130,11 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere, **instigators, **summaries, **holds, **heirs,
+        result="bytea", **moves, **seats, **elsewhere, **free, **instigators, **summaries, **holds, **heirs,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *summaries, *holds, *heirs))
+    read = "".join(
+        f", {column}" for column in (*moves, *seats, *elsewhere, *free, *instigators, *summaries, *holds, *heirs)
+    )
     kept = (*moves, *instigators, *summaries, *holds)
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in kept)
     repeated, unrepeated = "", "true"
@@ -156,6 +159,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     """The update of the runs of entries whose condition holds, and which are `seated`."""
     me, at, unrepeated, set_ = moving.me, moving.at, moving.unrepeated, moving.set_
     claimant = _render_claimant("entries", parts)
+    free = "\n    AND (entries.free IS NOT TRUE OR r.worker IS NULL)" if "free" in parts else ""
     head = "head" if "audit" in parts else ""
     return f"""
   UPDATE runs r SET
@@ -178,7 +182,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     AND CASE WHEN entries.version IS NOT NULL THEN r.version = entries.version  -- a decision
              ELSE r.fence = entries.fence AND r.worker = {me} END              -- chunks of the holder
     AND {unrepeated}
-    AND ({seated})
+    AND ({seated}){free}
   RETURNING entries.i, entries.n, entries.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
     coalesce(entries.status IN {_ENDED}, false) AS ended{head and ", r.head"}
 """

@@ -102,6 +102,8 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
             parts.add("heirs")
         if entry.elsewhere:
             parts.add("elsewhere")
+        if entry.free:
+            parts.add("free")
         if entry.instigators is not None:
             parts.add("instigators")
         if entry.summary is not None:

@@ -158,8 +158,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `events` is the JSON text of `n` events. `status` None: unchanged. `busy` None: chunks only; True: jobs are open or
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
     due at `wake_at`, None = never by itself). `elsewhere`: this process does not perform runs of its queue, so it takes
-    no claim. `cut`: the decision closes an open attempt or message of the holder,
-    whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
+    no claim. `free`: the decision begins an effect that nobody may simply repeat, in a run that it knows as free; it
+    loses where another process has claimed the run since, which might have died over it. `cut`: the decision closes an
+    open attempt or message of the holder, whose late chunks must lose.
+    `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
     version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
@@ -179,6 +181,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     busy: bool | None = None
     wake_at: datetime | None = None
     elsewhere: bool = False
+    free: bool = False
     cut: bool = False
     take_slot: str | None = None
     seat: str | None = None
