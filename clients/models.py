@@ -128,6 +128,7 @@ _ABSENT: Final = {
         "in_flight": "0",
     },
     "Pending": {
+        "canary": "None",
         "effect": "None",
         "workflow": "None",
         "workflow_title": "None",

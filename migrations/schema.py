@@ -1165,6 +1165,37 @@ rehearsals: Final = sa.Table(
     _key("rehearsals", "tenant", "name", "sha256", "base"),
 )
 
+# Seeded questions that have to be refused (`store/people/canaries`).
+canaries: Final = sa.Table(
+    "canaries",
+    metadata,
+    _make_uuid_column("run_id"),
+    _make_uuid_column("tenant"),
+    _text("workflow"),  # the workflow, the step and the requester that its question shows
+    _text("path"),
+    _text("tool", null=True),
+    _text("started_by"),
+    _text("reason"),  # why it has to be refused
+    _text("seeded_by"),
+    _time("at", now=True),
+    _key("canaries", "run_id"),
+)
+sa.Index("canaries_at", canaries.c.tenant, canaries.c.at, canaries.c.run_id)
+
+# Who was given which part of a question before they decided it (`store/people/openings`).
+openings: Final = sa.Table(
+    "openings",
+    metadata,
+    _make_uuid_column("run_id"),
+    _text("pending_id"),
+    _text("principal"),
+    _text("part"),
+    _make_uuid_column("tenant"),
+    _time("at", now=True),
+    _key("openings", "run_id", "pending_id", "principal", "part"),
+)
+sa.Index("openings_person", openings.c.tenant, openings.c.principal)
+
 # What operators let nobody begin (`store/ops/freezes`).
 freezes: Final = sa.Table(
     "freezes",

@@ -25,7 +25,7 @@ from hai_flow.api.protocols import agent_api, agui, aui, copilotkit, hai, social
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
-from hai_flow.api.rest.admin import audit, freezes, keys, oversight, overview, tenants, tokens, workers
+from hai_flow.api.rest.admin import audit, canaries, freezes, keys, oversight, overview, tenants, tokens, workers
 from hai_flow.api.rest.inbound import callbacks, chat, hooks, signals, triggers
 from hai_flow.api.rest.people import (
     absences,
@@ -36,6 +36,7 @@ from hai_flow.api.rest.people import (
     inbox,
     links,
     notifications,
+    openings,
     pendings,
     receipts,
     rules,
@@ -173,6 +174,8 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         freezes,
         rules,
         oversight,
+        canaries,
+        openings,
         overview,
     ):
         common += module.router.routes

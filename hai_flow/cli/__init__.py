@@ -84,6 +84,7 @@ _PANELS: Final = (
             ("rules", "people.rules:app"),
             ("chat", "people.chat:app"),
             ("oversight", "people.oversight:oversight"),
+            ("canary", "people.canaries:app"),
         ),
     ),
     (

@@ -109,6 +109,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "audit verify": ("audit verify", "audit verify --anchors anchors.jsonl"),
     "audit anchor": ("audit anchor", "audit anchor --to anchors.jsonl"),
     "audit export": ("audit export", "audit export --tenant default"),
+    "canary": ("canary", "canary list"),
+    "canary list": ("canary list", "canary list --since 12w"),
+    "canary seed": (
+        """canary seed refund pay --arguments '{"amount": 90000, "order": "A-1"}' --reason 'more than was paid'""",
+        """canary seed expense review --title Taxi --evidence '{"amount": -5}' --reason 'negative' --within 8h""",
+    ),
     "oversight": ("oversight --since 30d", "oversight --by tool --under 5"),
     "forget": ("forget user:ann", "forget user:ann --yes"),
     "verify": ("verify", f"verify {RUN}"),

@@ -47,6 +47,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "absences": "People that are away on some days, and their delegates; without a command, the list of yours.",
     "delegations": "Who decides for whom, and until when; without a command, the list of yours.",
     "oversight": "How people decide approvals: how long they take, and what is approved, refused, edited or expired.",
+    "canary": "Seeded questions that have to be refused; without a command, the list of them.",
     "rules": "Standing rules, which approve or refuse calls without asking; without a command, the list of them.",
     "chat": "Your accounts in chats, by which you decide there; without a command, the list of them.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",

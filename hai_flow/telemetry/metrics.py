@@ -15,6 +15,7 @@ from uuid import UUID
 from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.canaries import find_disguise
 from hai_flow.runtime.base.row_isolation import Sweep
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.steps.runner import find_runner_kind
@@ -69,6 +70,9 @@ _REPORTS: Final = {
 }
 
 
+_CANARIES: Final = {"refused": "caught", "approved": "missed", "other": "missed"}
+
+
 class Metrics:
     """The families of one process, or of one further cell in it. `attach` before the runtime's services start.
     `series_max`: of each family."""
@@ -108,6 +112,12 @@ class Metrics:
             "outcome",
             "by",
             bounds=DECISION_SECONDS,
+        )
+        self.canaries = count(
+            "canaries_total",
+            "Seeded questions that have ended, by the workflow that they show.",
+            "workflow",
+            "outcome",
         )
         self.command_seconds = spread(
             "command_seconds",
@@ -289,6 +299,10 @@ class Metrics:
         if pending is None or pending.opened.kind not in ("approve", "gate"):
             return
         outcome, by = _DECISIONS.get(pending.status, ("other", "people"))
+        disguise = find_disguise(entry.state)
+        if disguise is not None:  # counted nowhere else
+            self.canaries.add(1, (disguise.workflow, _CANARIES.get(outcome, outcome)))
+            return
         if by == "people" and any(vote.rule is not None for vote in pending.votes):
             by = "rule"
         self.decision_seconds.observe((event.at - pending.opened.at) / 1000, (entry.state.workflow, outcome, by))

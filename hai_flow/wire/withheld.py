@@ -96,13 +96,18 @@ def strip_conversation_from_event(event: e.Event, shown: RunState, reader: Princ
         case e.RunStopped():
             return msgspec.structs.replace(event, reason="")
         case e.PendingOpened():
-            return event if event.id in shown.pendings else None
+            return strip_source(event) if event.id in shown.pendings else None
         case e.ChildAsked():
             return event if event.opened.id in shown.relayed else None
         case _ if isinstance(event, _OF_QUESTIONS):
             return event if event.id in shown.pendings else None
         case _:
             return None
+
+
+def strip_source(event: e.Event) -> e.Event:
+    """The event without the digest of the tool's code, which would tell a canary from a real question."""
+    return msgspec.structs.replace(event, source=None) if isinstance(event, e.PendingOpened) else event
 
 
 def strip_evidence_of(opened: e.PendingOpened) -> e.PendingOpened:

@@ -186,6 +186,7 @@ LOOKING: Final = (
         for path in (
             "/ag-ui/capabilities", f"/workflows/{NAME}/ag-ui/capabilities", "/cpk/info", "/v1/session",
             "/v1/delegations", "/v1/absences?everybody=true", "/v1/approvals/{approval}", "/v1/freezes", "/v1/rules",
+            "/v1/canaries", "/v1/pendings/{pending}/openings",
             "/api/v1/agent/runs/t-1/history", "/v1/oversight", "/v1/oversight/me",
             "/v1/oversight/people/user:boss", "/v1/audit?limit=200", "/v1/audit/anchor", "/v1/audit/chain",
             "/v1/files/{file}", "/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/inbox/delegations",
@@ -233,6 +234,8 @@ ENDING: Final = (
     Step("DELETE", "/v1/absences/{away}", None, 204, by="boss"),
     Step("POST", "/v1/freezes", {"scope": "workflow", "name": NAME, "reason": "a drill"}, 201, {"freeze": own}),
     Step("POST", "/v1/freezes/{freeze}/thaw", {}),
+    Step("POST", "/v1/canaries", {"workflow": "no_such", "path": "x", "reason": "a drill"}, 404),
+    Step("POST", "/v1/pendings/{pending}/opened", {"part": "link"}, None, by="boss"),
     Step("POST", "/v1/rules", {"pending_id": "{pending}", "until": "{later}", "reason": "a drill"}, 422, by="boss"),
     Step("GET", "/v1/rules/{run}", None, 404),
     Step("POST", "/v1/rules/{run}/revoke", {}, 404),

@@ -14,6 +14,8 @@ counting.bug("an escaped NUL is read", (r"'\u0000', '')", r"'\u0001', '')"))
 counting.bug("too many pass for all", ("in figures.values()) < LOOKED_AT_MAX", "in figures.values()) <= LOOKED_AT_MAX"))
 counting.bug("a quantile is one too late", ("math.ceil(share * len(ordered)) - 1", "math.floor(share * len(ordered))"))
 
+counting.bug("canaries are counted as questions", ('AND {_NO_CANARY.format("pendings")}', ""))
+
 showing = Room("hai_flow/api/rest/admin/oversight.py", "tests/api/test_oversight.py")
 showing.bug(
     "a person's figures are for everybody",
@@ -23,6 +25,27 @@ showing.bug(
     ),
 )
 showing.bug("reading is not recorded", ("    await _note(access, by=by, since=since)\n", ""))
+
+seeding = Room("hai_flow/engine/canaries.py", "tests/api/test_canaries.py")
+seeding.bug(
+    "a canary is told while it is open", ("disguise = None if state.ended else find_disguise(state)", "disguise = None")
+)
+seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorted(shown)", ""))
+
+disguising = Room("hai_flow/api/requests/run_visibility.py", "tests/api/test_canaries.py")
+disguising.bug("the row of a canary is its own", ("return _disguise_row(row)", "return row"))
+
+guarding = Room("hai_flow/runtime/catalog/catalog.py", "tests/api/test_canaries.py")
+guarding.bug("an author writes a canary's workflow", ("if plan.name == CANARY and", "if not plan.name and"))
+
+telling = Room("hai_flow/store/people/canaries.py", "tests/api/test_canaries.py")
+telling.bug(
+    "a missed canary is caught", ("WHEN p.status = 'reject' THEN 'caught'", "WHEN p.status <> 'open' THEN 'caught'")
+)
+telling.bug(
+    "lists name the canary's own workflow",
+    ("coalesce((SELECT c.{column} FROM canaries c", "coalesce((SELECT NULL FROM canaries c"),
+)
 
 measuring = Room("hai_flow/telemetry/metrics.py", "tests/telemetry/test_metrics.py")
 measuring.bug("a rule's decision is people's", ('by == "people" and any(', 'by == "" and any('))

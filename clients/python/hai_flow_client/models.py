@@ -162,6 +162,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     value: Json = None
     reason: str | None = None
+    canary: dict[str, Json] | None = None
 
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):

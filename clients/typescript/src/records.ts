@@ -148,6 +148,7 @@ export interface Decision {
   decidedAt: string | null;
   value: unknown;
   reason: string | null;
+  canary: Record<string, unknown> | null;
   already: boolean;
 }
 
@@ -453,6 +454,7 @@ export interface Question {
   decidedAt?: string | null;
   value?: unknown;
   reason?: string | null;
+  canary?: Record<string, unknown> | null;
 }
 
 export interface RunMessage {

@@ -210,6 +210,36 @@ export interface Call {
   error: string | null;
 }
 
+export interface Canaries {
+  missing: string[];
+  items: Canary[];
+}
+
+export interface Canary {
+  run_id: string;
+  pending_id: string | null;
+  workflow: string;
+  path: string;
+  tool: string | null;
+  started_by: string;
+  reason: string;
+  seeded_by: string;
+  at: string;
+  status: "open" | "caught" | "missed" | "expired" | "withdrawn" | "spoilt";
+}
+
+export interface CanaryBody {
+  workflow: string;
+  path: string;
+  arguments?: Record<string, Json> | null;
+  evidence?: Json;
+  title?: string | null;
+  message?: string | null;
+  requester?: string | null;
+  reason: string;
+  within?: string | null;
+}
+
 export interface CellOverview {
   name: string;
   servers: ServerStanding[];
@@ -405,6 +435,7 @@ export interface DecidedPending {
   decided_at: string | null;
   value: Json;
   reason: string | null;
+  canary?: Record<string, Json> | null;
   already: boolean;
 }
 
@@ -863,6 +894,10 @@ export interface Obstacle {
   message: string;
 }
 
+export interface OpenedBody {
+  part: "link";
+}
+
 export interface OpenedPending {
   id: string;
   run_id: string;
@@ -885,6 +920,16 @@ export interface OpenedPending {
   deadline: string | null;
   digest: string;
   nobody_decides?: string | null;
+}
+
+export interface Opening {
+  principal: string;
+  part: "question" | "attachment" | "link";
+  at: string;
+}
+
+export interface Openings {
+  items: Opening[];
 }
 
 export interface Origin {
@@ -919,6 +964,11 @@ export interface OversightGroup {
   by_rule: number;
   votes: number;
   quick: number;
+  opened: number;
+  followed: number;
+  canaries: number;
+  caught: number;
+  missed: number;
   median_seconds: number | null;
   p90_seconds: number | null;
 }
@@ -963,6 +1013,7 @@ export interface Pending {
   decided_at: string | null;
   value: Json;
   reason: string | null;
+  canary?: Record<string, Json> | null;
 }
 
 export interface PendingArguments {
@@ -1000,6 +1051,11 @@ export interface PersonOversight {
   by_rule: number;
   votes: number;
   quick: number;
+  opened: number;
+  followed: number;
+  canaries: number;
+  caught: number;
+  missed: number;
   median_seconds: number | null;
   p90_seconds: number | null;
 }

@@ -35,6 +35,7 @@ _REST: Final = (
     "GET /v1/inbox/{pending_id}", "POST /v1/inbox/{pending_id}/claim", "POST /v1/inbox/{pending_id}/release",
     "GET /v1/pendings", "GET /v1/pendings/{pending_id}", "GET /v1/pendings/{pending_id}/arguments",
     "POST /v1/pendings/{pending_id}/check", "POST /v1/pendings/{pending_id}/decide",
+    "POST /v1/pendings/{pending_id}/opened", "GET /v1/pendings/{pending_id}/openings",
     "GET /v1/pendings/{pending_id}/history", "GET /v1/pendings/{pending_id}/receipt", "GET /v1/runs", "POST /v1/runs",
     "GET /v1/runs/counts", "GET /v1/runs/{run_id}", "GET /v1/runs/{run_id}/diff", "GET /v1/runs/{run_id}/events",
     "GET /v1/runs/{run_id}/marks", "GET /v1/runs/{run_id}/replay", "GET /v1/runs/{run_id}/snapshot",

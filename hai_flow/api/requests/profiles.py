@@ -72,7 +72,7 @@ def reader_of(access: Access, row: RunRow, dialect: Dialect, state: RunState) ->
 def _log_profile(access: Access, row: RunRow) -> Profile:
     """The caller as a reader of the log as it is."""
     profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)
-    if access.principal.sees_all:
+    if access.principal.sees_all and profile.redaction != CONVERSATION:
         reader = None if profile.personal is None else profile.reader
         return msgspec.structs.replace(profile, reader=reader, redaction="")
     return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)

@@ -9,12 +9,14 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.permissions.redaction import strip_entry, strip_row
 from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.requests.tenant_scope import TenantScope
 from hai_flow.definition.personal.personal import WHOLE, Personal
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import CANARY, disguise_state, find_disguise, read_disguise
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import PendingState, RunState
@@ -88,7 +90,7 @@ class RunVisibility(TenantScope):
                 await self._look_for_nothing(UUID(str(run_id)))
         if row is None or await self.sight(row) < least:
             raise reject_unknown_run(run_id)
-        return row
+        return _disguise_row(row)
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
@@ -132,7 +134,7 @@ class RunVisibility(TenantScope):
             raise reject_unknown_run(run_id)
         if run_id not in self._seen and state.sha256:
             self._seen[run_id] = await self._look(RunFacts.of(state), state)
-        return state
+        return disguise_state(state)
 
     def seen(self, state: RunState) -> RunState:
         """The run in `state`, which was found before, without the parts that are kept from the principal."""
@@ -184,7 +186,8 @@ class RunVisibility(TenantScope):
 
     def can_see_conversation(self, run_id: UUID) -> bool:
         """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
-        return self.principal.sees_all or self._get_seen(run_id).sight >= Sight.CONVERSATION
+        sight = self._get_seen(run_id).sight
+        return sight >= Sight.CONVERSATION or (self.principal.sees_all and sight is Sight.NOTHING)
 
     def sees_evidence(self, run: RunState, pending: PendingState) -> bool:
         """Whether the evidence of the run's question is for the principal: they see all, or it is their question."""
@@ -205,6 +208,8 @@ class RunVisibility(TenantScope):
         principal, who = self.principal, self.principal.who
         if principal.is_anybody:
             return _Seen(Sight.ALL, who)
+        if run.workflow_name == CANARY and not await self._has_ended(run, state):
+            return await self._look_at_canary(run, state)
         if not principal.sees_all and not principal.is_for(run.thread_id, run.workflow_name):
             return _Seen(Sight.NOTHING, who)
         if await self._is_own(run):
@@ -219,6 +224,24 @@ class RunVisibility(TenantScope):
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
             sight = find_sight_by_questions(reader, state)
         return _Seen(sight, reader, await self._personal_in(run, state) if sight >= Sight.CONVERSATION else None)
+
+    async def _has_ended(self, run: RunSummary | RunFacts, state: RunState | None) -> bool:
+        if isinstance(run, RunSummary):
+            return run.ended_at is not None
+        state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+        return state is None or state.ended
+
+    async def _look_at_canary(self, run: RunSummary | RunFacts, state: RunState | None) -> _Seen:
+        """Of a seeded question there is only the question until it is decided: the rest of the run would tell it from a
+        real one."""
+        reader = await self._build_reader(run.workflow)
+        state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+        disguise = None if state is None else find_disguise(state)
+        own = disguise is not None and disguise.requester in ids_of(self.principal.who)
+        if disguise is not None and not own and self.principal.is_for(run.thread_id, disguise.workflow):
+            sight = Sight.QUESTIONS if self.principal.sees_all else find_sight_by_questions(reader, state)
+            return _Seen(sight, reader)
+        return _Seen(Sight.NOTHING, reader)
 
     def note_begun(self, begin: Begin, outcome: Outcome) -> None:
         """The principal has begun a run, which is theirs to see."""
@@ -298,6 +321,23 @@ class RunVisibility(TenantScope):
         it."""
         last = await threads.last_run(self.reads, self.tenant, thread_id)
         return None if last is None or await self.sight(last) is Sight.NOTHING else last
+
+
+def _disguise_row(run: RunRow) -> RunRow:
+    """The row of a run as `disguise_state` shows the run."""
+    if run.workflow_name != CANARY or run.ended_at is not None:
+        return run
+    disguise = None if run.input is None else read_disguise(values.loads(run.input))
+    if disguise is None:
+        return run
+    return replace(
+        run,
+        workflow=bytes.fromhex(disguise.sha256),
+        workflow_name=disguise.workflow,
+        workflow_version=disguise.version,
+        started_by=disguise.requester,
+        instigators=None,
+    )
 
 
 def thread_unknown(thread_id: str) -> Rejected:

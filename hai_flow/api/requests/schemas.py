@@ -198,9 +198,27 @@ class OpenedPending(Shape):
     nobody_decides: str | None = None
 
 
+class Canary(Shape):
+    """A seeded question that has to be refused. `workflow`, `path`, `tool` and `started_by` are those that it shows;
+    `pending_id` is null until it is asked. `caught`: it was refused; `missed`: people decided otherwise, without an
+    effect; `spoilt`: its seeder has voted."""
+
+    run_id: str
+    pending_id: str | None
+    workflow: str
+    path: str
+    tool: str | None
+    started_by: str
+    reason: str = Field(description="why it has to be refused")
+    seeded_by: str
+    at: Time
+    status: Literal["open", "caught", "missed", "expired", "withdrawn", "spoilt"]
+
+
 class Pending(OpenedPending):
     """A question to people and its outcome. `needed`: for approvals, the approvers, their votes, and the votes that are
-    missing; `edits`: the arguments that approvers changed."""
+    missing; `edits`: the arguments that approvers changed. `canary`: it was a seeded question, as
+    `/v1/canaries` lists it; absent until it is over."""
 
     needed: dict[str, Any] | None
     edits: dict[str, Any] | None
@@ -209,6 +227,7 @@ class Pending(OpenedPending):
     decided_at: Time | None
     value: Any
     reason: str | None
+    canary: dict[str, Any] | None = None
 
 
 class DecidedPending(Pending):
@@ -1389,7 +1408,9 @@ class PersonOversight(Listed):
     """How somebody has voted at approvals and gates within the time `since`: `questions` have a vote of theirs, of
     which a standing rule has cast `by_rule` in their name; nothing else counts these. `quick`: of the `votes` that they
     have cast themselves, those less than `under` seconds after the question was asked or after their vote before.
-    Seconds are from the asking of the question to the vote. Not `complete`: there are more than were looked at."""
+    `opened`: the voter had been given the whole question before; `followed`: a file or an address of it, too.
+    `canaries`: seeded questions with a vote of theirs that are decided; it refused those that they `caught`. Seconds
+    are from the asking of the question to the vote. Not `complete`: there are more than were looked at."""
 
     since: str
     under: int
@@ -1402,6 +1423,11 @@ class PersonOversight(Listed):
     by_rule: int
     votes: int
     quick: int
+    opened: int
+    followed: int
+    canaries: int
+    caught: int
+    missed: int
     median_seconds: float | None
     p90_seconds: float | None
 
@@ -1409,8 +1435,10 @@ class PersonOversight(Listed):
 class OversightGroup(Shape):
     """The approvals and gates of a workflow, or about a tool (null: about none); `(other)`: of all groups that were too
     many to name. `edited`: people changed the arguments. `by_rule`: a standing rule decided. `quick`: of people's
-    `votes`, those less than `under` seconds after the question was asked or after the voter's vote before. Seconds are
-    from the asking of a question to its decision by people."""
+    `votes`, those less than `under` seconds after the question was asked or after the voter's vote before. `opened`:
+    the voter had been given the whole question before; `followed`: a file or an address of it, too. `canaries`: seeded
+    questions, which no other figure counts; people refused those that were `caught`, not those that were `missed`.
+    Seconds are from the asking of a question to its decision by people."""
 
     name: str | None
     questions: int
@@ -1424,6 +1452,11 @@ class OversightGroup(Shape):
     by_rule: int
     votes: int
     quick: int
+    opened: int
+    followed: int
+    canaries: int
+    caught: int
+    missed: int
     median_seconds: float | None
     p90_seconds: float | None
 
@@ -1437,6 +1470,26 @@ class Oversight(Listed):
     under: int
     complete: bool
     items: list[OversightGroup]
+
+
+class Canaries(Listed):
+    """Canaries, the last one first."""
+
+    items: list[Canary]
+
+
+class Opening(Shape):
+    """A part of a question, the person that the server gave it to, and the first time."""
+
+    principal: str
+    part: Literal["question", "attachment", "link"]
+    at: Time
+
+
+class Openings(Shape):
+    """The parts of a question that people were given before it was decided."""
+
+    items: list[Opening]
 
 
 class RuleUsage(Shape):

@@ -32,6 +32,7 @@ from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import Fire, ScheduleRow
 from hai_flow.store.people import notifications
 from hai_flow.store.people.absences import AbsenceRow
+from hai_flow.store.people.canaries import CanaryRow
 from hai_flow.store.people.chat import Account
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
@@ -243,6 +244,22 @@ def render_notification(notification: notifications.NotificationSummary) -> dict
         "error": notification.error,
         "created_at": time_of(notification.created_at),
         "due_at": time_of(notification.due_at),
+    }
+
+
+def render_canary(canary: CanaryRow) -> dict[str, Json]:
+    """A seeded question with its result."""
+    return {
+        "run_id": str(canary.run_id),
+        "pending_id": canary.pending_id,
+        "workflow": canary.workflow,
+        "path": canary.path,
+        "tool": canary.tool,
+        "started_by": canary.started_by,
+        "reason": canary.reason,
+        "seeded_by": canary.seeded_by,
+        "at": time_of(canary.at),
+        "status": canary.status,
     }
 
 

@@ -30,6 +30,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells
 from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.rest.people.openings import note_attachment
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives.file_ids import file_id, files_in, sha256_of_file
@@ -119,6 +120,11 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
         raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
     if stored is None:
         raise unknown(file)
+    if access.principal.may(Right.DECIDE) and not access.principal.is_anybody:
+        for run_id in await list_runs_with_file(access.reads, access.tenant, stored.sha256, RUNS_LOOKED_AT):
+            state = await access.find_state(run_id)
+            if state is not None:
+                await note_attachment(access, state, stored.sha256)
     span = _parse_span(request, stored)
     pieces = access.files.read(stored, *(span or (0, stored.size)))
     try:

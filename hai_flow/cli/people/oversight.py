@@ -52,7 +52,7 @@ def oversight(
         note("These are the newest questions; there are more than were looked at.")
     if "items" not in answer:
         answer["items"] = [{"name": person or "you", "open": 0, "expired": 0, "withdrawn": 0, **answer}]
-    if not any(each["questions"] for each in answer["items"]):
+    if not any(each["questions"] or each["canaries"] for each in answer["items"]):
         say(f"Nothing was asked within {since}.")
         return
     heads = (
@@ -62,6 +62,8 @@ def oversight(
         "median",
         "p90",
         f"under {under} s",
+        "opened",
+        "canaries",
         *(each.replace("_", " ") for each in _SHARES),
     )
     out().table([_row(each) for each in answer["items"]], heads=heads)
@@ -76,8 +78,16 @@ def _row(item: Json) -> tuple[str, ...]:
         _time(item["median_seconds"]),
         _time(item["p90_seconds"]),
         _share(item["quick"], item["votes"]),
+        _share(item["opened"], item["votes"]),
+        _canaries(item),
         *(_share(item[each], ended) for each in _SHARES),
     )
+
+
+def _canaries(item: Json) -> str:
+    if not item["canaries"]:
+        return ""
+    return f"{item['canaries']} ({item['caught']} caught, {item['missed']} missed)"
 
 
 def _share(part: int, total: int) -> str:

@@ -11,11 +11,11 @@ from uuid import UUID
 from hai_flow.engine.commands import Principal
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.catalog.catalog import BUILT_IN, Catalog
 
 AGENT_APPROVAL: Final = "agent_approval"
 RULE_APPROVAL: Final = "rule_approval"
-_PUBLISHER: Final = AuditActor(who=Principal("service:hai-flow"), way="built_in")
+PUBLISHER: Final = AuditActor(who=Principal("service:hai-flow"), way=BUILT_IN)
 
 
 async def ensure(catalog: Catalog, tenant: UUID, name: str) -> bool:
@@ -25,7 +25,7 @@ async def ensure(catalog: Catalog, tenant: UUID, name: str) -> bool:
     except Rejected as rejected:
         if rejected.code != "workflow_unknown":
             raise
-        await catalog.publish(tenant, source_of(name), f"{name}.flow.yaml", asked=_PUBLISHER)
+        await catalog.publish(tenant, source_of(name), f"{name}.flow.yaml", asked=PUBLISHER)
         return True
     return False
 

@@ -33,6 +33,7 @@ from hai_flow.definition.readiness import (
 )
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.include_keys import first_of
+from hai_flow.engine.canaries import CANARY
 from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
 from hai_flow.engine.state.state import RunState
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 PLANS_MAX: Final = 512
+BUILT_IN: Final = "built_in"  # the way by which the server itself publishes
 VERSION_NAMERS: Final = "operators, and workflows that were published with `run: name@version`,"
 _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
 
@@ -250,6 +252,11 @@ class Catalog:
         if not from_disk and self.is_on_disk is not None:
             from_disk = await compiling.make(self.is_on_disk, source)
         plan, looked = await self._check(tenant, source, file, from_disk=from_disk, compiled=compiled)
+        if plan.name == CANARY and (asked is None or asked.way != BUILT_IN):
+            message = (
+                f"workflows of the name {CANARY} are written by this server alone (docs/oversight.md): take another."
+            )
+            raise Rejected(409, "workflow_reserved", message)
         stored, plan = await self._publish_guarded(
             tenant, plan, source, file, asked, dev=dev, from_disk=from_disk, unrehearsed=unrehearsed
         )

@@ -24,6 +24,7 @@ import structlog
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import name_workflow
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.channels import App, ChatPerson, NotifyFile
@@ -273,7 +274,7 @@ class ChatCards(Service):
         page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
         card = cards.build_card(
             row.id,
-            state.workflow,
+            name_workflow(state),
             pending,
             page=page,
             arguments_max=app.ARGUMENTS_MAX,

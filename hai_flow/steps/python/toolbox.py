@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from hai_flow import plugins
+from hai_flow.engine.canaries import NOTHING
 from hai_flow.errors import StepError
 from hai_flow.steps.python.project import Project, file_of
 from hai_flow.steps.tools import PythonFunction, read_function, registered
@@ -51,7 +52,7 @@ class Toolbox:
         the built-in workflows."""
         offered = [each.value for each in plugins.list_offers(ENTRY_POINTS)]
         folder = here / FOLDER
-        return cls([*modules, *offered, BUILT_IN], folder=folder, project=here if project else None)
+        return cls([*modules, *offered, BUILT_IN, NOTHING], folder=folder, project=here if project else None)
 
     def load(self) -> None:
         """Import the modules that the settings and installed packages name, so that they register their tools.
@@ -112,6 +113,8 @@ class Toolbox:
             return self._find_registered(f"{name}.{function}" if function else name)
         module_name, _, attribute = target.partition(":")
         attribute = attribute or function or name
+        if module_name == NOTHING:  # its one function stands for all others
+            attribute = "perform"
         self._check_module(module_name, from_disk)
         module = _import(module_name)
         candidates = registered.of(module_name)

@@ -111,6 +111,9 @@ _OF_INBOXES: Final = (
     "UPDATE absences SET delegate = NULL WHERE tenant = $1 AND delegate = $2",
     "UPDATE absences SET entered_by = 'person:forgotten' WHERE tenant = $1 AND entered_by = $2",
     "UPDATE rehearsals SET kept_by = 'person:forgotten' WHERE tenant = $1 AND kept_by = $2",
+    "UPDATE canaries SET seeded_by = 'person:forgotten' WHERE tenant = $1 AND seeded_by = $2",
+    "UPDATE canaries SET started_by = 'person:forgotten' WHERE tenant = $1 AND started_by = $2",
+    "DELETE FROM openings WHERE tenant = $1 AND principal = $2",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_accounts WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_cards WHERE tenant = $1 AND person = $2",  # without it none of its buttons is good

@@ -235,6 +235,8 @@ _CLEARED: Final[Mapping[str, str]] = {
     "subscriptions": "true",
     "pushes": "true",
     "rule_uses": "true",
+    "canaries": "true",
+    "openings": "true",
     "chat_buttons": "true",
     "chat_cards": "true",
     "pendings": _KEPT.format(id="id"),

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from hai_flow import values
 from hai_flow.store.commit.commit_sql import due
+from hai_flow.store.people.canaries import SHOWN_REQUESTER, SHOWN_WORKFLOW
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ _RANGES: Final = """
   ) i
   ORDER BY i.due, i.pending_id LIMIT $6
 """
-_COLUMNS: Final = """
-  p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by, r.instigators,
-  p.claimed_by, p.claimed_until, p.tenant
+_COLUMNS: Final = f"""
+  p.run_id, p.id, p.deadline, p.body, r.workflow, {SHOWN_WORKFLOW} AS workflow_name, r.thread_id,
+  {SHOWN_REQUESTER} AS started_by, r.instigators, p.claimed_by, p.claimed_until, p.tenant
 """
 _ASKED: Final = """
   run_id, id, deadline, body, workflow, workflow_name, thread_id, started_by, instigators,
@@ -94,7 +95,7 @@ WITH found AS MATERIALIZED ({_RANGES}), asked AS MATERIALIZED (
   JOIN pendings p ON p.run_id = found.run_id AND p.id = found.pending_id
   JOIN runs r ON r.id = found.run_id
   WHERE p.status = 'open'
-    AND ($7::text IS NULL OR r.workflow_name = $7) AND ($8::text IS NULL OR p.kind = $8)
+    AND ($7::text IS NULL OR {SHOWN_WORKFLOW} = $7) AND ($8::text IS NULL OR p.kind = $8)
     AND p.opened_at < $9 AND p.opened_at >= $10 AND ($11::text IS NULL
       OR position($11 IN p.words) > 0 OR position($12 IN lower(convert_from(p.body, 'UTF8'))) > 0)
   ORDER BY found.due, found.pending_id LIMIT $13
@@ -178,10 +179,10 @@ async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, p
 
 _COUNTS: Final = f"""
 WITH found AS MATERIALIZED ({_RANGES})
-SELECT r.workflow_name, count(*), (SELECT count(*) FROM found) FROM found
+SELECT {SHOWN_WORKFLOW} AS name, count(*), (SELECT count(*) FROM found) FROM found
 JOIN pendings p ON p.run_id = found.run_id AND p.id = found.pending_id AND p.status = 'open'
 JOIN runs r ON r.id = found.run_id
-GROUP BY r.workflow_name ORDER BY r.workflow_name
+GROUP BY 1 ORDER BY 1
 """
 
 
@@ -237,7 +238,7 @@ class Decided:
     workflow_title: str | None
 
 
-_DECIDED: Final = """
+_DECIDED: Final = f"""
 WITH mine AS MATERIALIZED (
   (SELECT at, pending_id, run_id, principal FROM votes
    WHERE tenant = $1 AND principal = $2 AND at IS NOT NULL AND (at, pending_id) < ($3, $4)
@@ -248,7 +249,8 @@ WITH mine AS MATERIALIZED (
    ORDER BY at DESC, pending_id DESC LIMIT $5)
   ORDER BY at DESC, pending_id DESC LIMIT $5
 )
-SELECT v.at, v.pending_id, v.run_id, v.principal, v.on_behalf_of, v.decision, p.status, r.workflow_name, p.body, v.body,
+SELECT v.at, v.pending_id, v.run_id, v.principal, v.on_behalf_of, v.decision, p.status,
+  CASE WHEN p.status = 'open' THEN {SHOWN_WORKFLOW} ELSE r.workflow_name END, p.body, v.body,
   (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow)
 FROM mine
 JOIN votes v ON v.run_id = mine.run_id AND v.pending_id = mine.pending_id AND v.principal = mine.principal

@@ -13,6 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import UUID
 
+from hai_flow.store.people import canaries
+
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
@@ -24,7 +26,9 @@ By: TypeAlias = Literal["workflow", "tool"]
 class DecisionFigures:
     """`questions` were asked, of which the next six say what has become of them; `other` got another option of theirs.
     `edited`: people changed the arguments. `by_rule`: a standing rule decided. `votes` are those of people; for the
-    `quick` ones of them the voter had less than the time that counts as quick. `seconds`: how long each question was
+    `quick` ones of them the voter had less than the time that counts as quick, for the `opened` ones they had been
+    given the whole question, and for the `followed` ones a file or an address of it. `canaries` were seeded, of which
+    people refused those that were `caught` and not those that were `missed`. `seconds`: how long each question was
     open until people decided it, in no order."""
 
     questions: int = 0
@@ -38,6 +42,11 @@ class DecisionFigures:
     by_rule: int = 0
     votes: int = 0
     quick: int = 0
+    opened: int = 0
+    followed: int = 0
+    canaries: int = 0
+    caught: int = 0
+    missed: int = 0
     seconds: list[float] = field(default_factory=list)
 
     def join(self, other: DecisionFigures) -> None:
@@ -54,6 +63,7 @@ class DecisionFigures:
 # Without its escaped backslashes and NULs, of which PostgreSQL has no text: no field that is read here has any.
 _JSON: Final = r"replace(replace(convert_from({}, 'UTF8'), '\\', ''), '\u0000', '')::json"
 _VOTE: Final = _JSON.format("v.body")
+_NO_CANARY: Final = "NOT EXISTS (SELECT FROM canaries c WHERE c.run_id = {}.run_id)"
 # Votes that a standing rule cast are nobody's, and say nothing of the time that somebody had.
 _VOTES: Final = f"""
   SELECT v.run_id, v.pending_id, v.at, v.decision,
@@ -63,7 +73,11 @@ _VOTES: Final = f"""
       SELECT FROM votes before WHERE before.tenant = v.tenant AND before.principal = v.principal
         AND before.at > v.at - {{quick}} AND (before.at, before.pending_id) < (v.at, v.pending_id)
         AND ({_JSON.format("before.body")} -> 'rule') IS NULL
-    ) AS quick
+    ) AS quick,
+    EXISTS (SELECT FROM openings o WHERE o.run_id = v.run_id AND o.pending_id = v.pending_id
+      AND o.principal = v.principal AND o.part = 'question' AND o.at <= v.at) AS opened,
+    EXISTS (SELECT FROM openings o WHERE o.run_id = v.run_id AND o.pending_id = v.pending_id
+      AND o.principal = v.principal AND o.part <> 'question' AND o.at <= v.at) AS followed
 """
 _NAMES: Final[dict[By, str]] = {
     "workflow": "(SELECT r.workflow_name FROM runs r WHERE r.id = q.run_id)",
@@ -75,13 +89,16 @@ _OF_TENANT: Final = f"""
 WITH q AS MATERIALIZED (
   SELECT run_id, id, status, opened_at FROM pendings
   WHERE tenant = $1 AND kind IN ('approve', 'gate') AND opened_at > now() - $2::interval
+    AND {_NO_CANARY.format("pendings")}
   ORDER BY opened_at DESC, id DESC LIMIT $4
 ), outcomes AS (
   SELECT {{name}} AS name, q.status, q.opened_at, voted.*,
     q.status NOT IN ('open', 'expired', 'voided') AS is_decided
   FROM q CROSS JOIN LATERAL (
     SELECT max(at) AS at, bool_or(by_rule) AS by_rule, bool_or(edited) AS edited,
-      count(*) FILTER (WHERE NOT by_rule) AS votes, count(*) FILTER (WHERE quick AND NOT by_rule) AS quick
+      count(*) FILTER (WHERE NOT by_rule) AS votes, count(*) FILTER (WHERE quick AND NOT by_rule) AS quick,
+      count(*) FILTER (WHERE opened AND NOT by_rule) AS opened,
+      count(*) FILTER (WHERE followed AND NOT by_rule) AS followed
     FROM (
       {_VOTES.format(quick="$3::interval")} FROM votes v WHERE v.run_id = q.run_id AND v.pending_id = q.id
     ) cast_votes
@@ -93,6 +110,7 @@ SELECT name, count(*), count(*) FILTER (WHERE status = 'open'), count(*) FILTER 
   count(*) FILTER (WHERE status = 'expired'), count(*) FILTER (WHERE status = 'voided'),
   count(*) FILTER (WHERE edited), count(*) FILTER (WHERE is_decided AND by_rule),
   coalesce(sum(votes), 0)::bigint, coalesce(sum(quick), 0)::bigint,
+  coalesce(sum(opened), 0)::bigint, coalesce(sum(followed), 0)::bigint, 0, 0, 0,
   coalesce(array_agg(extract(epoch FROM at - opened_at)::float8)
     FILTER (WHERE is_decided AND NOT by_rule AND at IS NOT NULL), '{{{{}}}}')
 FROM outcomes GROUP BY name
@@ -101,6 +119,7 @@ _OF_PERSON: Final = f"""
 WITH mine AS MATERIALIZED (
   SELECT run_id, pending_id, principal FROM votes
   WHERE tenant = $1 AND principal = $5 AND at > now() - $2::interval
+    AND {_NO_CANARY.format("votes")}
   ORDER BY at DESC, pending_id DESC LIMIT $4
 ), cast_votes AS (
   {_VOTES.format(quick="$3::interval")}, q.opened_at FROM mine
@@ -111,7 +130,8 @@ SELECT (SELECT count(*) FROM mine), count(*), 0, count(*) FILTER (WHERE decision
   count(*) FILTER (WHERE decision = 'reject' AND NOT by_rule),
   count(*) FILTER (WHERE decision NOT IN ('approve', 'reject') AND NOT by_rule), 0, 0,
   count(*) FILTER (WHERE edited), count(*) FILTER (WHERE by_rule), count(*) FILTER (WHERE NOT by_rule),
-  count(*) FILTER (WHERE quick AND NOT by_rule),
+  count(*) FILTER (WHERE quick AND NOT by_rule), count(*) FILTER (WHERE opened AND NOT by_rule),
+  count(*) FILTER (WHERE followed AND NOT by_rule), 0, 0, 0,
   coalesce(array_agg(extract(epoch FROM at - opened_at)::float8) FILTER (WHERE NOT by_rule), '{{}}')
 FROM cast_votes
 """
@@ -129,7 +149,11 @@ async def read_figures(
     they ask about ("": none), and whether these are all of them."""
     rows = await connection.fetch(render_query(by), tenant, age, quick, LOOKED_AT_MAX)
     figures = {(row[0] or "").strip('"'): _read_row(row[1:]) for row in map(tuple, rows)}
-    return figures, sum(each.questions for each in figures.values()) < LOOKED_AT_MAX
+    complete = sum(each.questions for each in figures.values()) < LOOKED_AT_MAX
+    for name, counts in (await canaries.count_canaries(connection, tenant, by, age)).items():
+        group = figures.setdefault(name, DecisionFigures())
+        group.canaries, group.caught, group.missed = counts
+    return figures, complete
 
 
 async def read_own_figures(
@@ -138,7 +162,10 @@ async def read_own_figures(
     """The figures of the votes that the person has cast within the `age`: `questions` are those with such a vote,
     `seconds` and what was decided are of the vote. And whether these are all of them."""
     (row,) = await connection.fetch(_OF_PERSON, tenant, age, quick, LOOKED_AT_MAX, person)
-    return _read_row(tuple(row)[1:]), row[0] < LOOKED_AT_MAX
+    figures = _read_row(tuple(row)[1:])
+    counts = await canaries.count_own_canaries(connection, tenant, person, age)
+    figures.canaries, figures.caught, figures.missed = counts
+    return figures, row[0] < LOOKED_AT_MAX
 
 
 def _read_row(columns: Sequence[int | list[float]]) -> DecisionFigures:

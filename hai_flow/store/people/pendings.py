@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
+from hai_flow.store.people.canaries import SHOWN_REQUESTER, SHOWN_WORKFLOW
 from hai_flow.store.runs.logs import LogRow
 from hai_flow.store.runs.viewers import Viewer, render_may_read
 
@@ -167,7 +168,7 @@ def listing(
     if before is not None:
         looked.append(f"(p.opened_at, p.id) < ({', '.join(given(*before))})")
     if workflow is not None:
-        conditions.append(f"r.workflow_name = {given(workflow)[0]}")
+        conditions.append(f"{SHOWN_WORKFLOW} = {given(workflow)[0]}")
     if viewer is not None:
         mine = render_may_read("r", len(arguments) + 1)
         given(*viewer.parameters())
@@ -177,7 +178,7 @@ def listing(
       SELECT {_OF_PENDINGS}, p.kind, p.nobody FROM pendings p WHERE {" AND ".join(looked)}
       ORDER BY p.opened_at DESC, p.id DESC LIMIT $3
     ), found AS (
-      SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id,
+      SELECT {_OF_LOOKED}, {SHOWN_WORKFLOW}, {SHOWN_REQUESTER}, r.workflow, r.thread_id,
         (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow) AS workflow_title,
         l.nobody
       FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(conditions)}

@@ -28,7 +28,7 @@ READ: Final = (
     "runs", "log", "snapshots", "pendings", "votes", "turns", "messages", "workflows", "schedules", "signals",
     "feedback", "files", "uploads", "file_uses", "blobs", "inbox", "delegations", "notifications", "event_triggers",
     "fires", "keys", "tenants", "audit", "audit_details", "audit_seals", "queued_messages",
-    "chat_accounts", "absences", "rules", "rule_uses",
+    "chat_accounts", "absences", "rules", "rule_uses", "canaries", "openings",
 )  # fmt: skip
 """The tables that requests read, and the only ones that `hai_api` may."""
 
@@ -42,7 +42,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
             "signals", "subscriptions", "callbacks", "feedback", "workflows", "blobs", "files", "uploads", "file_uses",
             "file_leftovers", "tool_pins", "tickets", "sessions", "queued_messages", "relays", "pushes",
             "chat_cards", "chat_buttons", "chat_accounts", "absences", "rules", "rule_uses",
-            "rehearsals",
+            "rehearsals", "canaries", "openings",
         ),
         _ALL,
     ),

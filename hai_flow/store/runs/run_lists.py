@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from hai_flow.definition.plan import DEFAULT_QUEUE
-from hai_flow.store.runs.viewers import Viewer, readable
+from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -191,6 +191,7 @@ def _pages(
         statuses = ["failed"] if statuses is None else [each for each in statuses if each == "failed"]
     arguments: list[Any] = [tenant, limit, None if statuses is None else sorted(set(statuses))]
     conditions = ["r.tenant = $1"]
+    conditions.append(NO_OPEN_CANARY)
 
     def demand(condition: str, *values: Any) -> None:
         numbers = range(len(arguments) + 1, len(arguments) + 1 + len(values))

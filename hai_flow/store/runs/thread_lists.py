@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from hai_flow.store.runs.viewers import Viewer, readable
+from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -56,7 +56,7 @@ async def list_threads(
     def page(mine: str) -> str:
         return f"""
         SELECT r.* FROM (
-          SELECT r.* FROM runs r WHERE r.tenant = $1 AND r.parent_id IS NULL {earlier} {mine}
+          SELECT r.* FROM runs r WHERE r.tenant = $1 AND r.parent_id IS NULL AND {NO_OPEN_CANARY} {earlier} {mine}
           ORDER BY r.created_at DESC, r.id DESC OFFSET 0) r
         WHERE r.id = (
           SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from hai_flow.engine.canaries import CANARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,10 @@ class Viewer:
         """The parameters of `render_may_read` and `readable`, in order."""
         limits = (None if each is None else list(each) for each in (self.threads, self.workflows))
         return list(self.ids), list(self.selectors), *limits
+
+
+NO_OPEN_CANARY: Final = f"(r.workflow_name <> '{CANARY}' OR r.ended_at IS NOT NULL)"
+"""That a run `r` of a list is no seeded question that somebody may still be asked."""
 
 
 def render_may_read(run: str, first: int) -> str:

@@ -22,7 +22,7 @@ router = Routes(prefix="/v1/oversight", tags=["oversight"])
 READ: Final = "oversight.read"
 GROUPS_MAX: Final = 200
 OTHER: Final = "(other)"
-_Since: TypeAlias = Annotated[
+Since: TypeAlias = Annotated[
     str, Query(pattern=r"^[1-9][0-9]{0,3}[mhdw]$", description="of the time until now: `12h`, `30d`")
 ]
 _Under: TypeAlias = Annotated[int, Query(ge=1, le=3600, description="a vote in fewer seconds counts as quick")]
@@ -30,13 +30,13 @@ _Under: TypeAlias = Annotated[int, Query(ge=1, le=3600, description="a vote in f
 
 @router.get("", Right.READ_AUDIT, answer=schemas.Oversight)
 async def read_oversight(
-    access: CurrentAccess, since: _Since = "30d", by: By = "workflow", under: _Under = 10
+    access: CurrentAccess, since: Since = "30d", by: By = "workflow", under: _Under = 10
 ) -> dict[str, Any]:
     """How the approvals and gates that were asked within the time were decided, of each workflow or each tool, in the
     order of their names. At most the newest 20,000 questions of each cell: `complete` is false where there are more.
     Nobody is named or compared. This request is recorded in the audit."""
     await _note(access, by=by, since=since)
-    age, quick = _read_age(since), timedelta(seconds=under)
+    age, quick = read_age(since), timedelta(seconds=under)
 
     async def ask(cell: Access) -> tuple[dict[str, DecisionFigures], bool]:
         return await oversight.read_figures(cell.reads, cell.tenant, by, age, quick)
@@ -57,7 +57,7 @@ async def read_oversight(
 
 
 @router.get("/me", Right.DECIDE, answer=schemas.PersonOversight)
-async def read_own_oversight(access: CurrentAccess, since: _Since = "30d", under: _Under = 10) -> dict[str, Any]:
+async def read_own_oversight(access: CurrentAccess, since: Since = "30d", under: _Under = 10) -> dict[str, Any]:
     """How you have decided approvals and gates within the time. `questions` are those that have your vote, and what
     was decided is your vote. Only you see this, and auditors."""
     return await _read_person(access, access.principal.id, since, under)
@@ -65,7 +65,7 @@ async def read_own_oversight(access: CurrentAccess, since: _Since = "30d", under
 
 @router.get("/people/{person:path}", Right.READ_AUDIT, answer=schemas.PersonOversight)
 async def read_oversight_of_person(
-    person: PrincipalId, access: CurrentAccess, since: _Since = "30d", under: _Under = 10
+    person: PrincipalId, access: CurrentAccess, since: Since = "30d", under: _Under = 10
 ) -> dict[str, Any]:
     """What the person sees of themselves at `/v1/oversight/me`. This request is recorded in the audit, with the person
     that it is about."""
@@ -78,12 +78,12 @@ async def _note(access: Access, **what: Any) -> None:
         await access.record(connection, READ, **what)
 
 
-def _read_age(since: str) -> timedelta:
+def read_age(since: str) -> timedelta:
     return timedelta(milliseconds=milliseconds(since))
 
 
 async def _read_person(access: Access, person: str, since: str, under: int) -> dict[str, Any]:
-    age, quick = _read_age(since), timedelta(seconds=under)
+    age, quick = read_age(since), timedelta(seconds=under)
 
     async def ask(cell: Access) -> tuple[DecisionFigures, bool]:
         return await oversight.read_own_figures(cell.reads, cell.tenant, person, age, quick)

@@ -14,13 +14,15 @@ from hai_flow.api.base.id_patterns import Visible
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.views import render_pending
+from hai_flow.api.requests.views import render_canary, render_pending
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.store.catalog import workflows
+from hai_flow.store.people.canaries import find_canary
 
 PERSON: Final = r"^user:\S{1,200}$"
 
@@ -73,7 +75,14 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
     view = render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
-    return {**view, "workflow_title": await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))}
+    view["workflow_title"] = await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))
+    disguise = find_disguise(run)
+    if disguise is None:
+        return view
+    if pending.status == "open":
+        return {**view, "workflow": disguise.workflow, "started_by": disguise.requester}
+    row = await find_canary(access.reads, access.tenant, UUID(run.run_id))
+    return view if row is None else {**view, "canary": render_canary(row)}
 
 
 async def decide(

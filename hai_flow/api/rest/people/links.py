@@ -23,9 +23,11 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest.people import forms
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
+from hai_flow.api.rest.people.openings import note_opening
 from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import name_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -64,7 +66,7 @@ async def show_link(token: str, request: Request, access: OpenAccess) -> Respons
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Decided", "<p>This question is not open any more.</p>", 200)
-    return _page(_title(pending), _question(run.workflow, link, pending))
+    return _page(_title(pending), _question(name_workflow(run), link, pending))
 
 
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
@@ -76,7 +78,8 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
     link, theirs = entry
     form = await _form(request)
     try:
-        _, pending = await find_pending(theirs, link.pending_id)
+        run, pending = await find_pending(theirs, link.pending_id)
+        await note_opening(theirs, run, pending, "question")  # its form came with the whole question
         await decide(theirs, link.pending_id, _answer(pending, form), f"link:{link.digest.hex()}", "link")
     except Rejected as rejected:
         return await _again(theirs, link, form, rejected)
@@ -110,7 +113,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
-    question = _question(run.workflow, link, pending, given, rejected)
+    question = _question(name_workflow(run), link, pending, given, rejected)
     return _page(f"Not decided: {_title(pending)}", question, rejected.status)
 
 

@@ -27,6 +27,7 @@ from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.api.requests.views import render_pending_in_list
 from hai_flow.api.rest.people.argument_schema import describe_arguments
 from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, render_for
+from hai_flow.api.rest.people.openings import note_opening
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
@@ -35,7 +36,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.people import pendings
 from hai_flow.wire.dialects.log import event_json
-from hai_flow.wire.withheld import strip_evidence, strip_evidence_of
+from hai_flow.wire.withheld import strip_evidence, strip_evidence_of, strip_source
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
@@ -111,6 +112,7 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
     state, pending = await find_pending(access, pending_id)
     view = await render_for(access, state, pending)
+    await note_opening(access, state, pending, "question")
     if access.viewer is not None or pending.status != "open":
         return view
     fault = await pendings.find_why_nobody(access.reads, UUID(state.run_id), pending_id)
@@ -148,12 +150,14 @@ async def get_history(
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
+    shows_all = access.can_see_conversation(UUID(run.run_id))
     history = [
         event_json(seq, visible if sees else strip_evidence(visible))
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
         if seq > after and _is_about(event, pending_id)
-        for visible in [event if mask is None else mask.event(event, run)]
+        for shown in [event if shows_all else strip_source(event)]
+        for visible in [shown if mask is None else mask.event(shown, run)]
     ]
     following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
     return {"items": history, "next_cursor": following}

@@ -1,0 +1,173 @@
+"""`/v1/canaries`: seeded questions that have to be refused (docs/oversight.md)."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import cross_cell, schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import render_canary
+from hai_flow.api.rest.admin.oversight import READ, Since, read_age
+from hai_flow.api.routes import Routes
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import CANARY, NotImitable, write_input, write_workflow
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.state.state import RunState
+from hai_flow.errors import DefinitionError, Rejected
+from hai_flow.runtime.catalog import built_in
+from hai_flow.store.people import canaries
+from hai_flow.store.people.canaries import CanaryRow
+
+router = Routes(prefix="/v1/canaries", tags=["oversight"], route_class=CheckedRoute)
+
+SEEDED: Final = "canary.seeded"
+REQUESTER: Final = "service:oversight"
+_CONTENT: Final = ("title", "message", "arguments", "evidence")
+_SECRETS: Final = secrets.SystemRandom()
+
+
+class CanaryBody(Body):
+    """The question that `workflow` asks at the step `path`, as it was asked last, with these `arguments` (of an
+    `approve`: `evidence`) and texts in place of its own."""
+
+    workflow: Annotated[str, Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS), Visible]
+    path: Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL_CHARACTERS), Visible]
+    arguments: dict[str, Any] | None = Field(default=None, description="the arguments of the call, all of them")
+    evidence: Any = None
+    title: str | None = Field(default=None, min_length=1, max_length=300)
+    message: str | None = Field(default=None, max_length=10_000)
+    requester: Annotated[str, Field(pattern=r"^(user|service|agent):\S{1,200}$"), Visible] | None = Field(
+        default=None, description="who seems to ask; else who asked last"
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS), Visible] = Field(
+        description="why it has to be refused, which is told when it is over"
+    )
+    within: str | None = Field(default=None, max_length=40, description="ask at some moment within it: `8h`; else now")
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    status_code=201,
+    response_model=None,
+    responses={**list_refusal_responses(404, *WITH_BODY), 201: {"model": schemas.Canary}},
+)
+async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]:
+    """Ask people a question that they have to refuse. It looks like the one that this step has asked last; nothing
+    stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
+    a canary."""
+    access, state, opened = await _find_model(access, body.workflow, body.path)
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
+    content = {name: getattr(body, name) for name in _CONTENT if getattr(body, name) is not None}
+    if opened.kind == "approve":
+        content.setdefault("evidence", None)
+    imitation = await _publish(access, plan, opened, content)
+    requester = body.requester or state.requester
+    start_id = access.runtime.starts.new_id()
+    start = c.Start(
+        run_id=start_id,
+        thread_id=str(start_id),
+        requester=REQUESTER,
+        instigators=(requester,),  # who seems to ask does not decide, as at the real one
+        input=write_input(plan, requester, {**content, **_draw_wait(body.within)}),
+    )
+    access = await access.beginning_anew(imitation, start, None)
+    who, shown = access.principal.id, (body.workflow, body.path, opened.tool, requester)
+    async with access.act() as connection:
+        await canaries.add_canary(connection, access.tenant, start_id, shown, body.reason, who)
+        details = {"workflow": body.workflow, "path": body.path, "reason": body.reason}
+        await access.record(connection, SEEDED, subject=f"run:{start_id}", **details)
+    try:
+        await access.runtime.starts.start(
+            access.tenant,
+            imitation,
+            start,
+            command_id=f"start:{start_id}",
+            body_sha=sha256(values.dumps(start.input)).digest(),
+            asked=access.asked,
+        )
+    except Rejected:
+        async with access.act() as connection:
+            await canaries.drop_canary(connection, start_id)
+        raise
+    access.hint_lists()
+    row = await canaries.find_canary(access.pool, access.tenant, start_id)
+    assert row is not None, "it was just written"
+    return render_canary(row)
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS, Right.READ_AUDIT)],
+    response_model=None,
+    responses={**list_refusal_responses(), 200: {"model": schemas.Canaries}},
+)
+async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str, Any]:
+    """The canaries that were seeded within the time, at most 500 of each cell, with their results and without the
+    people that decided them. A look by an auditor is recorded in the audit."""
+    if access.principal.may(Right.READ_AUDIT):
+        async with access.act() as connection:
+            await access.record(connection, READ, canaries=since)
+
+    async def ask(cell: Access) -> list[CanaryRow]:
+        return await canaries.list_canaries(cell.reads, cell.tenant, read_age(since))
+
+    gathered = await cross_cell.ask_all_cells(access, ask)
+    rows = sorted((row for _, rows in gathered.found for row in rows), key=lambda row: row.at, reverse=True)
+    return {"items": [render_canary(row) for row in rows], "missing": gathered.missing}
+
+
+async def _find_model(access: Access, workflow: str, path: str) -> tuple[Access, RunState, PendingOpened]:
+    """The newest question of the step, and its run. Raises Rejected 404."""
+    if workflow != CANARY:
+        for cell in access.everywhere:
+            place = await canaries.find_model(cell.reads, access.tenant, workflow, path)
+            if place is None:
+                continue
+            state = await cell.state(place[0])
+            if place[1] in state.pendings:
+                return cell, state, state.pendings[place[1]].opened
+    detail = (
+        f"{workflow[:100]} has asked nothing at {path[:100]!r} lately; a canary looks like a question that was asked."
+    )
+    raise Rejected(404, "canary_model_unknown", detail)
+
+
+async def _publish(access: Access, plan: Plan, opened: PendingOpened, content: dict[str, Any]) -> Plan:
+    """The workflow of the canary. Raises Rejected 422 where there can be none."""
+    try:
+        source = write_workflow(plan, opened, content)
+        at_seat = access.at_seat.runtime.catalog
+        _, imitation = await at_seat.publish(
+            access.tenant, source, f"{CANARY}.flow.yaml", asked=built_in.PUBLISHER, unrehearsed="a canary has no effect"
+        )
+    except NotImitable as error:
+        raise Rejected(422, "canary_invalid", f"{opened.path}: {error}.") from None
+    except DefinitionError as error:
+        raise Rejected(422, "canary_invalid", f"{opened.path}: no canary can look like it: {error}") from None
+    await access.repeat()
+    return imitation
+
+
+def _draw_wait(within: str | None) -> dict[str, str]:
+    """How long the run waits before it asks. Raises Rejected 422."""
+    if within is None:
+        return {}
+    try:
+        longest = milliseconds(within)
+    except NotADuration as error:
+        raise Rejected(422, "canary_invalid", f"within: {error}.") from None
+    return {"wait": f"{_SECRETS.randint(1_000, longest)}ms"}

@@ -1,0 +1,84 @@
+"""The parts of a question that people opened before they decided it: those that the server gave them, and links."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+from fastapi import Response
+
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import time_of
+from hai_flow.api.rest.people.decide_pendings import find_pending
+from hai_flow.api.routes import Routes
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.primitives.file_ids import files_in
+from hai_flow.store.people import openings
+from hai_flow.store.people.openings import Part
+
+router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+
+
+class OpenedBody(Body):
+    """`link`: the person has followed an address of the question. The other parts the server has given them itself."""
+
+    part: Literal["link"]
+
+
+@router.post(
+    "/{pending_id}/opened",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=204,
+    response_model=None,
+    responses=list_refusal_responses(404, *WITH_BODY),
+)
+async def report_opening(pending_id: str, body: OpenedBody, access: CurrentAccess) -> Response:
+    """Say that you have followed an address in the question, for the figures of oversight."""
+    await note_opening(access, *await find_pending(access, pending_id), body.part)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/{pending_id}/openings",
+    dependencies=[requires(Right.READ_AUDIT, Right.DECIDE)],
+    response_model=None,
+    responses={**list_refusal_responses(404), 200: {"model": schemas.Openings}},
+)
+async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """The people that had the question, a file or an address of it before it was decided, each with the first time.
+    Auditors see all of them, which the audit records; others see themselves."""
+    audits, run_id = access.principal.may(Right.READ_AUDIT), run_of_pending(pending_id)
+    if not audits or run_id is None:
+        state, _ = await find_pending(access, pending_id)
+        run_id = UUID(state.run_id)
+    if audits:
+        async with access.act() as connection:
+            await access.record(connection, "oversight.read", pending=pending_id)
+    person = None if audits else access.principal.id
+    rows = await openings.list_openings(access.reads, access.tenant, run_id, pending_id, person)
+    return {"items": [{"principal": row.principal, "part": row.part, "at": time_of(row.at)} for row in rows]}
+
+
+async def note_opening(access: Access, run: RunState, pending: PendingState, part: Part) -> None:
+    """Keep that the caller has this part of the question, if they may decide and see what it is about."""
+    if pending.status != "open" or pending.opened.kind not in ("approve", "gate") or access.principal.is_anybody:
+        return
+    run_id = run_of_pending(pending.opened.id)
+    if run_id is not None and access.principal.may(Right.DECIDE) and access.sees_evidence(run, pending):
+        person = access.principal.id
+        await openings.note_opening(access.pool, access.tenant, run_id, pending.opened.id, person, part)
+
+
+async def note_attachment(access: Access, run: RunState, digest: bytes) -> None:
+    """The same for a file, in each question of the run that refers to it."""
+    for pending in run.questions.values():
+        if digest in files_in(msgspec.json.encode(pending.opened)):
+            await note_opening(access, run, pending, "attachment")

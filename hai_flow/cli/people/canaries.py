@@ -1,0 +1,95 @@
+"""`hai-flow canary`: seeded questions that have to be refused, over REST: seed and list them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.commands import CliCommand, app_of
+from hai_flow.cli.errors import EPILOG
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption, parse_json
+from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.values import Json
+
+app = app_of(name="canary", epilog=EPILOG)
+
+
+@app.callback(invoke_without_command=True)
+def canary(context: typer.Context) -> None:
+    """Seeded questions that have to be refused; without a command, the list of them."""
+    if context.invoked_subcommand is None:
+        list_canaries()
+
+
+@app.command("list", cls=CliCommand, epilog=EPILOG)
+def list_canaries(
+    since: Annotated[
+        str, typer.Option("--since", metavar="DURATION", help="Those that were seeded within it: 12h, 30d.")
+    ] = "30d",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The canaries, and what has become of them. For admins and auditors."""
+
+    async def work(api: Server) -> Json:
+        return await api.get("/v1/canaries", since=since)
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+        return
+    if not answer["items"]:
+        say(f"No canary was seeded within {since}.")
+        return
+    rows = [
+        (moment(each["at"]), each["status"], f"{each['workflow']} {each['path']}", each["tool"] or "", each["reason"])
+        for each in answer["items"]
+    ]
+    out().table(rows, heads=("seeded", "status", "looks like", "tool", "to be refused because"))
+
+
+@app.command(cls=CliCommand, epilog=EPILOG)
+def seed(
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question it looks like.")],
+    path: Annotated[str, typer.Argument(metavar="STEP", help="The id of the step that asks it.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; told afterwards.")],
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="The arguments of the call, all of them.")
+    ] = None,
+    evidence: Annotated[
+        str | None, typer.Option("--evidence", metavar="JSON", help="Of an approve: what is decided on.")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The question in one line.")] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Markdown below the title.")] = None,
+    requester: Annotated[
+        str | None, typer.Option("--requester", metavar="WHO", help="Who seems to ask. Default: who asked last.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", metavar="DURATION", help="Ask at some moment within it: 8h. Default: now.")
+    ] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask people a question that they have to refuse. Whoever approves it lets nothing begin. For admins."""
+    texts = {"title": title, "message": message, "requester": requester, "within": within}
+    body: dict[str, Json] = {"workflow": workflow, "path": path, "reason": reason}
+    body |= {name: value for name, value in texts.items() if value is not None}
+    if arguments is not None:
+        body["arguments"] = parse_json(arguments, "--arguments")
+    if evidence is not None:
+        body["evidence"] = parse_json(evidence, "--evidence")
+
+    async def work(api: Server) -> Json:
+        return await api.post("/v1/canaries", body)
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+        return
+    say(
+        f"Seeded {answer['run_id']}: it looks like the question of {workflow} {path}. Its result: hai-flow canary list."
+    )

@@ -1,0 +1,204 @@
+"""Canaries: seeded questions that have to be refused. Each looks like the question of a real step, and nothing stands
+behind it.
+
+A canary is a run of a workflow that is written here, out of a question that was asked before: its one step has the
+same name, the same rules and the same tool in words, but the tool is `hai_flow.steps.built_in.nothing`, which performs
+nothing. So whatever comes of the question, there is nothing that could begin. The arguments and the texts are given
+anew, for those of the real question may be personal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.people.calendars import count_working_days
+from hai_flow.definition.plan import Plan
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.pendings.selectors import REQUESTER
+from hai_flow.engine.pendings.votes import Rules, derive_rules
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.values import Json
+
+CANARY: Final = "oversight_canary"
+"""The name of the workflow, which no author can publish."""
+NOTHING: Final = "hai_flow.steps.built_in.nothing"
+_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOOL: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:\.([A-Za-z_][A-Za-z0-9_-]*))?")
+_OPTIONS: Final = ("approve", "reject")
+
+
+class NotImitable(ValueError):
+    """No canary can look like this question. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """What an open canary shows of its run: the workflow, with the version and the digest (hex) of the one that it
+    imitates, and the requester."""
+
+    workflow: str
+    version: int
+    sha256: str
+    requester: str
+
+
+def find_disguise(state: RunState) -> Disguise | None:
+    """What the run shows in place of its workflow and requester while its question is open; None: it is no canary."""
+    return read_disguise(state.input) if state.workflow == CANARY else None
+
+
+def read_disguise(input: Json) -> Disguise | None:
+    """The disguise in the input of a canary's run; None: it was taken out."""
+    if not isinstance(input, dict):
+        return None
+    return Disguise(str(input["workflow"]), int(input["version"]), str(input["sha256"]), str(input["requester"]))
+
+
+def disguise_state(state: RunState) -> RunState:
+    """The run as those see it who are asked: of an open canary as if it were one of the imitated workflow."""
+    disguise = None if state.ended else find_disguise(state)
+    if disguise is None:
+        return state
+    name, version, who = disguise.workflow, disguise.version, disguise.requester
+    return msgspec.structs.replace(state, workflow=name, version=version, requester=who, instigators=())
+
+
+def write_input(plan: Plan, requester: str, content: Mapping[str, Json]) -> dict[str, Json]:
+    """The input of a canary's run that imitates one of the plan, which `requester` seems to have started."""
+    model = {"workflow": plan.name, "version": plan.version, "sha256": plan.sha256.hex()}
+    return {**model, "requester": requester, **content}
+
+
+def name_workflow(state: RunState) -> str:
+    """The workflow that those read who are asked a question of the run: of a canary the one that it imitates."""
+    disguise = find_disguise(state)
+    return state.workflow if disguise is None or state.ended else disguise.workflow
+
+
+def write_workflow(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]) -> bytes:
+    """The document of a canary that looks like the question `opened` of a run of the plan. `content` is what it shows:
+    `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`. Raises
+    NotImitable."""
+    if not _PATH.fullmatch(opened.path):
+        raise NotImitable(
+            f"{opened.path} stands inside of another step, or of an agent; expected one of the first level"
+        )
+    step = _write_step(opened.path, opened, content, _write_policy(plan, opened, content))
+    tools = {} if opened.kind == "approve" else {"tools": _write_tool(opened)}
+    document = {
+        "hai": "flow/v1",
+        "name": CANARY,
+        **({"title": plan.title} if plan.title else {}),
+        "input": {**_INPUT, "required": [*_INPUT["required"], *(name for name in _CONTENT if name in content)]},
+        **({"roles": {name: list(members) for name, members in plan.roles.items()}} if plan.roles else {}),
+        **({"calendar": plan.calendar} if plan.calendar != "default" else {}),
+        **({"chat": False} if not plan.chat else {}),
+        **tools,
+        "steps": [{"wait": {"for": "${{ input.wait }}"}, "if": "has(input.wait)"}, step],
+    }
+    # A version of its own for each text: the same question twice is the same version.
+    version = int.from_bytes(sha256(values.dumps(document)).digest()[:4], "big") % 999_999_999 + 1
+    return values.dumps({**document, "version": version})
+
+
+_CONTENT: Final = ("title", "message", "arguments", "evidence")
+_TEXT: Final = {"type": "string"}
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["workflow", "version", "sha256", "requester"],
+    "additionalProperties": False,
+    "properties": {
+        "workflow": _TEXT,
+        "version": {"type": "integer"},
+        "sha256": _TEXT,
+        "requester": _TEXT,
+        "title": _TEXT,
+        "message": _TEXT,
+        "wait": _TEXT,
+        "arguments": {"type": "object"},
+        "evidence": {},
+    },
+}
+
+
+def _write_tool(opened: PendingOpened) -> dict[str, Json]:
+    name = _TOOL.fullmatch(opened.tool or "")
+    if name is None:
+        raise NotImitable(f"it asks about `{opened.tool}`; expected a call of a tool, or an `approve`")
+    tool, function = name.groups()
+    effect = {} if opened.effect in (None, "write") else {"effect": opened.effect}
+    return {tool: {"python": NOTHING if function else f"{NOTHING}:perform", **effect}}
+
+
+def _write_step(
+    id: str, opened: PendingOpened, content: Mapping[str, Json], policy: dict[str, Json]
+) -> dict[str, Json]:
+    others = [option for option in opened.options if option != "approve"]
+    rest = {"on_decision": dict.fromkeys(others, _END), "catch": [{"errors": ["*"], "steps": _END}]}
+    if opened.kind == "approve":
+        return {"id": id, "approve": {**policy, "evidence": "${{ input.evidence }}"}, **rest}
+    arguments, shown = content.get("arguments"), values.loads(opened.args or "{}")
+    if not isinstance(arguments, dict) or not isinstance(shown, dict) or sorted(arguments) != sorted(shown):
+        names = ", ".join(sorted(shown)) if isinstance(shown, dict) else ""
+        raise NotImitable(f"expected the arguments that this step shows ({names or 'none'})")
+    passed = {name: f"${{{{ input.arguments[{values.dumps(name).decode()}] }}}}" for name in sorted(arguments)}
+    return {"id": id, "call": opened.tool, **({"with": passed} if passed else {}), "approval": policy, **rest}
+
+
+_END: Final[list[Json]] = [{"return": None}]
+
+
+def _write_policy(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]) -> dict[str, Json]:
+    rules = derive_rules(PendingState(opened))
+    if set(rules.from_) <= {REQUESTER}:
+        raise NotImitable("it asks its requester, and a canary has none")
+    gate = plan.steps[opened.path].approval if opened.path in plan.steps else None
+    if gate is not None and gate.policy.form is not None and gate.policy.form.holes:
+        raise NotImitable("its form is filled in from the run, which may be personal")
+    if opened.kind == "approve" and "title" not in content:
+        raise NotImitable("expected a `title`, as this step has")
+    texts = {name: f"${{{{ input.{name} }}}}" for name in ("title", "message") if name in content}
+    form: dict[str, Json] = {} if opened.schema is None else {"form": opened.schema}
+    return {
+        **texts,
+        **_write_stage(rules),
+        **form,
+        "options": list(opened.options or _OPTIONS),
+        "reasons": dict.fromkeys(rules.reasons, "required"),
+        "on_deadline": [*({"escalate": _write_stage(stage)} for stage in rules.escalations), "fail"],
+        **({"reject_when": rules.reject_when} if rules.reject_when != "any" else {}),
+        **({"pause_clock": rules.pause_clock} if rules.pause_clock != "run" else {}),
+        **({"confirm": True} if rules.confirm else {}),
+        **({"veto": list(rules.veto)} if rules.veto else {}),
+        **({"pick": rules.pick} if rules.pick else {}),
+        **({"combine": dict(rules.combine)} if rules.combine else {}),
+        **({"edit": _write_edit(rules.edit), "rules": rules.rules} if opened.kind == "gate" else {}),
+    }
+
+
+def _write_stage(rules: Rules) -> dict[str, Any]:
+    return {
+        "from": list(rules.from_),
+        "exclude": list(rules.exclude),
+        "quorum": rules.quorum,
+        "notify": list(rules.notify),
+        "remind": [_write_duration(each) for each in rules.remind],
+        "deadline": _write_duration(rules.deadline or "7d"),
+    }
+
+
+def _write_edit(edit: bool | tuple[str, ...]) -> Json:
+    return edit if isinstance(edit, bool) else list(edit)
+
+
+def _write_duration(duration: int | str) -> str:
+    """As an author writes it; a text is one that counts working days."""
+    assert isinstance(duration, int) or duration == "7d" or count_working_days(duration), "no other text is kept"
+    return f"{duration}ms" if isinstance(duration, int) else duration

@@ -1,0 +1,273 @@
+"""Seeded questions that have to be refused: they look like real ones, do nothing, and are counted by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
+from tests.api.test_audit import House, wait_for
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, serving
+
+PAY = """
+hai: flow/v1
+name: pay
+version: 1
+title: Payments
+input: {type: object, required: [amount], properties: {amount: {type: integer}}}
+roles: {chief: [user:bob, user:cat]}
+tools: {ledger: {python: hai_flow.steps.built_in, effect: external}}
+steps:
+  - id: transfer
+    call: ledger.grant
+    with: {action: pay, arguments: {amount: "${{ input.amount }}"}}
+    approval:
+      title: Pay ${{ args.arguments.amount }}?
+      from: [role:chief]
+      edit: [arguments]
+      reasons: {reject: required}
+      remind: [1h]
+      on_deadline: [{escalate: {from: [user:dan], deadline: 1d}}, reject]
+    on_reject: [{return: {paid: false}}]
+  - id: signed
+    approve: {title: "Sign ${{ input.amount }}?", evidence: "${{ input.amount }}", from: [role:chief], quorum: 2}
+    on_reject: [{return: {paid: false}}]
+"""
+SHOWN = (
+    "workflow", "workflow_title", "started_by", "kind", "path", "tool", "effect", "schema", "options", "policy",
+    "may_decide", "why_not",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def house(postgres_server: Server) -> Iterator[House]:
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment=KEYS) as process,
+        House((process, People(dsn))) as made,
+    ):
+        assert made.as_("user:pat", "publisher").post("/v1/workflows", content=PAY, headers=YAML).status_code == 201
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bob(house: House) -> httpx2.Client:
+    return house.as_("user:bob", "decider")
+
+
+@pytest.fixture(scope="module")
+def real(house: House, bob: httpx2.Client) -> dict[str, Any]:
+    house.as_("user:ann", "operator").post("/v1/runs", json={"workflow": "pay", "input": {"amount": 7}})
+    (item,) = wait_for(lambda: bob.get("/v1/inbox").json()["items"])
+    return item
+
+
+def seed(house: House, **body: Any) -> dict[str, Any]:
+    question = {"workflow": "pay", "path": "transfer", "reason": "more than the account has"}
+    call = {"arguments": {"action": "pay", "arguments": {"amount": 9}}, "title": "Pay 9?"}
+    answer = house.as_("user:root", "admin").post("/v1/canaries", json={**question, **call, **body})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def find_question(client: httpx2.Client, canary: dict[str, Any]) -> dict[str, Any]:
+    (item,) = wait_for(
+        lambda: [each for each in client.get("/v1/inbox").json()["items"] if each["run_id"] == canary["run_id"]]
+    )
+    return item
+
+
+def decide(client: httpx2.Client, id: str, **answer: Any) -> dict[str, Any]:
+    answered = client.post(f"/v1/pendings/{id}/decide", json=answer)
+    assert answered.status_code == 200, answered.text
+    return answered.json()
+
+
+def describe(answer: Any) -> Any:
+    """The answer without ids, times, numbers of events and what the question is about."""
+    if isinstance(answer, dict):
+        own = (
+            "id",
+            "run_id",
+            "thread_id",
+            "seq",
+            "first_seq",
+            "digest",
+            "title",
+            "args",
+            "detail",
+            "params",
+            "deadline",
+        )
+        return {name: describe(each) for name, each in answer.items() if name not in own and not name.endswith("at")}
+    return [describe(each) for each in answer] if isinstance(answer, list) else answer
+
+
+def list_all(house: House) -> dict[str, dict[str, Any]]:
+    items = house.as_("user:eve", "auditor").get("/v1/canaries").json()["items"]
+    return {each["run_id"]: each for each in items}
+
+
+def test_until_it_is_decided_a_canary_shows_what_the_real_question_shows(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    canary = seed(house)
+    item = find_question(bob, canary)
+    assert {name: item[name] for name in SHOWN} == {name: real[name] for name in SHOWN}
+    assert (item["title"], item["args"]) == ("Pay 9?", {"action": "pay", "arguments": {"amount": 9}})
+    view, other = (bob.get(f"/v1/pendings/{each['id']}").json() for each in (item, real))
+    assert view.keys() == other.keys()
+    assert (view["workflow"], view["started_by"]) == ("pay", "user:ann")
+    names = [sorted(each) for each in bob.get(f"/v1/pendings/{item['id']}/history").json()["items"]]
+    assert names == [sorted(each) for each in bob.get(f"/v1/pendings/{real['id']}/history").json()["items"]]
+    assert bob.get("/v1/inbox/counts").json()["workflows"].keys() == {"pay"}
+    assert [each["id"] for each in bob.get("/v1/inbox", params={"workflow": "pay"}).json()["items"]].count(item["id"])
+    for path in ("", "/snapshot", "/events", "/steps", "/pendings"):
+        answers = [bob.get(f"/v1/runs/{each['run_id']}{path}") for each in (item, real)]
+        assert answers[0].status_code == answers[1].status_code, path
+        assert describe(answers[0].json()) == describe(answers[1].json())
+    operator = house.as_("user:olga", "operator", "decider")
+    view = operator.get(f"/v1/runs/{item['run_id']}").json()
+    assert (view["workflow"], view["version"]["version"], view["started_by"]) == ("pay", 1, "user:ann")
+    assert item["run_id"] not in [each["id"] for each in operator.get("/v1/runs").json()["items"]]
+    assert "oversight_canary" not in str([bob.get("/v1/inbox").text, view, operator.get("/v1/pendings").text])
+    assert bob.get("/v1/canaries").status_code == operator.get("/v1/canaries").status_code == 403
+
+
+def test_who_seems_to_ask_does_not_decide_it_as_at_a_real_one(house: House) -> None:
+    canary = seed(house, requester="user:cat")
+    cat = house.as_("user:cat", "decider")
+    pending = wait_for(lambda: list_all(house)[canary["run_id"]]["pending_id"])
+    assert pending not in [each["id"] for each in cat.get("/v1/inbox").json()["items"] if each["may_decide"]]
+    assert cat.post(f"/v1/pendings/{pending}/decide", json={"decision": "approve"}).status_code in (403, 404)
+
+
+def test_an_approved_canary_does_nothing_is_told_and_is_missed(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    before = house.as_("user:eve", "auditor").get("/v1/oversight").json()["items"]
+    canary = seed(house)
+    item = find_question(bob, canary)
+    answer = decide(bob, item["id"], decision="approve", edits={"arguments": {"amount": 8}})
+    assert (answer["canary"]["status"], answer["canary"]["reason"]) == ("missed", "more than the account has")
+    run = wait_for(
+        lambda: (
+            (state := house.as_("user:olga", "operator").get(f"/v1/runs/{canary['run_id']}").json()).get("status")
+            == "finished"
+            and state
+        )
+    )
+    assert (run["workflow"], run["output"]) == ("oversight_canary", None)
+    assert list_all(house)[canary["run_id"]]["status"] == "missed"
+    items = house.as_("user:eve", "auditor").get("/v1/oversight").json()["items"]
+    changed = {name for name in before[0] if before[0][name] != items[0][name]}
+    assert (len(items), changed) == (1, {"canaries", "missed"})
+    own = bob.get("/v1/oversight/me").json()
+    assert (own["questions"], own["canaries"], own["caught"], own["missed"]) == (0, 1, 0, 1)
+    (decided, *_) = bob.get("/v1/inbox/decided").json()["items"]
+    assert (decided["id"], decided["workflow"]) == (item["id"], "oversight_canary")
+
+
+def test_a_refused_canary_is_caught_and_one_that_its_seeder_votes_on_is_spoilt(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    canary, spoilt = seed(house), seed(house)
+    answer = decide(bob, find_question(bob, canary)["id"], decision="reject", reason="no money")
+    assert answer["canary"]["status"] == list_all(house)[canary["run_id"]]["status"] == "caught"
+    root = house.as_("user:root", "decider")
+    house.people.person("user:root", roles=["chief"], tenant=house.tenant)
+    assert root.get(f"/v1/pendings/{find_question(bob, spoilt)['id']}").status_code == 404  # not asked at all
+    (act, *_) = house.as_("user:eve", "auditor").get("/v1/audit", params={"act": "canary.seeded"}).json()["items"]
+    assert (act["by"], act["details"]["path"]) == ("user:root", "transfer")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"path": "nowhere"}, 404, "canary_model_unknown"),
+        ({"workflow": "oversight_canary"}, 404, "canary_model_unknown"),
+        ({"arguments": {"action": "pay"}}, 422, "canary_invalid"),
+        ({"arguments": None}, 422, "canary_invalid"),
+        ({"within": "soon"}, 422, "canary_invalid"),
+        ({"reason": ""}, 422, "request.invalid"),
+        ({"requester": "ann"}, 422, "request.invalid"),
+    ],
+)
+def test_a_question_that_none_can_look_like_is_refused(
+    house: House, real: dict[str, Any], change: dict[str, Any], status: int, code: str
+) -> None:
+    body = {"workflow": "pay", "path": "transfer", "reason": "too much", "arguments": {"action": "a", "arguments": {}}}
+    answer = house.as_("user:root", "admin").post("/v1/canaries", json={**body, **change})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_its_name_is_nobody_elses_and_only_admins_seed(house: House, bob: httpx2.Client) -> None:
+    text = "hai: flow/v1\nname: oversight_canary\nversion: 1\nsteps: [{say: hi}]\n"
+    answer = house.as_("user:pat", "publisher").post("/v1/workflows", content=text, headers=YAML)
+    assert (answer.status_code, answer.json()["code"]) == (409, "workflow_reserved")
+    for role in ("operator", "auditor", "publisher", "decider"):
+        assert house.as_("user:ann", role).post("/v1/canaries", json={}).status_code == 403
+
+
+def test_the_command_seeds_and_lists(house: House, real: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    key = house.people.key("user:root", roles=["admin"], tenant=house.tenant)[1]
+    monkeypatch.setenv("HAI_FLOW_URL", house.server.url)
+    monkeypatch.setenv("HAI_FLOW_KEY", key)
+
+    def call(*arguments: str) -> str:
+        return CliRunner().invoke(app, ["canary", *arguments], terminal_width=200).output
+
+    seeded = call(
+        "seed", "pay", "transfer", "--reason", "a drill", "--within", "9h", "--arguments",
+        '{"action": "pay", "arguments": {}}',
+    )  # fmt: skip
+    assert "it looks like the question of pay transfer" in seeded
+    assert "a drill" in call("list")
+    assert "open" in call()
+
+
+def test_an_approval_with_a_quorum_is_imitated_too_and_told_with_its_last_vote(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    decide(bob, real["id"], decision="approve")
+    (signed,) = wait_for(lambda: [each for each in bob.get("/v1/inbox").json()["items"] if each["path"] == "signed"])
+    canary = seed(house, path="signed", arguments=None, evidence=-3, title="Sign -3?", requester="service:erp")
+    item = find_question(bob, canary)
+    alike = [name for name in SHOWN if name != "started_by"]
+    assert {name: item[name] for name in alike} == {name: signed[name] for name in alike}
+    assert (item["evidence"], item["started_by"]) == (-3, "service:erp")
+    first = decide(bob, item["id"], decision="approve")
+    assert (first["status"], first["workflow"], first.get("canary")) == ("open", "pay", None)
+    assert bob.get("/v1/inbox/decided").json()["items"][0]["workflow"] == "pay"
+    cat = house.as_("user:cat", "decider")
+    assert decide(cat, item["id"], decision="reject")["canary"]["status"] == "caught"
+    assert cat.get("/v1/oversight/me").json()["caught"] == 1
+
+
+def test_who_is_given_a_question_before_they_decide_has_opened_it(house: House, bob: httpx2.Client) -> None:
+    house.as_("user:ann", "operator").post("/v1/runs", json={"workflow": "pay", "input": {"amount": 70}})
+    (item,) = wait_for(lambda: [each for each in bob.get("/v1/inbox").json()["items"] if each["title"] == "Pay 70?"])
+    path = f"/v1/pendings/{item['id']}"
+    before = bob.get("/v1/oversight/me").json()
+    assert bob.get(f"{path}/openings").json()["items"] == []
+    assert bob.get(path).status_code == 200
+    assert bob.post(f"{path}/opened", json={"part": "link"}).status_code == 204
+    assert bob.post(f"{path}/opened", json={"part": "question"}).status_code == 422
+    own = bob.get(f"{path}/openings").json()["items"]
+    assert [(each["principal"], each["part"]) for each in own] == [("user:bob", "question"), ("user:bob", "link")]
+    cat = house.as_("user:cat", "decider")
+    assert cat.get(f"{path}/openings").json()["items"] == []
+    auditor = house.as_("user:eve", "auditor")
+    assert auditor.get(f"{path}/openings").json()["items"] == own
+    (act, *_) = auditor.get("/v1/audit", params={"act": "oversight.read"}).json()["items"]
+    assert act["details"]["pending"] == item["id"]
+    decide(bob, item["id"], decision="reject", reason="too much")
+    after = bob.get("/v1/oversight/me").json()
+    assert [after[name] - before[name] for name in ("votes", "opened", "followed")] == [1, 1, 1]
+    assert house.as_("user:zoe", "decider").get(f"{path}/openings").status_code == 404
