@@ -34,6 +34,7 @@ import { compareSearch, runSearch } from "./pages/run/search.ts";
 import { runsSearch } from "./pages/runs/filters.ts";
 import { auditSearch } from "./pages/audit/search.ts";
 import { feedbackSearch } from "./pages/feedback/search.ts";
+import { oversightSearch } from "./pages/oversight/search.ts";
 import { isOpenHouse } from "./pages/settings/house.ts";
 import { editSearch, listSearch, workflowSearch } from "./pages/workflows/search.ts";
 import { SignIn } from "./pages/SignIn.tsx";
@@ -116,6 +117,12 @@ const audit = createRoute({
   validateSearch: auditSearch,
   component: lazyRouteComponent(() => import("./pages/audit/Audit.tsx"), "Audit"),
 });
+const oversight = createRoute({
+  getParentRoute: () => root,
+  path: "/oversight",
+  validateSearch: oversightSearch,
+  component: lazyRouteComponent(() => import("./pages/oversight/Oversight.tsx"), "Oversight"),
+});
 const feedback = createRoute({
   getParentRoute: () => root,
   path: "/feedback",
@@ -125,7 +132,7 @@ const feedback = createRoute({
 const settings = createRoute({ getParentRoute: () => root, path: "/settings", component: SettingsPage });
 const LazySettings = lazy(() => import("./pages/settings/Settings.tsx").then(({ Settings }) => ({ default: Settings })));
 
-const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, overview, audit, feedback] as const;
+const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, overview, audit, oversight, feedback] as const;
 const router = createRouter({
   routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, compare, ...later, settings]),
   basepath: "/console",
@@ -216,6 +223,7 @@ function Shell() {
   const readsWorkflows = useMay("read_workflows");
   const seesSchedules = useMay("see_runs");
   const audits = useMay("read_audit");
+  const decides = useMay("decide");
   const operates = useMay("control_runs");
   const open = isOpenHouse(session.way);
   const go = useCallback(
@@ -223,8 +231,8 @@ function Shell() {
     [navigate],
   );
   useEffect(() => {
-    const { inbox, runs, workflows, schedules, overview, audit, feedback, settings } = t.app;
-    const here = ({ inbox, runs, workflows, schedules, overview, audit, feedback, settings } as Record<string, string>)[section];
+    const { inbox, runs, workflows, schedules, overview, audit, oversight, feedback, settings } = t.app;
+    const here = ({ inbox, runs, workflows, schedules, overview, audit, oversight, feedback, settings } as Record<string, string>)[section];
     document.title = `${mine > 0 ? `(${mine}) ` : ""}${here ? `${here} · ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
   }, [mine, open, t, section]);
   useRowKeys(section === "inbox");
@@ -261,6 +269,11 @@ function Shell() {
             {audits && (
               <Link to="/audit" activeOptions={{ includeSearch: false }}>
                 {t.app.audit}
+              </Link>
+            )}
+            {(audits || decides) && (
+              <Link to="/oversight" activeOptions={{ includeSearch: false }}>
+                {t.app.oversight}
               </Link>
             )}
             {seesRuns && (

@@ -202,6 +202,13 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
         )}
         {pending.reason && <Text text={pending.reason} />}
       </section>
+      {pending.canary && (
+        <section className={`note ${pending.canary["status"] === "caught" ? "good" : "warn"}`}>
+          <h2>{t.decision.canary}</h2>
+          <p>{pending.canary["status"] === "caught" ? t.decision.canaryCaught : t.decision.canaryMissed}</p>
+          <Text text={String(pending.canary["reason"])} />
+        </section>
+      )}
       <About pending={pending} parameters={parameters} />
       {needed && <Seats needed={needed} over />}
       {value !== null && (
