@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hai_flow_chaos import oracle
-from hai_flow_chaos.history import Answered, Broken, Controlled, Effect, History, Started, Stream
+from hai_flow_chaos.history import Answered, Broken, Controlled, Effect, FreezeDrill, History, Started, Stream
 from hai_flow_chaos.oracle import Known, Run
 
 from hai_flow.engine import events as e
@@ -133,6 +133,7 @@ def good() -> Known:
         history.controlled.append(Controlled(1.5, IDS["stopped"], what))
     shown = {str(seq): dump(event_json(seq, event)) for seq, event in enumerate(by_name["mixed"].events, 1)}
     history.streams.append(Stream(IDS["mixed"], "", shown, 2, 1, ended=True))
+    history.drills.append(FreezeDrill(1.9, 2.1, {each.id: len(each.events) for each in runs}))
     history.calm.add(IDS["once"])
     return Known(history, {each.id: each for each in runs}, [(IDS["mixed"], "both/left/paid")])
 
@@ -267,6 +268,7 @@ VIOLATORS: list[tuple[Callable[[Known], Iterator[Broken]], Callable[[Known], obj
     (oracle.effects_have_attempts, again("mixed", "one", 2)),
     (oracle.effects_have_attempts, again("mixed", "one", 3)),
     (oracle.effects_have_attempts, again("mixed", "one", 0)),
+    (oracle.nothing_begins_under_a_freeze, lambda known: known.history.drills[0].places.clear()),  # type: ignore[attr-defined]
     (oracle.finished_steps_had_their_effect, swallowed),
     (oracle.effects_of_one_chance_happen_once, again("once", "once", 2)),
     (oracle.payments_are_exact, lambda known: known.payments.append((IDS["mixed"], "both/left/paid"))),  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ def test_a_campaign_has_a_repeatable_plan_and_each_fault_ends_in_time(campaign: 
     for fault in plan:
         assert 0 <= fault.at <= fault.ends <= campaign.seconds + 0.5
         assert fault.whom in {*servers, *workers, "postgres", "others", "all"}
-    assert {fault.kind for fault in plan} == {*RATES, "deafen"}
+    assert {fault.kind for fault in plan} == {*RATES, "deafen", "freeze"}
 
 
 def test_another_seed_gives_another_plan() -> None:

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.store.postgres.error_classes import FAILURES
-from hai_flow_chaos.history import History, Mark
-from hai_flow_chaos.plan import Fault, Kind
+from hai_flow_chaos.clients import Caller
+from hai_flow_chaos.history import FreezeDrill, History, Mark
+from hai_flow_chaos.plan import OBEYED_SECONDS, Fault, Kind
 from hai_flow_chaos.proxy import Direction, Line
 from hai_flow_chaos.services import pick_program, signal_program
 from hai_flow_chaos.stage import Stage
@@ -38,6 +39,7 @@ class Faults:
         self._stage = stage
         self._history = history
         self._chance = random.Random(f"faults of {seed}")
+        self._caller = Caller(stage, history, random.Random(f"freezes of {seed}"))
 
     async def do(self, plan: Sequence[Fault], began: float) -> None:
         """Perform all faults, each at its time in seconds after `began` by the campaign's clock. Returns after the
@@ -213,6 +215,37 @@ class Faults:
         self._history.tallies["snapshots_deleted"] += gone
         return f"{gone} snapshots"
 
+    async def _freeze(self, fault: Fault) -> str:
+        """Freeze the tenant over REST, and note where each run stands when nothing may begin any more."""
+        reason, ask = f"a drill at {fault.at}", self._caller.ask
+        await ask("operator", "POST", "/v1/freezes", {"scope": "tenant", "reason": reason})
+        places: dict[str, int] | None = None
+        try:
+            await asyncio.sleep(OBEYED_SECONDS)
+            places = await self._read_places()
+            since = self._history.now()
+            await asyncio.sleep(max(0.5, fault.seconds - OBEYED_SECONDS))
+            if places is not None:
+                self._history.drills.append(FreezeDrill(since, self._history.now(), places))
+        finally:  # an answer may have been lost, so there may be two
+            frozen = (await ask("operator", "GET", "/v1/freezes")).body["items"]
+            for each in frozen:
+                if each["reason"] == reason:
+                    await ask("operator", "POST", f"/v1/freezes/{each['id']}/thaw")
+        self._history.tallies["freezes"] += 1
+        return "" if places is not None else "nobody could look"
+
+    async def _read_places(self) -> dict[str, int] | None:
+        """The number of events of each run; None: PostgreSQL was not there."""
+        try:
+            connection = await self._stage.connect()
+            try:
+                return {str(id): seq for id, seq in await connection.fetch("SELECT id, seq FROM runs")}
+            finally:
+                await connection.close(timeout=2)
+        except _NO_CONNECTION:
+            return None
+
     async def _execute(self, *statements: str) -> str | None:
         """The command tag of the last statement, like `DELETE 3`; None: PostgreSQL was not there for all of them."""
         done = ""
@@ -262,6 +295,7 @@ _DOINGS: Final[dict[Kind, Callable[[Faults, Fault], Awaitable[str]]]] = {
     "fill_disk": Faults._fill_disk,
     "slow_disk": Faults._slow_disk,
     "crowd": Faults._crowd,
+    "freeze": Faults._freeze,
     "forget": Faults._forget,
     "kill_service": Faults._kill_service,
     "stall_service": Faults._stall_service,

@@ -78,6 +78,15 @@ class Mark(NamedTuple):
     note: str = ""
 
 
+class FreezeDrill(NamedTuple):
+    """Everything was frozen from `since`, two seconds after a server had acknowledged it, to `until`, when the first
+    thaw was sent. `places`: the number of events of each run at `since`."""
+
+    since: float
+    until: float
+    places: Mapping[str, int]
+
+
 @dataclass(slots=True)
 class Stream:
     """The stream of a run as one follower got it: of the log (`dialect` empty) the bytes of each event by its seq, of a
@@ -108,6 +117,7 @@ class History:
     tallies: Counter[str] = field(default_factory=Counter)
     stopping: set[str] = field(default_factory=set)
     """Runs that a client has sent a stop, acknowledged or not."""
+    drills: list[FreezeDrill] = field(default_factory=list)
     calm: set[str] = field(default_factory=set)
     """Runs that were over before anything was broken."""
     _awaited: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -131,6 +141,7 @@ class History:
             [*self.effects],
             streams,
             stopping=set(self.stopping),
+            drills=[*self.drills],
             calm=set(self.calm),
         )
 

@@ -169,6 +169,24 @@ def effects_have_attempts(known: Known) -> Iterator[Broken]:
             yield Broken("an effect has an attempt", key, message, effects[-1].at)
 
 
+def nothing_begins_under_a_freeze(known: Known) -> Iterator[Broken]:
+    """From two seconds after a freeze until the thaw the world is acted on by those attempts alone that had begun
+    before, as the logs say: clocks may be wrong."""
+    for drill in known.history.drills:
+        for key, effects in known.effects.items():
+            run_id, _, path = key.partition("/")
+            run = known.runs.get(run_id)
+            inside = [effect for effect in effects if drill.since < effect.at < drill.until]
+            if run is None or not inside:
+                continue
+            place = drill.places.get(run_id, 0)
+            before = Run(run.id, run.status, None, run.events[:place]).attempts().get(path, set())
+            for effect in inside:
+                if effect.attempt not in before and (effect.attempt or not before):
+                    message = f"attempt {effect.attempt} began under a freeze, and acted on the world"
+                    yield Broken("nothing begins under a freeze", key, message, effect.at)
+
+
 def finished_steps_had_their_effect(known: Known) -> Iterator[Broken]:
     """A step whose tool acts on the world has finished only if the world has recorded the effect."""
     seen = {key for key, effects in known.effects.items() if any(not each.refused for each in effects)}
@@ -428,7 +446,7 @@ TOLD: Final[tuple[Rule, ...]] = (
     started_runs_are_there, controls_are_in_the_log, signals_are_heard_once, questions_have_one_winner,
     votes_are_in_the_log, refusals_are_true, effects_have_attempts, results_are_of_open_attempts, texts_are_whole,
     runs_below_are_heard_once, nothing_is_wrong_with_a_run, a_calm_is_calm, effects_of_one_chance_happen_once,
-    rejected_gates_let_nothing_through, lanes_are_one_at_a_time, streams_are_the_log,
+    nothing_begins_under_a_freeze, rejected_gates_let_nothing_through, lanes_are_one_at_a_time, streams_are_the_log,
 )  # fmt: skip
 """They hold at each moment, for the history as it was before the database was read."""
 HAPPENED: Final[tuple[Rule, ...]] = (finished_steps_had_their_effect, outcomes_are_as_written)

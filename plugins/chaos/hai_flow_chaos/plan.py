@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "stall_service",  # SIGSTOP, then SIGCONT
     "kill_program",  # the same of a program that speaks MCP, which a worker has started
     "stall_program",
+    "freeze",  # an operator freezes the whole tenant, and thaws it again
     "forget",  # some of the snapshots are gone, which are there to save time alone
 ]
 
@@ -55,6 +56,10 @@ DEAF_SHARE: Final = 0.4  # of a short campaign
 TAKEN_OVER_SECONDS: Final = 2.0
 TAKEN_OVER_SHARE: Final = 0.6  # of the connections: the others go on
 PROCESS_CLOCK_SECONDS: Final = 3600.0
+OBEYED_SECONDS: Final = 2.0
+"""After so long no process begins anything under a freeze."""
+FREEZES_A_MINUTE: Final = 1.0
+FREEZE_SECONDS: Final = (2.0, 4.0)  # behind these
 FIRST_SHARE, LAST_SHARE = 0.04, 0.97
 
 
@@ -119,6 +124,7 @@ def planned(campaign: Campaign) -> list[Fault]:
     chance = random.Random(campaign.seed)
     faults = [fault for kind in RATES for fault in _of_kind(campaign, kind, chance)]
     faults.append(_deafening(campaign, chance))
+    faults += _freezing(campaign)
     faults += [fault for before in list(faults) for fault in _while_taken_over(campaign, before)]
     return sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.whom))
 
@@ -200,3 +206,15 @@ def _deafening(campaign: Campaign, chance: random.Random) -> Fault:
     seconds = min(DEAF_SECONDS, DEAF_SHARE * campaign.seconds)
     at = chance.uniform(FIRST_SHARE * campaign.seconds, LAST_SHARE * campaign.seconds - seconds)
     return Fault(round(at, 2), "deafen", "all", round(seconds, 2))
+
+
+def _freezing(campaign: Campaign) -> Iterator[Fault]:
+    """Once a minute, and never twice at a time. Drawn apart, so that a seed has the other faults that it always had."""
+    chance = random.Random(f"freezes of {campaign.seed}")
+    first, last = FIRST_SHARE * campaign.seconds, LAST_SHARE * campaign.seconds
+    count = max(1, round(FREEZES_A_MINUTE * campaign.minutes))
+    share = (last - first) / count
+    for number in range(count):
+        seconds = min(OBEYED_SECONDS + chance.uniform(*FREEZE_SECONDS), share / 2)
+        at = first + share * number + chance.uniform(0, share - seconds)
+        yield Fault(round(at, 2), "freeze", "all", round(seconds, 2))
