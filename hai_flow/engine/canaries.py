@@ -144,9 +144,9 @@ def _write_step(
     rest = {"on_decision": dict.fromkeys(others, _END), "catch": [{"errors": ["*"], "steps": _END}]}
     if opened.kind == "approve":
         return {"id": id, "approve": {**policy, "evidence": "${{ input.evidence }}"}, **rest}
-    arguments, shown = content.get("arguments"), values.loads(opened.args or "{}")
-    if not isinstance(arguments, dict) or not isinstance(shown, dict) or sorted(arguments) != sorted(shown):
-        names = ", ".join(sorted(shown)) if isinstance(shown, dict) else ""
+    arguments, model = content.get("arguments"), values.loads(opened.args or "{}")
+    if not isinstance(arguments, dict) or not isinstance(model, dict) or sorted(arguments) != sorted(model):
+        names = ", ".join(sorted(model)) if isinstance(model, dict) else ""
         raise NotImitable(f"expected the arguments that this step shows ({names or 'none'})")
     passed = {name: f"${{{{ input.arguments[{values.dumps(name).decode()}] }}}}" for name in sorted(arguments)}
     return {"id": id, "call": opened.tool, **({"with": passed} if passed else {}), "approval": policy, **rest}

@@ -30,7 +30,7 @@ seeding = Room("hai_flow/engine/canaries.py", "tests/api/test_canaries.py")
 seeding.bug(
     "a canary is told while it is open", ("disguise = None if state.ended else find_disguise(state)", "disguise = None")
 )
-seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorted(shown)", ""))
+seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorted(model)", ""))
 
 disguising = Room("hai_flow/api/requests/run_visibility.py", "tests/api/test_canaries.py")
 disguising.bug("the row of a canary is its own", ("return _disguise_row(row)", "return row"))

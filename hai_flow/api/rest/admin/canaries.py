@@ -11,8 +11,6 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -58,13 +56,7 @@ class CanaryBody(Body):
     within: str | None = Field(default=None, max_length=40, description="ask at some moment within it: `8h`; else now")
 
 
-@router.post(
-    "",
-    dependencies=[requires(Right.MANAGE_KEYS)],
-    status_code=201,
-    response_model=None,
-    responses={**list_refusal_responses(404, *WITH_BODY), 201: {"model": schemas.Canary}},
-)
+@router.post("", Right.MANAGE_KEYS, answer=schemas.Canary, status_code=201, refusals=(404,))
 async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]:
     """Ask people a question that they have to refuse. It looks like the one that this step has asked last; nothing
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
@@ -85,9 +77,9 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
         input=write_input(plan, requester, {**content, **_draw_wait(body.within)}),
     )
     access = await access.beginning_anew(imitation, start, None)
-    who, shown = access.principal.id, (body.workflow, body.path, opened.tool, requester)
+    who, looks = access.principal.id, (body.workflow, body.path, opened.tool, requester)
     async with access.act() as connection:
-        await canaries.add_canary(connection, access.tenant, start_id, shown, body.reason, who)
+        await canaries.add_canary(connection, access.tenant, start_id, looks, body.reason, who)
         details = {"workflow": body.workflow, "path": body.path, "reason": body.reason}
         await access.record(connection, SEEDED, subject=f"run:{start_id}", **details)
     try:
@@ -109,12 +101,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     return render_canary(row)
 
 
-@router.get(
-    "",
-    dependencies=[requires(Right.MANAGE_KEYS, Right.READ_AUDIT)],
-    response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.Canaries}},
-)
+@router.get("", Right.MANAGE_KEYS, Right.READ_AUDIT, answer=schemas.Canaries)
 async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str, Any]:
     """The canaries that were seeded within the time, at most 500 of each cell, with their results and without the
     people that decided them. A look by an auditor is recorded in the audit."""

@@ -9,8 +9,6 @@ import msgspec
 from fastapi import Response
 
 from hai_flow.api.http.bodies import Body, CheckedRoute
-from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
-from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -33,25 +31,14 @@ class OpenedBody(Body):
     part: Literal["link"]
 
 
-@router.post(
-    "/{pending_id}/opened",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=204,
-    response_model=None,
-    responses=list_refusal_responses(404, *WITH_BODY),
-)
+@router.post("/{pending_id}/opened", Right.DECIDE, status_code=204, refusals=(404,))
 async def report_opening(pending_id: str, body: OpenedBody, access: CurrentAccess) -> Response:
     """Say that you have followed an address in the question, for the figures of oversight."""
     await note_opening(access, *await find_pending(access, pending_id), body.part)
     return Response(status_code=204)
 
 
-@router.get(
-    "/{pending_id}/openings",
-    dependencies=[requires(Right.READ_AUDIT, Right.DECIDE)],
-    response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.Openings}},
-)
+@router.get("/{pending_id}/openings", Right.READ_AUDIT, Right.DECIDE, answer=schemas.Openings, refusals=(404,))
 async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """The people that had the question, a file or an address of it before it was decided, each with the first time.
     Auditors see all of them, which the audit records; others see themselves."""
