@@ -53,16 +53,16 @@ async def add_canary(
     connection: Connection | Pool,
     tenant: UUID,
     run_id: UUID,
-    shown: tuple[str, str, str | None, str],
+    looks: tuple[str, str, str | None, str],
     reason: str,
     seeded_by: str,
 ) -> None:
-    """Keep that this run, which begins next, is a canary. `shown`: workflow, path, tool and requester."""
+    """Keep that this run, which begins next, is a canary. `looks`: workflow, path, tool and requester."""
     query = """
     INSERT INTO canaries (run_id, tenant, workflow, path, tool, started_by, reason, seeded_by)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     """
-    await connection.execute(query, run_id, tenant, *shown, reason, seeded_by)
+    await connection.execute(query, run_id, tenant, *looks, reason, seeded_by)
 
 
 async def drop_canary(connection: Connection | Pool, run_id: UUID) -> None:

@@ -156,8 +156,8 @@ async def get_history(
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
         if seq > after and _is_about(event, pending_id)
-        for shown in [event if shows_all else strip_source(event)]
-        for visible in [shown if mask is None else mask.event(shown, run)]
+        for open_event in [event if shows_all else strip_source(event)]
+        for visible in [open_event if mask is None else mask.event(open_event, run)]
     ]
     following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
     return {"items": history, "next_cursor": following}

@@ -1,15 +1,15 @@
 """Seeded questions that have to be refused, and who opened a question before deciding it.
 
-Revision ID: 0054
-Revises: 0053
+Revision ID: 0055
+Revises: 0054
 """
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0054"
-down_revision = "0053"
+revision = "0055"
+down_revision = "0054"
 branch_labels = None
 depends_on = None
 
