@@ -1,5 +1,5 @@
-"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py` and convert nothing. The records of
-the Python client are generated from this text (clients/models.py)."""
+"""The shapes of REST's answers, for OpenAPI and for `views.render`, which takes the fields of an answer from them. They
+check nothing. The records of the Python client are generated from this text (clients/models.py)."""
 
 from __future__ import annotations
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from hai_flow import values
 from hai_flow.api.http.problems import build_problem
+from hai_flow.api.requests import schemas
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
@@ -56,6 +59,34 @@ def _ms(at: int | None) -> str | None:
     return None if at is None else instants.rfc3339(at)
 
 
+def render(shape: type[schemas.Shape], row: object, **others: Json) -> dict[str, Json]:
+    """A stored row as its shape in JSON: each field that the shape requires is that of `others`, else the attribute of
+    the row with its name. Times are in RFC 3339, ids are texts. What else `others` has comes last."""
+    view: dict[str, Json] = {}
+    for name, key in _list_required_fields(shape):
+        view[key] = others.pop(name) if name in others else _convert_value(getattr(row, name))
+    return {**view, **others}
+
+
+@cache
+def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str], ...]:
+    """The names of the fields, as the shape has them and as JSON has them."""
+    return tuple((name, field.alias or name) for name, field in shape.model_fields.items() if field.is_required())
+
+
+def _convert_value(value: Any) -> Json:
+    match value:
+        case datetime():
+            return time_of(value)
+        case UUID():
+            return str(value)
+        case date():
+            return value.isoformat()
+        case tuple():
+            return list(value)
+    return value
+
+
 def render_version(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
     return {"version": version, "sha256": sha256, "dev": dev}
 
@@ -63,27 +94,18 @@ def render_version(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
 def run_view(run: RunRow) -> dict[str, Json]:
     """A run as lists and `GET /v1/runs/{id}` show it."""
     result: dict[str, Json] = {} if run.result is None else values.loads(run.result)
-    return {
-        "id": str(run.id),
-        "thread_id": run.thread_id,
-        "workflow": run.workflow_name,
-        "summary": run.summary,
-        "version": render_version(run.workflow_version, run.workflow.hex(), dev=run.dev),
-        "status": run.status,
-        "seq": run.seq,
-        "started_by": run.started_by,
-        "instigators": list(run.behind),
-        "created_at": time_of(run.created_at),
-        "ended_at": time_of(run.ended_at),
-        "input": None if run.input is None else values.loads(run.input),
-        "output": result.get("output"),
-        "error": render_error(result.get("error")),
-        "branch_of": None if run.branch_of is None else str(run.branch_of),
-        "parent": None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
-        "unreadable": run.unreadable,
-        "queue": run.queue,
-        "frozen": bool(run.held),
-    }
+    return render(
+        schemas.Run,
+        run,
+        workflow=run.workflow_name,
+        version=render_version(run.workflow_version, run.workflow.hex(), dev=run.dev),
+        instigators=list(run.behind),
+        input=None if run.input is None else values.loads(run.input),
+        output=result.get("output"),
+        error=render_error(result.get("error")),
+        parent=None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
+        frozen=bool(run.held),
+    )
 
 
 async def build_run_view(run: RunRow) -> dict[str, Json]:
@@ -126,29 +148,22 @@ def render_workflow(workflow: WorkflowSummary) -> dict[str, Json]:
 
 def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
     """A schedule as REST shows it; `version` is its workflow's."""
-    return {
-        "id": str(schedule.id),
-        "workflow": schedule.workflow_name,
-        "version": render_version(version, schedule.workflow.hex(), dev=schedule.dev),
-        "cron": schedule.cron,
-        "timezone": schedule.timezone,
-        "explanation": explain(schedule.timing),
-        "explained": [{"code": code, "params": list(params)} for code, params in explain_timing(schedule.timing)],
-        "missed": schedule.missed,
-        "overlap": schedule.overlap,
-        "input": values.loads(schedule.input),
-        "paused": schedule.paused,
-        "waiting": schedule.waiting,
-        "next": time_of(schedule.next_fire_at),
-        "last": time_of(schedule.last_fire_at),
-        "last_run_id": None if schedule.last_run_id is None else str(schedule.last_run_id),
-    }
+    return render(
+        schemas.Schedule,
+        schedule,
+        workflow=schedule.workflow_name,
+        version=render_version(version, schedule.workflow.hex(), dev=schedule.dev),
+        explanation=explain(schedule.timing),
+        explained=[{"code": code, "params": list(params)} for code, params in explain_timing(schedule.timing)],
+        input=values.loads(schedule.input),
+        next=time_of(schedule.next_fire_at),
+        last=time_of(schedule.last_fire_at),
+    )
 
 
 def render_fire(fired: Fire) -> dict[str, Json]:
     """A time at which a schedule fired, with its outcome."""
-    run_id = None if fired.run_id is None else str(fired.run_id)
-    return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
+    return render(schemas.Fire, fired)
 
 
 def render_event(received: Received) -> dict[str, Json]:
@@ -212,39 +227,22 @@ def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool
 def render_decision(decided: Decided) -> dict[str, Json]:
     """A decision of a person."""
     opened, answer = decode_pending(decided.opened), msgspec.json.decode(decided.said)
-    return {
-        "id": decided.pending_id,
-        "run_id": str(decided.run_id),
-        "workflow": decided.workflow,
-        "workflow_title": decided.workflow_title,
-        "kind": opened.kind,
-        "title": opened.title,
-        "decision": decided.decision,
-        "reason": answer.get("reason"),
-        "by": decided.principal,
-        "on_behalf_of": decided.on_behalf_of,
-        "via": answer.get("via", "rest"),
-        "rule": (answer.get("rule") or {}).get("id"),
-        "at": time_of(decided.at),
-        "status": decided.status,
-    }
+    return render(
+        schemas.Decided,
+        decided,
+        id=decided.pending_id,
+        kind=opened.kind,
+        title=opened.title,
+        reason=answer.get("reason"),
+        by=decided.principal,
+        via=answer.get("via", "rest"),
+        rule=(answer.get("rule") or {}).get("id"),
+    )
 
 
 def render_notification(notification: notifications.NotificationSummary) -> dict[str, Json]:
     """A notification that was sent, or is to be."""
-    return {
-        "id": notification.id,
-        "run_id": str(notification.run_id),
-        "pending_id": notification.pending_id,
-        "what": notification.what,
-        "channel": notification.channel,
-        "person": notification.person,
-        "status": notification.status,
-        "tries": notification.tries,
-        "error": notification.error,
-        "created_at": time_of(notification.created_at),
-        "due_at": time_of(notification.due_at),
-    }
+    return render(schemas.Notification, notification)
 
 
 def render_canary(canary: CanaryRow) -> dict[str, Json]:
@@ -265,44 +263,18 @@ def render_canary(canary: CanaryRow) -> dict[str, Json]:
 
 def render_delegation(delegation: Delegation) -> dict[str, Json]:
     """A delegation: the person that lends, the delegate, and the time for which it holds."""
-    return {
-        "id": str(delegation.id),
-        "from": delegation.from_id,
-        "to": delegation.to_id,
-        "since": time_of(delegation.since),
-        "until": time_of(delegation.until),
-        "note": delegation.note,
-        "ends_with": delegation.ends_with,
-    }
+    return render(schemas.Delegation, delegation, from_=delegation.from_id, to=delegation.to_id)
 
 
 def render_absence(absence: AbsenceRow, seat: Seat | None) -> dict[str, Json]:
     """An absence; `seat`: that of its person, None: it does not hold now."""
-    return {
-        "id": str(absence.id),
-        "person": absence.person,
-        "delegate": absence.delegate,
-        "first_day": absence.first_day.isoformat(),
-        "last_day": absence.last_day.isoformat(),
-        "zone": absence.zone,
-        "since": time_of(absence.since),
-        "until": time_of(absence.until),
-        "note": absence.note,
-        "entered_by": absence.entered_by,
-        "decides_now": None if seat is None else seat.holder,
-        "why_nobody": (seat.why if seat else "") or None,
-    }
+    holder, why = (None, None) if seat is None else (seat.holder, seat.why or None)
+    return render(schemas.Absence, absence, decides_now=holder, why_nobody=why)
 
 
 def render_account(account: Account) -> dict[str, Json]:
     """A person's account in a chat."""
-    return {
-        "id": str(account.id),
-        "channel": account.channel,
-        "account": account.account,
-        "until": time_of(account.until),
-        "created_at": time_of(account.created_at),
-    }
+    return render(schemas.ChatAccount, account)
 
 
 def render_pending(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
@@ -418,26 +390,12 @@ def _render_question_then(state: RunState, id: str) -> Json:
 
 
 def render_message(message: MessageState) -> dict[str, Json]:
-    return {
-        "id": message.id,
-        "role": message.role,
-        "kind": message.kind,
-        "content": message.content,
-        "open": message.open,
-        "at": _ms(message.at),
-    }
+    return render(schemas.Message, message, at=_ms(message.at))
 
 
 def render_thread(thread: ThreadSummary) -> dict[str, Json]:
     """A thread as lists show it."""
-    return {
-        "id": thread.id,
-        "run_id": str(thread.run_id),
-        "workflow": thread.workflow_name,
-        "status": thread.status,
-        "created_at": time_of(thread.created_at),
-        "updated_at": time_of(thread.updated_at),
-    }
+    return render(schemas.Thread, thread, workflow=thread.workflow_name)
 
 
 def render_message_in_queue(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
@@ -465,19 +423,7 @@ def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
 
 def render_key(key: Key) -> dict[str, Json]:
     """An API key, without its secret."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "principal": key.principal,
-        "roles": key.roles,
-        "groups": key.groups,
-        "speaks_for": key.speaks_for or [],
-        "created_by": key.created_by,
-        "created_at": time_of(key.created_at),
-        "expires_at": None if key.expires_at is None else time_of(key.expires_at),
-        "revoked_at": None if key.revoked_at is None else time_of(key.revoked_at),
-        "used_at": None if key.used_at is None else time_of(key.used_at),
-    }
+    return render(schemas.Key, key, speaks_for=key.speaks_for or [])
 
 
 def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
@@ -497,41 +443,14 @@ def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str
 
 def render_worker(worker: WorkerRow, cell: str) -> dict[str, Json]:
     """A worker of a cell, with its load."""
-    return {
-        "id": worker.id,
-        "name": worker.name,
-        "cell": cell,
-        "state": worker.state,
-        "queues": list(worker.queues),
-        "release": worker.release,
-        "started_at": time_of(worker.started_at),
-        "beat_at": time_of(worker.beat_at),
-        "draining_since": time_of(worker.draining_since),
-        "holds": worker.holds,
-        "held": worker.held,
-        "attempts": worker.attempts,
-        "waiting": worker.waiting,
-        "places": worker.places,
-    }
+    return render(schemas.Worker, worker, cell=cell, queues=list(worker.queues))
 
 
 def render_feedback(feedback: Feedback) -> dict[str, Json]:
     """An opinion of a message or a pending."""
     rating = feedback.rating
-    return {
-        "id": str(feedback.id),
-        "thread_id": feedback.thread_id,
-        "kind": feedback.kind,
-        "subject_id": feedback.subject_id,
-        "run_id": str(feedback.run_id),
-        "by": feedback.principal,
-        "via": feedback.via,
-        "rating": int(rating) if rating is not None and rating.isdecimal() else rating,
-        "comment": feedback.comment,
-        "labels": feedback.labels,
-        "created_at": time_of(feedback.created_at),
-        "updated_at": time_of(feedback.updated_at),
-    }
+    stars = int(rating) if rating is not None and rating.isdecimal() else rating
+    return render(schemas.Feedback, feedback, by=feedback.principal, rating=stars)
 
 
 # --- the audit ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import time_of
+from hai_flow.api.requests.views import render, time_of
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
@@ -316,27 +316,13 @@ def view_of(row: RuleRow) -> dict[str, Any]:
         status = "proposed"
     else:
         status = "used_up" if row.is_used_up else "active"
-    return {
-        "id": str(row.id),
-        "kind": row.kind,
-        "status": status,
-        "tool": row.tool,
-        "workflow": row.workflow,
-        "when": body.when,
-        "arguments": body.arguments,
-        "until": time_of(row.until),
-        "uses": row.uses,
-        "uses_max": row.uses_max,
-        "every": body.every,
-        "reason": body.reason,
-        "digest": row.digest,
-        "proposed_by": row.proposed_by,
-        "approved_by": [voter.on_behalf_of or voter.id for voter in voters],
-        "pending_id": row.pending_id,
-        "run_id": None if row.run_id is None else str(row.run_id),
-        "created_at": time_of(row.created_at),
-        "approved_at": None if row.approved_at is None else time_of(row.approved_at),
-        "ended_at": None if row.ended_at is None else time_of(row.ended_at),
-        "ended_by": row.ended_by,
-        "ended_why": row.ended_why,
-    }
+    return render(
+        schemas.RuleRecord,
+        row,
+        status=status,
+        when=body.when,
+        arguments=body.arguments,
+        every=body.every,
+        reason=body.reason,
+        approved_by=[voter.on_behalf_of or voter.id for voter in voters],
+    )
