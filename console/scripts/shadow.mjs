@@ -1,7 +1,7 @@
 // The console's styles for a shadow root in a page of somebody else: `:root` and `html` are the element's own box, a
 // `rem` is the size of its own letters, widths are those of its box, and each token can be set from outside.
 
-const TOKEN = /--([a-z-]+): ([^;]+);/g;
+const TOKEN = /--(?!hai-)([a-z-]+): ([^;]+);/g;
 
 export function shadowed(css) {
   const plain = css

@@ -290,6 +290,34 @@ def test_an_element_adds_no_style_or_name_and_is_themed_by_properties(desk: Desk
     assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
 
 
+@pytest.mark.parametrize(
+    ("style", "is_mended"),
+    [
+        ("#a { --hai-text: transparent; --hai-on-accent: transparent; }", True),
+        ("#a { --hai-text: #fafafa; --hai-surface: #fff; --hai-ground: #fff; --hai-raised: #fff; }", True),
+        ("#a { --hai-font-size: 0.5px; }", True),
+        ("main { opacity: 0.02; }", False),
+    ],
+    ids=["transparent", "white on white", "tiny", "faded"],
+)
+def test_what_the_pages_look_hides_is_not_decided(desk: Desk, show: Show, style: str, is_mended: bool) -> None:
+    pending = desk.ask("payout")
+    page = show(approval(pending, sending="once"), {"a": desk.token("user:ann")}, style=style)
+    button = f"[...{BOX}.querySelectorAll('button')].find((each) => each.textContent.includes('Approve'))"
+    page.until(f"Boolean({BOX}.querySelector('.value')) && Boolean({button})")
+    for _ in range(1 if is_mended else 2):
+        page.evaluate(f"{button}.click()")
+    page.evaluate("document.querySelector('#a').focus()")
+    assert [each["code"] for each in heard(page, "hai-error")] == ["unreadable"] * (1 if is_mended else 2)
+    assert desk.votes(pending) == []
+    if is_mended:
+        text = page.evaluate(f"getComputedStyle({BOX}.querySelector('.value')).color")
+        assert text == "rgb(23, 27, 36)"
+        page.evaluate(f"{button}.click()")
+        page.until("heard.some((each) => each[1] === 'hai-decided')")
+        assert [by for by, _ in desk.votes(pending)] == ["user:ann"]
+
+
 def test_a_foreign_and_an_absent_question_have_one_answer(desk: Desk, show: Show) -> None:
     foreign = desk.ask("payout", thread="thread-of-others")
     token = desk.token("user:mallory", (), threads=["thread-of-mallory"])

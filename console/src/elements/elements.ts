@@ -6,6 +6,7 @@ import own from "./elements.css?inline";
 import type { HaiApprovalElement, HaiElement, HaiEvents, HaiInboxElement } from "./types.ts";
 import type { Element } from "./host.ts";
 import type { Kind } from "./inner.tsx";
+import { isLegible } from "./legible.ts";
 import { load } from "#inner";
 
 // As they are when this is loaded: a script that comes later, and puts something of its own in the place of `fetch`,
@@ -33,6 +34,16 @@ abstract class Base extends HTMLElement implements HaiElement {
     root.adoptedStyleSheets = [sheet];
     this.#place.className = "hai";
     root.append(this.#place);
+    for (const name of ["click", "keydown"]) root.addEventListener(name, (event) => this.#demandLegible(event), true);
+  }
+
+  /** Nothing comes of a press where the page's look hides what is decided. From then on the look is the element's own. */
+  #demandLegible(event: Event): void {
+    if (isLegible(this.#place)) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    this.#place.dataset["plain"] = "";
+    this.#tell("hai-error", { code: "unreadable", status: 0, message: "What is decided here could not be read in the look of this page." });
   }
 
   get server(): string {
