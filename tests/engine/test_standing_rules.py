@@ -167,6 +167,12 @@ def test_an_approver_of_the_rule_has_voted_another_completes_the_quorum() -> Non
     _check_log(gate.play)
 
 
+def test_who_has_approved_a_rule_under_two_ids_has_one_vote_by_it() -> None:
+    gate = Gate(more=", quorum: 3")
+    gate.consult(rule(voters=(DAN, replace(DAN, id="user:daniel", aliases=("user:dan",)), BOB)))
+    assert [vote.by for vote in gate.pending.votes] == ["user:dan", "user:bob"]
+
+
 def test_who_has_voted_is_not_voted_for_by_the_rule_they_approved() -> None:
     gate = Gate(more=", quorum: 2")
     gate.play.answer("pay", by=DAN, decision="approve")

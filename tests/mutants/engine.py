@@ -885,7 +885,12 @@ TARGETS: Final = (
     ),
     Target(
         "hai_flow/engine/pendings/votes.py",
-        ("tests/engine/test_policies.py", *_APPROVALS, "tests/engine/test_approvals_edit.py"),
+        (
+            "tests/engine/test_policies.py",
+            *_APPROVALS,
+            "tests/engine/test_approvals_edit.py",
+            "tests/engine/test_picks.py",
+        ),
     ),
     Target("hai_flow/engine/pendings/quorum.py", ("tests/engine/test_quorum.py",)),
     Target("hai_flow/engine/state/retry_policy.py", ("tests/engine/test_failing.py",)),

@@ -25,6 +25,7 @@ approving = Room("hai_flow/runtime/people/standing_rules.py", _API)
 approving.bug(
     "rules that were revoked since are not looked at",
     ("await store.lock_in_force(connection, self.tenant, self.tool) != self.read", "False"),
+    by="tests/runtime/test_standing_rules.py",
 )
 voting = Room("hai_flow/engine/pendings/decide.py", _API)
 voting.bug("a rule votes for somebody with an excluded role", ("if opened.tool == ESTABLISH:", "if False:"))

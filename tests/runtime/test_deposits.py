@@ -18,9 +18,12 @@ from hai_flow_client import send_in, start_in
 
 from tests.store.conftest import as_role, role
 from tests.support.identities import KEYS, People
+from tests.support.pgbouncer import PgBouncer, pgbouncer_program
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 from tests.support.waiting import until
+
+__all__ = ["pgbouncer_program"]
 
 FLOW = """
 hai: flow/v1
@@ -236,7 +239,7 @@ async def test_a_session_that_sets_a_role_deposits_as_its_login_role(shop: Shop)
 
 async def test_connections_of_sqlalchemy_deposit_too(shop: Shop) -> None:
     pytest.importorskip("greenlet")
-    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
     engine = create_async_engine(sa.make_url(shop.own).set(drivername="postgresql+asyncpg"))
     async with engine.begin() as connection:
@@ -244,8 +247,35 @@ async def test_connections_of_sqlalchemy_deposit_too(shop: Shop) -> None:
     async with engine.connect() as connection:
         await start_in(connection, "shipping", {"order": 2}, tenant="acme")
         await connection.rollback()
-    await engine.dispose()
     assert UUID(id) == await ask(shop.dsn, "SELECT id FROM deposits")
+    async with AsyncSession(engine) as session, session.begin():
+        await start_in(session, "shipping", {"order": 3}, tenant="acme")
+    async with AsyncSession(engine) as session:
+        await start_in(session, "shipping", {"order": 4}, tenant="acme")
+        await session.rollback()
+        await session.run_sync(lambda own: start_in(own, "shipping", {"order": 5}, tenant="acme"))
+        await session.commit()
+    await engine.dispose()
+    orders = "SELECT array_agg(body::json -> 'input' ->> 'order' ORDER BY deposited_at) FROM deposits"
+    assert await ask(shop.dsn, orders) == ["1", "3", "5"]
+
+
+async def test_a_pooler_in_transaction_mode_changes_nothing(shop: Shop, pgbouncer_program: str) -> None:
+    with PgBouncer(pgbouncer_program, shop.dsn, role=shop.role) as pooler:
+
+        async def deposit(numbers: range) -> None:
+            connection = await asyncpg.connect(as_role(pooler.dsn, shop.role), statement_cache_size=0)
+            for number in numbers:
+                transaction = connection.transaction()
+                await transaction.start()
+                await start_in(connection, "shipping", {"order": number}, tenant="acme")
+                await (transaction.rollback() if number % 2 else transaction.commit())
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not deposit"):
+                await start_in(connection, "shipping", {"order": 0}, tenant="globex")
+            await connection.close()
+
+        await asyncio.gather(*(deposit(range(first, first + 10)) for first in range(0, 80, 10)))
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 40
 
 
 async def test_connections_of_psycopg_deposit_too(shop: Shop) -> None:

@@ -20,7 +20,7 @@ from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.stranded import DECIDER
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import KEYS
-from hai_flow.store.people import absences
+from hai_flow.store.people import absences, picks
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import Filters
 from tests.runtime.conftest import Make
@@ -167,6 +167,21 @@ async def test_two_processes_count_each_others_picks(office: Office, make: Make)
     runs = await asyncio.gather(*(each.ask() for each in (office, other) * 6))
     count = await office.count(runs)
     assert set(count.values()) == {6}
+
+
+async def test_nobody_is_picked_while_another_process_counts_the_picks(office: Office) -> None:
+    office.hire("ann", "bob")
+    database = office.runtime.database
+    async with database.api.acquire() as connection, connection.transaction():
+        await picks.lock(connection, office.tenant)
+        run_id = await office.ask()
+        waiting = """
+        SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+        WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+        """
+        await until(lambda: database.engine.fetchval(waiting))
+        assert "picked" not in await office.policy(run_id)
+    assert set(await office.picked(run_id)) == {"user:ann", "user:bob"}
 
 
 async def test_where_issuers_give_roles_all_may_decide_and_it_says_so(make: Make) -> None:

@@ -52,7 +52,8 @@ class PgBouncer:
     """`with PgBouncer(program, dsn) as pooler`: clients connect to `pooler.dsn`. Few sessions of the server, each
     given to another client after each transaction."""
 
-    def __init__(self, program: str, dsn: str, *, sessions: int = 3) -> None:
+    def __init__(self, program: str, dsn: str, *, sessions: int = 3, role: str | None = None) -> None:
+        """`role`: another login that may come."""
         self._program = program
         self._directory = tempfile.TemporaryDirectory(prefix="hai-flow-pgbouncer-")
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +63,8 @@ class PgBouncer:
         upstream = Upstream(dsn)
         self.dsn = upstream.dsn_by_way_of(self._port)
         place = Path(self._directory.name)
-        (place / "users").write_text(f'"{upstream.user}" "{upstream.password or ""}"\n')
+        users = {upstream.user: upstream.password or "", **({} if role is None else {role: ""})}
+        (place / "users").write_text("".join(f'"{name}" "{password}"\n' for name, password in users.items()))
         self._settings = place / "pgbouncer.ini"
         self._settings.write_text(f"""
 [databases]

@@ -1,0 +1,56 @@
+"""A use of a standing rule is counted with its vote, while the rules are those that were held against the question."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.runtime.people.standing_rules import RuleBody, UseOfRule, _RuleLost
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.people import rules
+from hai_flow.store.people.rules import RuleRow
+from hai_flow.store.postgres.database import Database
+from tests.runtime.conftest import Make
+
+if TYPE_CHECKING:
+    from hai_flow.store.commit.entries import BatchResult
+    from hai_flow.store.postgres.database import Connection
+
+
+async def _put_in_force(database: Database, kind: str = "allow") -> UUID:
+    id, until = uuid4(), datetime.now(UTC) + timedelta(days=1)
+    body = RuleBody(id=str(id), kind=kind, tool="t.pay", tool_digest="d")
+    row = RuleRow(
+        id, LOCAL_TENANT, kind, "t.pay", None, b"{}", body.digest, until, None, None, 0, "user:ann", ["user:ann"], [],
+        None, None, until, None, None, None, None, None, None, False, False,
+    )  # fmt: skip
+    async with database.api.acquire() as connection, connection.transaction():
+        await rules.create(connection, row)
+        await rules.approve(connection, LOCAL_TENANT, id, b"[]", ["user:ann", "user:bob"])
+    return id
+
+
+@pytest.mark.parametrize("change", ["revoked", "a never beside it", "nothing"])
+async def test_a_rule_does_not_vote_where_the_rules_are_others_than_were_read(make: Make, change: str) -> None:
+    database = (await make()).database
+    allow = await _put_in_force(database)
+    use = UseOfRule(database, LOCAL_TENANT, "t.pay", frozenset([allow]), allow, uuid4(), "call_1")
+    async with database.api.acquire() as connection:
+        if change == "revoked":
+            await rules.end(connection, LOCAL_TENANT, allow, "user:op", "a drill")
+        elif change != "nothing":
+            await _put_in_force(database, "never")
+    sent = []
+
+    async def send(connection: Connection) -> BatchResult:
+        sent.append(await connection.fetchval("SELECT uses FROM rules WHERE id = $1", allow))
+        raise asyncio.CancelledError  # and with it goes the count
+
+    with pytest.raises(asyncio.CancelledError if change == "nothing" else _RuleLost):
+        await use.commit(send)
+    row: Any = await rules.find_rule(database.api, LOCAL_TENANT, allow)
+    assert (sent, row.uses) == ([1] if change == "nothing" else [], 0)
