@@ -224,7 +224,7 @@ def _suggest_instead_of_every(value: Json) -> str:
     if len(crons) == 1:
         return f'a schedule says when, not how often; write `cron: "{crons[0]}"`'
     if crons:
-        return f"a schedule says when, not how often; write two schedules: {_list_crons(crons)}"
+        return f"a schedule says when, not how often; write a schedule for each of {_list_crons(crons)}"
     return 'a schedule says when, not how often; write `cron`, such as "0 * * * *" for every hour'
 
 

@@ -83,6 +83,8 @@ def test_escapes_in_other_quotes_stay_as_they_are() -> None:
         ("steps:\n\u00a0\u00a0- say: a\n", 5, 1, "U+00A0", " "),
         ("steps:\n\u3000- say: a\n", 5, 1, "U+3000 (ideographic space)", " "),
         ("st\u200beps:\n  - say: a\n", 4, 3, "U+200B (zero-width space)", ""),
+        ("steps:\n  - say\ufe0f: a\n", 5, 8, "U+FE0F", ""),
+        ("steps:\n  -\u3164say: a\n", 5, 4, "U+3164", " "),
         ("title: x\nif\u00a0: y\n", 5, 3, "U+00A0", " "),
         ("sa\ufeffy: 1\n", 4, 3, "U+FEFF (byte order mark)", None),
         ("\ufeffsteps: []\n", 4, 1, "U+FEFF", None),

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Mapped, Select, Tree, is_empty
+from hai_flow.definition.expressions.ast import (
+    Call,
+    Comprehension,
+    Listing,
+    Mapped,
+    Name,
+    Select,
+    Tree,
+    is_empty,
+    walk,
+)
 from hai_flow.definition.expressions.expression_faults import ExpressionFault
+from hai_flow.definition.expressions.secret_paths import HOW_SECRETS_ARE_NAMED, NO_DEFAULT
 
 _GIVE_OPTIONALS: Final = frozenset(
     ("_?._", "_[?_]", "first", "last", "none", "of", "ofNonZeroValue", "optional.none", "optional.of", "or")
@@ -25,8 +36,11 @@ def check_optionals(tree: Tree, *, taken: bool) -> Iterator[ExpressionFault]:
     or inside a list or a map, ends the process. So an optional ends where it began, in `orValue` and the like.
     """
     if not taken and _is_optional(tree):
-        message = "this may be absent, which is no value yet; end it with .orValue(...)"
-        yield ExpressionFault(tree.offset, "expression.optional", message)
+        if any(isinstance(part, Name) and part.name == "secrets" for part in walk(tree)):
+            yield ExpressionFault(tree.offset, "expression.secret", f"{HOW_SECRETS_ARE_NAMED}: {NO_DEFAULT}")
+        else:
+            message = "this may be absent, which is no value yet; end it with .orValue(...)"
+            yield ExpressionFault(tree.offset, "expression.optional", message)
         return
     for part, part_taken in _parts(tree, taken=taken):
         yield from check_optionals(part, taken=part_taken)

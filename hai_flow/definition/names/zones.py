@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
@@ -22,6 +23,7 @@ _EXAMPLES: Final = {
     3: "Europe/Istanbul", 4: "Asia/Dubai", 5: "Asia/Karachi", 7: "Asia/Bangkok", 8: "Asia/Shanghai", 9: "Asia/Tokyo",
     10: "Australia/Sydney", 12: "Pacific/Auckland",
 }  # fmt: skip
+_LIKENESS: Final = 0.8  # what is less alike may be the name of another place
 _UTC: Final = frozenset(("Z", "ZULU", "UT"))
 _AMBIGUOUS: Final = {
     "ist": "Asia/Kolkata, Europe/Dublin or Asia/Jerusalem", "cst": "America/Chicago or Asia/Shanghai",
@@ -30,11 +32,13 @@ _AMBIGUOUS: Final = {
 }  # fmt: skip
 _MEANT: Final = {
     **dict.fromkeys(("beijing", "peking", "shenzhen", "guangzhou", "hangzhou", "chengdu"), "Asia/Shanghai"),
-    **dict.fromkeys(("mumbai", "delhi", "new_delhi", "bangalore", "bengaluru", "chennai", "hyderabad"), "Asia/Kolkata"),
+    **dict.fromkeys(("mumbai", "bombay", "delhi", "new_delhi", "bangalore", "bengaluru"), "Asia/Kolkata"),
+    **dict.fromkeys(("chennai", "hyderabad"), "Asia/Kolkata"),
     **dict.fromkeys(("osaka", "kyoto", "jst"), "Asia/Tokyo"),
     **dict.fromkeys(("hanoi", "saigon"), "Asia/Ho_Chi_Minh"),
     **dict.fromkeys(("abu_dhabi",), "Asia/Dubai"),
-    **dict.fromkeys(("munich", "frankfurt", "hamburg", "cologne", "cest"), "Europe/Berlin"),
+    **dict.fromkeys(("munich", "muenchen", "münchen", "frankfurt", "hamburg"), "Europe/Berlin"),
+    **dict.fromkeys(("cologne", "köln", "cest"), "Europe/Berlin"),
     **dict.fromkeys(("geneva", "bern", "basel"), "Europe/Zurich"),
     **dict.fromkeys(("milan", "naples"), "Europe/Rome"),
     **dict.fromkeys(("barcelona",), "Europe/Madrid"),
@@ -47,6 +51,11 @@ _MEANT: Final = {
     **dict.fromkeys(("rio", "rio_de_janeiro", "brasilia"), "America/Sao_Paulo"),
     **dict.fromkeys(("canberra", "aest", "aedt"), "Australia/Sydney"),
     **dict.fromkeys(("cape_town", "sast"), "Africa/Johannesburg"),
+    "china_standard_time": "Asia/Shanghai", "india_standard_time": "Asia/Kolkata", "tokyo_standard_time": "Asia/Tokyo",
+    "w._europe_standard_time": "Europe/Berlin", "central_europe_standard_time": "Europe/Budapest",
+    "romance_standard_time": "Europe/Paris", "gmt_standard_time": "Europe/London",
+    "eastern_standard_time": "America/New_York", "central_standard_time": "America/Chicago",
+    "mountain_standard_time": "America/Denver", "pacific_standard_time": "America/Los_Angeles",
 }  # fmt: skip
 
 
@@ -85,7 +94,10 @@ def _guess_zone(name: str) -> str:
         return f", which is the time of several places; write one of them, such as {_AMBIGUOUS[city]}"
     if name.isupper() and len(name) <= 5:  # what is near to an abbreviation is hours away from it
         return "; write the name of a place, for an abbreviation is none"
-    return suggestion(name, _list_zones() - NO_PLACES)
+    near = get_close_matches(city, _list_cities(), n=1, cutoff=_LIKENESS)
+    if near:
+        return f"; did you mean `{_list_cities()[near[0]]}`?"
+    return suggestion(name, _list_zones() - NO_PLACES, likeness=_LIKENESS)
 
 
 def _find_zone(offset: re.Match[str]) -> str:

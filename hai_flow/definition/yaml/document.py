@@ -49,7 +49,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff
 
 # Signs that look like a space, or like nothing, and are none to YAML: it reads `-\u00a0say` as one word.
 _BREAKS: Final = "\x85\u2028\u2029"  # line breaks of YAML 1.1, which no editor takes for one
-_UNSEEN = f"{_BREAKS}\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u206f\u3000\ufeff"
+_UNSEEN = (
+    f"{_BREAKS}\u00a0\u00ad\u034f\u115f\u1160\u1680\u180e\u2000-\u200f"
+    "\u202a-\u202f\u205f-\u2064\u2066-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff"
+)
 _SPOILT = re.compile(rf"[{_UNSEEN}]")
 # In an unquoted text: where it begins with one, or has one behind the `-` of an item or the colon of a key.
 _SPOILT_TEXT = re.compile(rf"^(?:-|[\w-]+:)?([{_UNSEEN}])")
@@ -752,9 +755,9 @@ def _find_replacement(sign: str) -> str:
     """What belongs in the place of a sign: a space, or nothing where the sign has no width."""
     return (
         ""
-        if sign in "\u00ad\u180e\ufeff"
+        if sign in "\u00ad\u034f\u180e\ufeff"
         or "\u200b" <= sign <= "\u200f"
-        or (sign >= "\u202a" and sign not in "\u202f\u205f\u3000")
+        or (sign >= "\u202a" and sign not in "\u202f\u205f\u2800\u3000\u3164")
         else " "
     )
 
