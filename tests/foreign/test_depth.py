@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.yaml.include_keys import whole
 from hai_flow.errors import StepError
 from hai_flow.models.chat import ChatReader
 from hai_flow.models.event_stream import StreamReader
@@ -16,10 +18,13 @@ from hai_flow.models.responses import ResponsesReader
 from hai_flow.models.structured import read_answer
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import CallArgs, CallStart, Finish
+from hai_flow.notify.chat.contract import UnprovenCall
+from hai_flow.notify.chat.reading import read_json
 from hai_flow.steps.python.signatures import plain
 from tests.foreign.reading import messages_reader
 from tests.foreign.test_hostile import Written, events, http_response, serving
 from tests.steps.test_http import perform
+from tests.steps.test_http_tools import flow
 from tests.support.service import Reply, Service
 
 LEVELS: Final = 100_000
@@ -93,3 +98,22 @@ def test_a_models_event_that_is_too_deep_is_read_or_its_servers_fault(protocol: 
         except StepError as error:
             read = error.message
         assert "Hi" in read or "[[[" in read or "Hi" not in event
+
+
+@pytest.mark.parametrize("bomb", [BOMB, OBJECTS], ids=["lists", "objects"])
+def test_a_proven_call_of_a_chat_that_is_too_deep_is_none(bomb: bytes) -> None:
+    for body in (bomb, bomb.decode(), b'{"type": "block_actions", "actions": ' + bomb + b"}"):
+        with pytest.raises(UnprovenCall):
+            read_json(body)
+
+
+@pytest.mark.parametrize("bomb", [BOMB, OBJECTS, OBJECTS[: 40_000 * 5]], ids=["lists", "objects", "open"])
+@pytest.mark.parametrize(
+    "place", ["%s", '{"openapi": "3.1.0", "info": %s}', '{"openapi": "3.1.0", "paths": {"/a": %s}}']
+)
+def test_a_document_of_openapi_that_is_too_deep_is_a_finding(bomb: bytes, place: str) -> None:
+    document = (place % bomb.decode()).encode()
+    source = whole(flow("shop.getOrder"), {"shop.openapi.json": document}.__getitem__)
+    (found,) = [each for each in check_workflow(source, "asks.flow.yaml") if each.severity == "error"]
+    assert found.code == "tool.openapi"
+    assert "levels" in found.message or "KiB" in found.message
