@@ -98,6 +98,14 @@ def alternates() -> Reply:
     return lambda agent, method, params: {"id": ID, "status": {"state": f"TASK_STATE_{next(states)}"}}
 
 
+def deep(agent: Agent, method: str, params: Any) -> Any:
+    """A task that is completed, with a part that is nested too deep."""
+    task = b'{"id": "%s", "status": {"state": "TASK_STATE_COMPLETED"}, "metadata": {"a": %s}}'
+    levels = b"[" * 100_000 + b"]" * 100_000
+    body = b'{"jsonrpc": "2.0", "id": 1, "result": ' + task % (ID.encode(), levels) + b"}"
+    return {"tasks": []} if method == "ListTasks" else body
+
+
 DEEP: dict[str, Any] = {}
 for _ in range(70):
     DEEP = {"properties": {"a": DEEP}}
@@ -106,6 +114,7 @@ HOSTILE: Final[dict[str, tuple[Reply, str]]] = {
     "a redirect with its method": (lambda agent, method, params: 307, "failed"),
     "no JSON": (lambda agent, method, params: b"<html>", "failed"),
     "deep JSON": (lambda agent, method, params: b"[" * 100_000, "failed"),
+    "a hundred thousand levels": (deep, "finished"),
     "nothing": (lambda agent, method, params: None, "failed"),
     "no state": (ends(state={"a": 1}), "waits"),
     "a state that goes backwards": (alternates(), "finished"),
@@ -151,6 +160,8 @@ def test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once(server: Serv
         wait_for(lambda: status() not in ("running", "queued", "stopping"))
         if expected not in ("waits", "ends"):
             assert status() == expected, http.get(f"/v1/runs/{id}").text
+        if attack == "no JSON":
+            assert http.get(f"/v1/runs/{id}").json()["error"]["data"]["text"] == "<html>"
         assert len(agent.got) == 1
         assert "/elsewhere" not in agent.paths
         for page in (f"/v1/runs/{id}/events", f"/v1/pendings?run_id={id}"):

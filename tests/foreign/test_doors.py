@@ -190,7 +190,7 @@ def _list_tests(path: str) -> frozenset[str]:
     return frozenset(each.name for each in tests if each.name.startswith("test_"))
 
 
-def _fault_of(cell: Cell | None) -> str | None:
+def fault_of(cell: Cell | None) -> str | None:
     """The fault of a cell; None: it names a test that there is, or a reason."""
     if cell is None:
         return "names no test, and no reason why there is none"
@@ -203,7 +203,7 @@ def _fault_of(cell: Cell | None) -> str | None:
 @pytest.mark.parametrize("rule", CELLS)
 def test_every_rule_is_held_at_every_door_by_a_test_or_has_a_reason(rule: str) -> None:
     cells = CELLS[rule]
-    faults = {door: fault for door in DOORS if (fault := _fault_of(cells.get(door))) is not None}
+    faults = {door: fault for door in DOORS if (fault := fault_of(cells.get(door))) is not None}
     assert faults == {}
     assert cells.keys() <= set(DOORS)
 
@@ -218,4 +218,4 @@ def test_the_table_has_every_rule_of_the_page() -> None:
     "cell", [None, Nothing("later"), "tests/foreign/test_doors.py::test_nowhere", "tests/nowhere.py::test_a", "a test"]
 )
 def test_an_empty_cell_a_weak_reason_and_an_absent_test_are_faults(cell: Cell | None) -> None:
-    assert _fault_of(cell) is not None
+    assert fault_of(cell) is not None

@@ -189,7 +189,7 @@ _IN_PROTOCOLS: Final[dict[Protocol, Callable[[str], bytes]]] = {
 THOUGHTS: Final = [
     Transcript(f"{name}, {protocol}", write(words), Said(said, thinking="plan"), protocol, reasoning="think_tags")
     for name, words, said in (
-        ("tags of one model within another's", "<think>plan</think>\nFour.</thinking>", "Four.</thinking>"),
+        ("tags of one model within another's", "<think>plan</think>\nFour <thinking>.", "Four <thinking>."),
         ("tags of Claude's prompts", "\n\n<thinking>plan</thinking>\n\nFour.", "Four."),
         ("tags of Gemma", "<thought>plan</thought>Four.", "Four."),
         ("tags of Seed", "<seed:think>plan</seed:think>\nFour.", "Four."),

@@ -429,3 +429,9 @@ receipts.bug(
     ("hide_secrets(self._progress)", "self._progress"),
     by="tests/steps/test_mcp.py::test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden",
 )
+agents_elsewhere = Room("hai_flow/steps/a2a/runner.py")
+agents_elsewhere.bug(
+    "what an agent answered that is no JSON-RPC is lost",
+    ('code="tool.invalid_result", retriable=False, data=data)', 'code="tool.invalid_result", retriable=False)'),
+    by="tests/attacks/test_a2a_peer.py::test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once",
+)

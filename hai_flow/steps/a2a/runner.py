@@ -28,9 +28,10 @@ from hai_flow.steps.a2a import peer
 from hai_flow.steps.a2a.peer import Interface
 from hai_flow.steps.asked_forms import find_form_fault
 from hai_flow.steps.files import extract_files, has_no_files, put_in
-from hai_flow.steps.http.runner import HttpExchange, HttpRunner
+from hai_flow.steps.http.runner import HIDDEN_CHARS_MAX, SAID_CHARS_MAX, HttpExchange, HttpRunner
 from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.runner import Answer, Attempt, Stream
+from hai_flow.steps.secrets import hide_secrets
 from hai_flow.values import Json, storable
 
 log = structlog.get_logger(__name__)
@@ -125,7 +126,7 @@ class Agent:
         """Read its card. Raises StepError `tool.unavailable`, and as a request does."""
         agent = cls(http, attempt, tool, Interface(tool.url, False, False))
         card = await agent._exchange("GET", tool.url if tool.url.endswith(".json") else tool.url + CARD)
-        agent.interface = peer.choose_interface(card, tool.url)
+        agent.interface = peer.choose_interface(card["json"], tool.url)
         return agent
 
     async def send(
@@ -144,10 +145,13 @@ class Agent:
         if name is None:
             raise Refused(-32601, f"0.3 has no {method}")
         body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
-        answer = await self._exchange("POST", self.interface.url, body, key)
+        response = await self._exchange("POST", self.interface.url, body, key)
+        answer = response["json"]
         if not isinstance(answer, Mapping) or not answer.keys() & {"result", "error"}:
             message = f"the agent {self._tool.name} answers with what is no JSON-RPC"
-            raise StepError(message, code="tool.invalid_result", retriable=False)
+            text = hide_secrets(response["text"][:HIDDEN_CHARS_MAX])[:SAID_CHARS_MAX]
+            data = {"status": response["status"], "text": text}
+            raise StepError(message, code="tool.invalid_result", retriable=False, data=data)
         error = answer.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")
@@ -163,7 +167,7 @@ class Agent:
             "ListTasks": ("GET", f"/tasks?{urlencode(params)}", None),
         }[method]
         try:
-            return await self._exchange(verb, self.interface.url.rstrip("/") + path, body, key)
+            return (await self._exchange(verb, self.interface.url.rstrip("/") + path, body, key))["json"]
         except StepError as error:
             status = _status_of(error)
             if status is None or status in (401, 403, 408, 425, 429) or status >= 500:
@@ -171,7 +175,7 @@ class Agent:
             code = {404: -32001 if id else -32601, 405: -32601}.get(status, -32602)
             raise Refused(code, f"{error.message} {error.data['text']}") from None
 
-    async def _exchange(self, method: str, url: str, body: Json = None, key: str | None = None) -> Json:
+    async def _exchange(self, method: str, url: str, body: Json = None, key: str | None = None) -> dict[str, Any]:
         evaluate, own_headers = self._attempt.evaluate, {"A2A-Version": "0.3" if self.interface.old else "1.0"}
         if method == "POST":  # each is one of several of the attempt
             own_headers["Idempotency-Key"] = key or secrets.token_hex(16)
@@ -182,8 +186,7 @@ class Agent:
         }  # fmt: skip
         if body is not None:
             request["body"] = body
-        response = await HttpExchange(self._http, self._attempt).asked(request)
-        return response["json"]
+        return await HttpExchange(self._http, self._attempt).asked(request)
 
 
 class Errand:

@@ -1,0 +1,129 @@
+"""Each row of the tables of what servers do (docs/mcp.md, docs/models.md) is tried: by a test, or by an answer of the
+corpus. A row that is written has to be entered here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.foreign.test_doors import fault_of
+from tests.foreign.test_foreign import CORPUS, ODD
+
+_MCP: Final = "tests/foreign/test_mcp.py"
+_SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
+_HOSTILE: Final = "tests/foreign/test_hostile.py"
+_CORPUS: Final = "tests/foreign/test_foreign.py"
+_DIALECTS: Final = "tests/models/test_dialects.py"
+_TALKS: Final = "tests/models/test_conversations.py"
+_OLD_SCHEMAS: Final = f"{_MCP}::test_a_schema_of_another_time_means_what_it_meant"
+_ODD_TOOLS: Final = f"{_MCP}::test_a_tool_whose_schema_is_of_another_time_or_none_is_called"
+_ODD_PARTS: Final = f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone"
+_ODD_HTTP: Final = f"{_HOSTILE}::test_an_answer_in_odd_http_is_the_result_of_its_one_call"
+
+ROWS: Final[dict[str, dict[str, str]]] = {
+    "docs/mcp.md": {
+        "has forgotten the session": f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
+        "answers 307 or 308": f"{_MCP}::test_a_redirect_within_its_origin_is_followed_and_another_is_named",
+        "describes one function badly": (
+            f"{_MCP}::test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers"
+        ),
+        "gives no schema": _ODD_TOOLS,
+        "writes types of other languages": _OLD_SCHEMAS,
+        "refers to a definition": _OLD_SCHEMAS,
+        "lists its functions as an object": f"{_MCP}::test_functions_that_are_listed_oddly_are_called",
+        "has a choice": f"{_SCHEMAS}::test_a_choice_at_the_top_shows_all_properties_and_is_checked_as_it_is",
+        "has `format: uri`": f"{_SCHEMAS}::test_a_schema_with_what_strict_lacks_is_sent_without_it",
+        "declares an output schema that is a list": _ODD_TOOLS,
+        "says `isError`": f"{_MCP}::test_a_result_that_says_in_any_form_that_it_failed_is_a_failure",
+        "gives a result without `content` and": _ODD_PARTS,
+        "answers with a status of an error": f"{_MCP}::test_what_a_server_says_beside_a_status_is_in_the_error",
+        "gives a result without `content`, with": _ODD_PARTS,
+        "gives a part of a kind": _ODD_PARTS,
+        "gives a picture without": f"{_MCP}::test_a_picture_without_its_type_is_one_by_its_first_bytes",
+        "writes Base64": f"{_MCP}::test_base64_that_is_written_otherwise_is_read",
+        "nests a schema or a result": f"{_MCP}::test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays",
+        "answers with what is no message": (
+            f"{_MCP}::test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not"
+        ),
+        "puts a byte order mark": _ODD_HTTP,
+        "gives its answer another type": _ODD_HTTP,
+        "ends its stream, or breaks off": (f"{_HOSTILE}::test_an_answer_that_is_none_is_told_and_its_call_made_once"),
+        "says nothing": (
+            "tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call"
+        ),
+        "compresses its answer": (
+            "tests/foreign/test_unpacking.py::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call"
+        ),
+        "gives `structuredContent` that is no object": (
+            f"{_MCP}::test_a_text_that_is_the_structured_content_counts_as_it"
+        ),
+        "declares an output schema and gives": f"{_MCP}::test_what_fits_the_declared_schema_counts_wherever_it_stands",
+        "gives a question and a result": f"{_MCP}::test_a_question_and_a_result_in_one_answer_are_a_doubt",
+    },
+    "docs/models.md": {
+        "names a call late": "sglang: every piece of a call with another id",
+        "writes several calls": "localai: one slot, no ids, the first call without arguments",
+        "says a call again": "localai: the same call again at another index",
+        "gives one id": "localai: one id for two calls",
+        "gives answers that nobody": "vllm: behind a gateway that counts its one choice from 1",
+        "counts the pieces": "wrapped: the index counts the pieces of a call",
+        "writes a function as": "wrapped: the name in the namespace of a template",
+        "puts `null`": "together: braces first",
+        "repeats in each piece": "loose: each piece of the arguments repeats all before it",
+        "calls the arguments": "loose: the arguments are called `input`",
+        "sends arguments only": "responses: arguments only when they are done",
+        "says two different": "localai: two forms that contradict",
+        "gives one argument": f"{_CORPUS}::test_a_call_that_names_two_values_of_one_argument_is_not_made",
+        "announces a call": "together: a call is announced and none comes",
+        "ends with a word for a whole": "together: eos",
+        "ends with a word for a filter": "dashscope: filtered",
+        "ends with another word": "litellm: a word for the end that nobody knows",
+        "sends `[DONE]`": "sglang: whole without a reason",
+        "repeats the whole message": "minimax: the whole message in the last chunk",
+        "puts all text": "loose: the last piece is the whole text once more",
+        "answers with one JSON": "ollama: a JSON document a line",
+        "passes an answer on": "wrapped: each event in `result`",
+        "reports an error": "lm studio: an error as an event",
+        "breaks off with a web page": "a proxy's page behind the first words",
+        "nests an event": (
+            "tests/foreign/test_depth.py::test_a_models_event_that_is_too_deep_is_read_or_its_servers_fault"
+        ),
+        "answers in another protocol": "an answer of Chat Completions to Responses",
+        "answers with a web page": "gateway: a page to sign in",
+        "redirects": f"{_DIALECTS}::test_a_redirect_is_followed_within_the_origin_and_told_beyond_it",
+        "cuts a character": "litellm: an emoji cut between two escapes, in arguments",
+        "reports its tokens": "loose: tokens in parts, as text, and as no numbers",
+        "names an item": "responses gateway: another id in every event",
+        "sends events again": "responses gateway: an event twice, with one number",
+        "reports calls of its provider": "anthropic gateway: tools of the provider, which are not ours to call",
+        "sends `ping`": "gateway: signs of life between the pieces",
+        "leaves out blank lines": "localai: no blank lines between events",
+        "thinks in": "vllm: thinking under `reasoning`",
+        "gives content that is no text": f"{_CORPUS}::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
+        "compresses its answer": "tests/foreign/test_unpacking.py::test_a_packed_answer_of_a_model_is_its_answer",
+        "writes `<think>`": "tags of Magistral, responses",
+        "opens it in": "llama.cpp: the template opens the thinking",
+        "wants its own data": f"{_DIALECTS}::test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was",
+        "refuses messages": f"{_TALKS}::test_no_message_without_content_is_sent",
+        "wants the user": f"{_DIALECTS}::test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined",
+        "says in any words": "wrapped: too long: 提示词过长",
+    },
+}
+
+
+@pytest.mark.parametrize("page", ROWS)
+def test_each_row_of_what_servers_do_is_tried(page: str) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    table = text.partition("## What servers do")[2].partition("\n## ")[0]
+    rows = [line.removeprefix("| ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert [row for row, begins in zip(rows, ROWS[page], strict=True) if not row.startswith(begins)] == []
+
+
+@pytest.mark.parametrize("page", ROWS)
+def test_what_tries_a_row_is_there(page: str) -> None:
+    answers = {each.name for each in (*CORPUS, *ODD)}
+    faults = [cell for cell in ROWS[page].values() if "::" in cell and fault_of(cell) is not None]
+    assert faults == []
+    assert [cell for cell in ROWS[page].values() if "::" not in cell and cell not in answers] == []
