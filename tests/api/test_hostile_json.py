@@ -51,11 +51,11 @@ HOSTILE: dict[str, bytes] = {
 
 def routes() -> list[tuple[str, str]]:
     """All routes that take a body, documented or not, with a name in the place of each parameter."""
-    known = set()
+    known: set[tuple[str, str]] = set()
     for route in build_common_routes():
-        for method in {"POST", "PUT", "PATCH"} & (route.methods if isinstance(route, APIRoute) else set()):
-            path = re.sub(r"\{[^{}]*\}", "x1", route.path)
-            known.add((method, path.replace("/workflows/x1/", "/workflows/greet/")))
+        if isinstance(route, APIRoute):
+            path = re.sub(r"\{[^{}]*\}", "x1", route.path).replace("/workflows/x1/", "/workflows/greet/")
+            known |= {(method, path) for method in {"POST", "PUT", "PATCH"} & (route.methods or set())}
     return sorted(known)
 
 
