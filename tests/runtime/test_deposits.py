@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -276,25 +274,6 @@ async def test_a_pooler_in_transaction_mode_changes_nothing(shop: Shop, pgbounce
 
         await asyncio.gather(*(deposit(range(first, first + 10)) for first in range(0, 80, 10)))
     assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 40
-
-
-async def test_connections_of_psycopg_deposit_too(shop: Shop) -> None:
-    pytest.importorskip("psycopg")
-    program = """
-import asyncio, sys
-import psycopg
-from hai_flow_client import start_in
-with psycopg.connect(sys.argv[1]) as connection:
-    print(start_in(connection, "shipping", {"order": 1}, tenant="acme"))
-async def main():
-    async with await psycopg.AsyncConnection.connect(sys.argv[1]) as connection:
-        print(await start_in(connection, "shipping", {"order": 2}, tenant="acme"))
-asyncio.run(main())
-"""
-    command = [sys.executable, "-c", program, shop.own]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
-    assert len(set(done.stdout.split())) == 2
-    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 2
 
 
 def test_a_connection_of_another_library_is_refused_in_words() -> None:
