@@ -170,3 +170,7 @@ def _examples() -> Iterator[str]:
     yield "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted:\n"
     tests = template(names[0]).tests
     yield f"```yaml\n{tests[: tests.index(_SECOND_CASE)].rstrip()}\n```\n"
+    yield (
+        "A form is answered by `answer: {pending: size, by: ann, value: {size: M}}`, an event comes by "
+        "`signal: {type: paid, data: {}}`, time by `advance: 2d`.\n"
+    )
