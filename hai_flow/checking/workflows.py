@@ -32,6 +32,9 @@ BESIDE_MAX: Final = 2000
 """Files of one folder that are looked at beside the one that is checked."""
 _DEPTH_MAX: Final = 12  # of children that are compiled for their parents' sake
 _NAME: Final = re.compile(rb"""^["']?name["']?[ \t]*:[ \t]*["']?([a-z][\w-]*)["']?[ \t\r]*(?:#.*)?$""", re.M)
+_EVENT: Final = re.compile(
+    rb"""\bevent["']?[ \t]*:[ \t]*(?:\{?[ \t\r\n]*type[ \t]*:[ \t]*)?["']?([A-Za-z][\w.:/-]{3,199})"""
+)
 STDIN: Final = "<stdin>"
 
 Entry: TypeAlias = tuple[Plan | None, list[Finding]]
@@ -40,10 +43,12 @@ Entry: TypeAlias = tuple[Plan | None, list[Finding]]
 @dataclass(slots=True)
 class _Folder:
     """The workflow files of a folder, by the names of their workflows; "" has those whose name is not seen at once.
-    `left_out`: how many files were not looked at."""
+    `events`: the types of events, and the files that seem to name each. `left_out`: how many files were not looked
+    at."""
 
     files: dict[str, list[str]] = field(default_factory=dict)
     webhooks: list[str] = field(default_factory=list)
+    events: dict[str, set[str]] = field(default_factory=dict)
     left_out: int = 0
 
 
@@ -197,6 +202,8 @@ class Workflows:
             folder.files.setdefault(name, []).append(file)
             if b"webhook" in text:
                 folder.webhooks.append(file)
+            for event in _EVENT.findall(text):
+                folder.events.setdefault(event.decode(), set()).add(file)
         return folder
 
     # --- findings about several files ---------------------------------------------------------------------------------
@@ -205,7 +212,11 @@ class Workflows:
         if plan is None or file == STDIN:
             return
         document = parse_once(first_of(self._sources[file]), file)
-        findings = [*self._doubles(file, plan, document), *self._strangers(file, plan, document)]
+        findings = [
+            *self._doubles(file, plan, document),
+            *self._strangers(file, plan, document),
+            *self._check_events(file, document),
+        ]
         yield from complete_findings(document, findings)
 
     def _doubles(self, file: str, plan: Plan, document: Document) -> Iterator[Finding]:
@@ -249,6 +260,52 @@ class Workflows:
             if hint := suggestion(name, list(folder.files), likeness=0.8):
                 message = f"there is no workflow `{name}` beside this file{hint} A server may have it"
                 yield Finding(file, *document.position(at), "warning", "run.unknown", message)
+
+    def _check_events(self, file: str, document: Document) -> Iterator[Finding]:
+        """A finding for an event that nothing else here names, while another one has nearly its name: one of them is
+        what is sent."""
+        events = list(_iter_events(document.value))
+        own = [name for _, name in events]
+        others = {
+            name for name, files in self._folder(Path(file).parent).events.items() if files - {file} or name in own
+        }
+        for at, name in events:
+            files = self._folder(Path(file).parent).events.get(name, set())
+            if files - {file} or own.count(name) > 1:
+                continue
+            near = [each for each in others - {name} if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
+            if hint := suggestion(name, near, likeness=0.88):
+                message = f"nothing else here names the event `{name}`{hint} It is spelt as it is sent"
+                yield Finding(file, *document.position(at), "warning", "event.unknown", message)
+
+
+_DIGITS: Final = re.compile(r"\d+")
+
+
+def _iter_events(value: Json) -> Iterator[tuple[Place, str]]:
+    """The types of events that a document waits for, or that start it, with their places."""
+    triggers = value.get("triggers") if isinstance(value, dict) else None
+    for index, trigger in enumerate(triggers if isinstance(triggers, list) else ()):
+        event = trigger.get("event") if isinstance(trigger, dict) else None
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            yield ("triggers", index, "event", "type"), event["type"]
+    yield from _iter_awaited_events(value, ())
+
+
+def _iter_awaited_events(value: Json, at: Place) -> Iterator[tuple[Place, str]]:
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if not isinstance(each, dict | list):
+            continue
+        place = (*at, key)
+        if key in ("wait_for", "withdraw_when") and isinstance(each, dict):
+            entries = [(place, each)]
+            for word in ("any", "all"):
+                listed = each.get(word)
+                rows = enumerate(listed if isinstance(listed, list) else ())
+                entries += [((*place, word, index), row) for index, row in rows if isinstance(row, dict)]
+            yield from (((*here, "event"), row["event"]) for here, row in entries if isinstance(row.get("event"), str))
+        elif key not in ("input", "with", "emit", "form"):
+            yield from _iter_awaited_events(each, place)
 
 
 def _runs(value: Json, at: Place) -> Iterator[tuple[Place, str]]:

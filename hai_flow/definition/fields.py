@@ -51,6 +51,8 @@ _FOREIGN: Final = re.compile(
     r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
 )
 _BLOCK: Final = re.compile(r"\{%-?\s{0,9}(?:if|elif|else|endif|for|endfor|set)\b[^%]{0,200}%\}")  # of Jinja and Liquid
+_CALLBACK: Final = "callback:"  # of events that a service sends which was asked
+_EVENT_CHARS_MAX: Final = 200
 _FOREIGN_MAX: Final = 20  # of one text; each is looked up
 _MEANT: Final = {"until": ("true", "false"), "while": ("true", "false"), "when": ("true",)}
 """Literals that are meant: a loop that `break` leaves, a last case or a question that is always there."""
@@ -300,6 +302,17 @@ class Parts:
         if match:
             message = "`{{ }}` is plain text here; a hole is written ${{ }}"
             self.reader.warning_inside(path, match.start(), "text.braces", message)
+
+    def check_event_type(self, name: str, at: Path) -> None:
+        """Report a type of events that a server takes from nobody."""
+        if name.startswith(_CALLBACK):
+            message = (
+                f"nobody can send an event whose type begins with `{_CALLBACK}`: steps get theirs; name another"
+            )
+            self.reader.refuse(at, "event.never", message)
+        elif len(name) > _EVENT_CHARS_MAX or not name.isprintable():
+            message = f"nobody can send this event: a type has up to {_EVENT_CHARS_MAX} characters that can be seen"
+            self.reader.refuse(at, "event.never", message)
 
     def schema(self, raw: Json, at: Path) -> JsonSchema | None:
         """`raw` compiled; None after findings. Holes are findings."""

@@ -175,6 +175,8 @@ def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | N
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
     input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    if "type" in fields:
+        parts.check_event_type(fields["type"], (*at, "type"))
     return plan.EventTrigger(fields["type"], match, dedupe, input) if "type" in fields else None
 
 

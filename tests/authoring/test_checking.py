@@ -135,6 +135,22 @@ def test_a_child_named_nearly_like_a_file_beside_it_is_a_warning(here: Path) -> 
     assert check(here)[0]["dad.flow.yaml"] == []
 
 
+WAITING = "hai: flow/v1\nname: {name}\nversion: 1\nsteps:\n  - wait_for: {{event: {event}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "hint"),
+    [("order.piad", "did you mean `order.paid`?"), ("order.sent", ""), ("order.paid", ""), ("order.paid2", "")],
+)
+def test_an_event_named_nearly_like_one_of_a_file_beside_it_is_a_warning(here: Path, event: str, hint: str) -> None:
+    trigger = "triggers: [{event: {type: order.paid}}]\nsteps: [{say: hi}]\n"
+    (here / "start.flow.yaml").write_text(f"hai: flow/v1\nname: start\nversion: 1\n{trigger}")
+    (here / "wait.flow.yaml").write_text(WAITING.format(name="wait", event=event))
+    findings = check(here)[0]["wait.flow.yaml"]
+    assert [(each.line, each.code) for each in findings] == ([(5, "event.unknown")] if hint else [])
+    assert all(hint in each.message for each in findings)
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_two_files_of_one_name_are_a_finding_also_when_one_is_checked(here: Path, alone: bool) -> None:
     text = "hai: flow/v1\nname: a\nversion: 1\nsteps:\n  - say: hi\n"

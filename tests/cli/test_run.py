@@ -336,7 +336,7 @@ def test_a_server_gets_the_workflows_beside_a_file_that_is_run_there(database_ur
             assert json.loads(ended.stdout)["output"] == int(number)
 
 
-def test_json_has_the_frames_of_a_tool_that_fails_and_nothing_that_it_prints(database_url: str, tmp_path: Path) -> None:
+def test_json_has_the_frames_of_a_failed_tool_and_nothing_that_it_prints(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text("def divide(by: int):\n    print('dividing')\n    return 1 / by\n")
     flow = tmp_path / "fails.flow.yaml"
     flow.write_text(

@@ -25,4 +25,6 @@ def subscription(context: StepContext, raw: Json, at: Path, names: Names) -> pla
         message = "an event's type is literal: holes are not filled here; tell events apart by `match`"
         context.reader.error((*at, "event"), "wait_for.hole", message)
         return None
+    if "event" in fields:
+        context.check_event_type(fields["event"], (*at, "event"))
     return plan.Subscription(fields["event"], match) if "event" in fields else None

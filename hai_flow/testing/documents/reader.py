@@ -419,7 +419,8 @@ class _SuiteBuilder:
 
     def _answer(self, value: Json, at: Path) -> Answer:
         fields = self.fields(value, at, "`answer`", _ANSWER, ("pending",))
-        if isinstance(value, dict) and ("value" in value) == ("error" in value):
+        is_known = isinstance(value, dict) and value.keys() <= _ANSWER.keys()
+        if isinstance(value, dict) and is_known and ("value" in value) == ("error" in value):
             message = "expected one of `value` (what is answered) and `error` (what the frontend reports) in `answer`"
             self.error(at, "test.answer", message, key=True)
         return Answer(
