@@ -232,7 +232,7 @@ def _make_plan(
 
 
 _FOR_THE_END: Final = frozenset((
-    "condition.certain", "errors.never", "escalate.same", "switch.same_case",
+    "combine.alone", "condition.certain", "errors.never", "escalate.same", "switch.same_case",
 ))  # fmt: skip
 """Doubts about a document that has no error: beside one they say little, and may follow from it."""
 _OF_SUMMARY: Final = frozenset(("input", "state", "run", "thread"))

@@ -421,6 +421,10 @@ class Declarations(Parts):
                 self.reader.error(("visibility", index), "selector.invalid", message)
                 continue
             own = self.roles.get(selector[5:]) if selector.startswith("role:") else None
+            is_other = selector.startswith("role:") and selector[5:] not in self.roles  # a deployment has others
+            if is_other and (hint := suggestion(selector[5:], self.roles)):
+                message = f"`roles` has no `{selector[5:]}`{hint}"
+                self.reader.warning(("visibility", index), "role.unknown", message)
             selectors.update(dict.fromkeys((selector,) if own is None else own))
         return tuple(selectors)
 

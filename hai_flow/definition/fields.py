@@ -306,9 +306,7 @@ class Parts:
     def check_event_type(self, name: str, at: Path) -> None:
         """Report a type of events that a server takes from nobody."""
         if name.startswith(_CALLBACK):
-            message = (
-                f"nobody can send an event whose type begins with `{_CALLBACK}`: steps get theirs; name another"
-            )
+            message = f"nobody can send an event whose type begins with `{_CALLBACK}`: steps get theirs; name another"
             self.reader.refuse(at, "event.never", message)
         elif len(name) > _EVENT_CHARS_MAX or not name.isprintable():
             message = f"nobody can send this event: a type has up to {_EVENT_CHARS_MAX} characters that can be seen"

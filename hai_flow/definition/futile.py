@@ -175,6 +175,10 @@ def _winners(context: StepContext, step: StepDraft) -> None:
             block = context.outline.ids.get(str(each[2]).split(".")[1])
             branches = block.fields.get("parallel") if block is not None else None
             name = str(each[3]).strip("'\"")
+            if isinstance(branches, Mapping) and block is not None and block.fields.get("join", "all") != "any":
+                message = f"`{each[2]}` is null without `join: any`; write that, or ask for the `results` of branches"
+                context.reader.warning(at, "parallel.no_branch", message)
+                return
             if isinstance(branches, Mapping) and str(each[3]).startswith(("'", '"')) and name not in branches:
                 hint = suggestion(name, branches) or f"; its branches are {', '.join(branches)}"
                 message = f"`{each[2]}` is never {each[3]}{hint}"
@@ -193,6 +197,14 @@ def _too_long(context: StepContext, step: StepDraft) -> None:
             message = f"this is longer than the `timeout` of `{outer.id}` around it, which is {text}"
             context.reader.warning(at, "timeout.shorter", message)
             break
+
+
+def _report_undo_of_reading(context: StepContext, step: StepDraft) -> None:
+    name = str(step.fields.get("call", "")).partition(".")[0]
+    tool = context.declared.tools.get(name)
+    if tool is not None and tool.effect == "read":
+        message = f"nothing is to be taken back: `{name}` only reads (`effect: read`); take it out"
+        context.reader.warning((*step.at, "undo"), "undo.nothing", message, key=True)
 
 
 def _wait_too_long(context: StepContext, step: StepDraft) -> None:
@@ -345,6 +357,7 @@ _CHECKS_BY_KEY: Final = (
     ("for_each", _report_no_items),
     ("set", _set_to_itself),
     ("retry", _retry_too_late),
+    ("undo", _report_undo_of_reading),
     ("llm", _report_empty_prompt),
     ("agent", _report_empty_prompt),
 )

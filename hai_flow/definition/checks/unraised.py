@@ -89,6 +89,9 @@ def _check_pattern(context: StepContext, pattern: object, raised: frozenset[str]
         and not any(own.startswith(f"{kind}.") for own in context.outline.fail_codes)
     ):
         message = f"nothing raises `{pattern}` here: {_ONLY[kind]}; take it out, or put it where that happens"
+        own = f"ask.{pattern.partition('.')[2]}"
+        if kind == "approval" and "ask" in raised and own in KNOWN_CODES:
+            message = f"nothing raises `{pattern}` here: an `ask` raises `{own}`; write that"
         context.reader.warning(at, "errors.never", message)
 
 

@@ -211,6 +211,8 @@ def _format_overload(function: str, types: str) -> str:
     if operator == "==" or operator == "!=":
         hint = _suggest_other_side(operands.split(", "))
         return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal{hint}"
+    if operator == "+" and "timestamp" in operands:
+        return f'`+` can\'t be applied to ({operands}); a length is written duration("60s")'
     if operator == "+" and "string" in operands:
         return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
     if "int" in operands and "double" in operands:

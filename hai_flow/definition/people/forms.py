@@ -68,6 +68,9 @@ def check_combine(context: StepContext, fields: Mapping[str, Json], at: Path, fo
         )
         return
     properties = (form or {}).get("properties", {})
+    if combine and fields.get("quorum", 1) == 1 and not _has_stage_of_several(fields.get("on_deadline")):
+        message = "`combine` joins the answers of several people, and one decides here; take it out"
+        context.reader.warning((*at, "combine"), "combine.alone", message, key=True)
     for name, word in combine.items():
         place = (*at, "combine", name)
         if form is not None and name not in properties:
@@ -80,6 +83,12 @@ def check_combine(context: StepContext, fields: Mapping[str, Json], at: Path, fo
             context.reader.error(place, "combine.word", message)
         else:
             _check_combine_type(context, word, properties.get(name), place)
+
+
+def _has_stage_of_several(on_deadline: Json) -> bool:
+    stages = on_deadline if isinstance(on_deadline, list) else [on_deadline]
+    bodies = [stage.get("escalate") for stage in stages if isinstance(stage, Mapping)]
+    return any(isinstance(body, Mapping) and body.get("quorum", 1) != 1 for body in bodies)
 
 
 def _check_combine_type(context: StepContext, word: str, schema: Json, at: Path) -> None:
