@@ -202,7 +202,7 @@ def _too_long(context: StepContext, step: StepDraft) -> None:
 def _report_undo_of_reading(context: StepContext, step: StepDraft) -> None:
     name = str(step.fields.get("call", "")).partition(".")[0]
     tool = context.declared.tools.get(name)
-    if tool is not None and tool.effect == "read":
+    if getattr(tool, "effect", "") == "read":
         message = f"nothing is to be taken back: `{name}` only reads (`effect: read`); take it out"
         context.reader.warning((*step.at, "undo"), "undo.nothing", message, key=True)
 
