@@ -14,7 +14,7 @@ import {
   useParams,
   useRouterState,
 } from "@tanstack/react-router";
-import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, useRef, useState } from "react";
+import { StrictMode, useCallback, useEffect, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/app.css";
@@ -71,10 +71,19 @@ const runs = createRoute({
   validateSearch: runsSearch,
   component: lazyRouteComponent(() => import("./pages/runs/Runs.tsx"), "Runs"),
 });
-const run = createRoute({ getParentRoute: () => root, path: "/runs/$id", validateSearch: runSearch, component: RunPage });
-const LazyRun = lazy(() => import("./pages/run/Run.tsx").then(({ Run }) => ({ default: Run })));
-const compare = createRoute({ getParentRoute: () => root, path: "/runs/$id/compare", validateSearch: compareSearch, component: ComparePage });
-const LazyCompare = lazy(() => import("./pages/run/Compare.tsx").then(({ Compare }) => ({ default: Compare })));
+const run = createRoute({
+  getParentRoute: () => root,
+  path: "/runs/$id",
+  validateSearch: runSearch,
+  loader: ({ params }) => void import("./pages/run/Run.tsx").then(({ askEarly }) => askEarly(queries, params.id)),
+  component: lazyRouteComponent(() => import("./pages/run/Run.tsx"), "RunPage"),
+});
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/runs/$id/compare",
+  validateSearch: compareSearch,
+  component: lazyRouteComponent(() => import("./pages/run/Compare.tsx"), "ComparePage"),
+});
 const workflows = createRoute({
   getParentRoute: () => root,
   path: "/workflows",
@@ -85,22 +94,20 @@ const workflow = createRoute({
   getParentRoute: () => root,
   path: "/workflows/$name",
   validateSearch: workflowSearch,
-  component: WorkflowPage,
+  component: lazyRouteComponent(() => import("./pages/workflows/Workflow.tsx"), "WorkflowPage"),
 });
-const LazyWorkflow = lazy(() => import("./pages/workflows/Workflow.tsx").then(({ Workflow }) => ({ default: Workflow })));
 const newWorkflow = createRoute({
   getParentRoute: () => root,
   path: "/workflows/new",
   validateSearch: editSearch,
-  component: NewWorkflowPage,
+  component: lazyRouteComponent(() => import("./pages/workflows/Edit.tsx"), "NewPage"),
 });
 const editWorkflow = createRoute({
   getParentRoute: () => root,
   path: "/workflows/$name/edit",
   validateSearch: editSearch,
-  component: EditWorkflowPage,
+  component: lazyRouteComponent(() => import("./pages/workflows/Edit.tsx"), "EditPage"),
 });
-const LazyEdit = lazy(() => import("./pages/workflows/Edit.tsx").then(({ Edit }) => ({ default: Edit })));
 const schedules = createRoute({
   getParentRoute: () => root,
   path: "/schedules",
@@ -129,14 +136,20 @@ const feedback = createRoute({
   validateSearch: feedbackSearch,
   component: lazyRouteComponent(() => import("./pages/feedback/Feedback.tsx"), "Feedback"),
 });
-const settings = createRoute({ getParentRoute: () => root, path: "/settings", component: SettingsPage });
-const LazySettings = lazy(() => import("./pages/settings/Settings.tsx").then(({ Settings }) => ({ default: Settings })));
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("./pages/settings/Settings.tsx"), "Settings"),
+});
 
 const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, overview, audit, oversight, feedback] as const;
 const router = createRouter({
   routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, compare, ...later, settings]),
   basepath: "/console",
   scrollRestoration: false,
+  defaultPendingMs: 300,
+  defaultPendingMinMs: 0,
+  defaultPendingComponent: Loading,
 });
 
 declare module "@tanstack/react-router" {
@@ -149,63 +162,8 @@ function InboxPage() {
   return <Inbox id={useParams({ strict: false, select: ({ id }) => id ?? null })} />;
 }
 
-function RunPage() {
-  const t = useText();
-  const { id } = run.useParams();
-  return (
-    <Suspense fallback={<p role="status">{t.app.loading}</p>}>
-      <LazyRun key={id} id={id} />
-    </Suspense>
-  );
-}
-
-function ComparePage() {
-  const t = useText();
-  const { id } = compare.useParams();
-  return (
-    <Suspense fallback={<p role="status">{t.app.loading}</p>}>
-      <LazyCompare key={id} id={id} />
-    </Suspense>
-  );
-}
-
-function Later({ children }: { children: ReactNode }) {
-  const t = useText();
-  return <Suspense fallback={<p role="status">{t.app.loading}</p>}>{children}</Suspense>;
-}
-
-function WorkflowPage() {
-  const { name } = workflow.useParams();
-  return (
-    <Later>
-      <LazyWorkflow key={name} name={name} />
-    </Later>
-  );
-}
-
-function NewWorkflowPage() {
-  return (
-    <Later>
-      <LazyEdit name={null} search={newWorkflow.useSearch()} />
-    </Later>
-  );
-}
-
-function EditWorkflowPage() {
-  const { name } = editWorkflow.useParams();
-  return (
-    <Later>
-      <LazyEdit key={name} name={name} search={editWorkflow.useSearch()} />
-    </Later>
-  );
-}
-
-function SettingsPage() {
-  return (
-    <Later>
-      <LazySettings changed={() => location.reload()} />
-    </Later>
-  );
+function Loading() {
+  return <p role="status">{useText().app.loading}</p>;
 }
 
 function Shell() {
@@ -356,6 +314,7 @@ function Console() {
   );
 }
 
+void router.load(); // what the page needs comes while the server is asked who reads
 const element = document.getElementById("root");
 if (element) {
   createRoot(element).render(

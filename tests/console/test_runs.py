@@ -406,7 +406,7 @@ def test_a_run_is_paused_and_goes_on_after_one_was_told_what_that_does(
     pending = asked("refund", order="C-1", amount=91)
     shown = page().goto(f"/console/runs/{pending['run_id']}")
     shown.role("button", "Pause").click()
-    shown.words("No new step starts.").there()
+    shown.words("No new steps start.").there()
     assert shown.axe() == []
     shown.label("Comment").fill("until Ann is back")
     shown.role("dialog").role("button", "Pause").click()
@@ -432,6 +432,40 @@ def test_a_run_that_waits_for_its_turn_leads_to_the_one_before_it(page: NewPage,
 def test_a_run_that_is_not_there_is_said_to_be_so(page: NewPage) -> None:
     shown = page().goto("/console/runs/01a20561-e97f-79c2-8a90-000000000000")
     shown.role("heading", "Not found").there()
+
+
+WITHOUT_EVENTS = """
+const { fetch } = window;
+window.asked = [];
+window.fetch = (path, options) => {
+  asked.push(path);
+  return /[/]runs[/].*[/]events/.test(path) ? new Promise(() => {}) : fetch(path, options);
+};
+"""
+
+
+def test_a_run_is_shown_by_its_snapshot_and_steps_before_an_event_is_read(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    run = approved(http, asked("release")["run_id"])
+    steps = http.get(f"/v1/runs/{run['id']}/steps").json()["items"]
+    shown = page()
+    shown.play(["addInitScript", {"content": WITHOUT_EVENTS}])
+    for tab, drawn in {
+        "conversation": ".talk > li",
+        "graph": "svg [data-tone=finished]",
+        "waterfall": f".line.fall[data-path='{steps[-1]['path']}']",
+        "state": ".items > li [data-status=finished]",
+    }.items():
+        shown.goto(f"/console/runs/{run['id']}?tab={tab}")
+        shown.locator(drawn).first().there()
+        moment(shown, run["seq"])
+        shown.words(f"0 of {run['seq']} read").there()
+        of_run = "asked.map((path) => /[/]runs[/].*[/]([a-z]+)/.exec(path)?.[1])"
+        shown.until(f"{of_run}.includes('events')")
+        requests = shown.evaluate(of_run)
+        parts = {"snapshot", "steps"} if tab in ("graph", "waterfall") else {"snapshot"}
+        assert parts <= set(requests[: requests.index("events")]), tab
 
 
 EVENTS = int(os.environ.get("TEST_CONSOLE_EVENTS", "20000"))

@@ -55,13 +55,17 @@ def test_hostile_values_of_a_run_are_text_and_bounded_in_every_view(page: NewPag
 def test_a_moment_and_a_step_survive_a_reload_and_open_in_a_second_tab(page: NewPage, asked: Asked) -> None:
     pending = asked("release")
     first = page().goto(f"/console/runs/{pending['run_id']}?tab=state&at=5&step=approvals")
+    reading = "[role=tabpanel] > p[role=status]"
     moment(first, 5)
+    first.locator(reading).gone()
     told = first.locator("[role=tabpanel]").text()
     first.play(["reload"])
     moment(first, 5)
+    first.locator(reading).gone()
     assert first.locator("[role=tabpanel]").text() == told
     second = page(beside=first).goto(first.evaluate("location.pathname + location.search"))
     moment(second, 5)
+    second.locator(reading).gone()
     assert second.locator("[role=tabpanel]").text() == told
     second.role("complementary", "Step approvals").there()
 

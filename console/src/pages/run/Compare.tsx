@@ -23,10 +23,17 @@ function useRun(id: string) {
   return useQuery({ queryKey: ["run", id], queryFn: ({ signal }) => get<Run>(runPath(id), signal), enabled: UUID.test(id) });
 }
 
-export function Compare({ id }: { id: string }) {
+const route = getRouteApi("/runs/$id/compare");
+
+export function ComparePage() {
+  const { id } = route.useParams();
+  return <Compare key={id} id={id} />;
+}
+
+function Compare({ id }: { id: string }) {
   const t = useRunText();
   const navigate = useNavigate();
-  const search = getRouteApi("/runs/$id/compare").useSearch();
+  const search = route.useSearch();
   const other = search.with ?? id;
   const [left, right] = [useRun(id), useRun(other)];
   const two = other !== id;

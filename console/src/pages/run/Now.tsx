@@ -12,6 +12,7 @@ import { usePageText } from "../../text/pages.ts";
 import { humanised } from "../../text/names.ts";
 import { doingNow } from "./doing.ts";
 import { runPath } from "./moment.ts";
+import { messageOf } from "./StepCard.tsx";
 
 const SHOWN = 8;
 
@@ -113,7 +114,7 @@ function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
             <Go href={`/console/runs/${encodeURIComponent(each)}`}>{t.decision.toRun}</Go>
           </Fact>
         ))}
-        {last?.error && <Fact name={p.now.lastError}>{String(last.error["message"] ?? last.error["code"]).slice(0, 300)}</Fact>}
+        {last?.error && <Fact name={p.now.lastError}>{messageOf(last.error)}</Fact>}
       </dl>
     </>
   );

@@ -1,10 +1,9 @@
 // One run: what was said, the path it took, how long its steps took, its state and its events. One slider moves all of
 // them, and one step is chosen in all of them.
 
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { type QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { memo, useCallback, useDeferredValue, useEffect, useId, useMemo, useRef, useState } from "react";
-import { get } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
 import { asProblem } from "../../api/problems.ts";
@@ -29,7 +28,7 @@ import { Events } from "./Events.tsx";
 import { Fork } from "./Fork.tsx";
 import { Models } from "./Models.tsx";
 import { Now } from "./Now.tsx";
-import { planPathOf, runPath, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
+import { planPathOf, runQuery, snapshotQuery, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
 import { type Asked, type RunSearch, TABS, type Tab } from "./search.ts";
 import { Skip } from "./Skip.tsx";
 import { State } from "./State.tsx";
@@ -42,36 +41,46 @@ const SLIDER_MS = 60;
 const SLIDER_MS_MAX = 1_000;
 const LIVE_MS_MAX = 3_000;
 
-export function Run({ id }: { id: string }) {
+const route = getRouteApi("/runs/$id");
+
+/** Asks for the run and its newest snapshot, before it is known who reads and what they want to see of it. */
+export async function askEarly(queries: QueryClient, id: string): Promise<void> {
+  await queries.prefetchQuery(runQuery(id, 0));
+  const run = queries.getQueryData(runQuery(id, 0).queryKey);
+  if (run !== undefined) await queries.prefetchQuery(snapshotQuery(id, run.seq));
+}
+
+export function RunPage() {
+  const { id } = route.useParams();
+  return <Run key={id} id={id} />;
+}
+
+function Run({ id }: { id: string }) {
   const t = useRunText();
   const navigate = useNavigate();
-  const search = getRouteApi("/runs/$id").useSearch();
+  const search = route.useSearch();
   const mayRead = useMay("read_workflows");
-  const log = useLog(id);
+  // What it shows comes from the server's snapshot and steps; the thousands of events behind these are read when they are shown.
+  const [shows, setShows] = useState(search.tab === "events");
+  const log = useLog(id, shows);
   const now = useNow();
-  const at = search.at === undefined || (log.ready && search.at >= log.head) ? null : search.at;
-  const [took, setTook] = useState(0);
-  // A long run's snapshot takes a while: while it goes on, the page asks no more often than the server can tell.
-  // Before the log is there, the run itself says how far it has come: its snapshot and steps are shown at once.
-  const [begun, setBegun] = useState(0);
-  const newestSeq = log.ready ? log.head : begun;
-  const seq = useSettled(at ?? newestSeq, Math.max(SLIDER_MS, at === null ? Math.min(LIVE_MS_MAX, 3 * took) : Math.min(SLIDER_MS_MAX, took)));
   const head = useSettled(log.head, 500);
-  const found = useQuery({
-    queryKey: ["run", id, head],
-    queryFn: ({ signal }) => get<RunShape>(runPath(id), signal),
-    placeholderData: keepPreviousData,
-  });
-  const known = found.data?.seq ?? 0;
-  useEffect(() => setBegun((before) => Math.max(before, known)), [known]);
-  const ready = log.ready || begun > 0;
-  const snapshot = useSnapshot(id, seq, ready && (at !== null || seq > 0));
+  const found = useQuery({ ...runQuery(id, head), placeholderData: keepPreviousData });
+  // Before the log is there, the run itself says how far it has come.
+  const newestSeq = Math.max(log.head, found.data?.seq ?? 0);
+  const at = search.at === undefined || (newestSeq > 0 && search.at >= newestSeq) ? null : search.at;
+  // A long run's snapshot takes a while: while it goes on, the page asks no more often than the server can tell.
+  const [took, setTook] = useState(0);
+  const seq = useSettled(at ?? newestSeq, Math.max(SLIDER_MS, at === null ? Math.min(LIVE_MS_MAX, 3 * took) : Math.min(SLIDER_MS_MAX, took)));
+  const asks = newestSeq > 0 && (at !== null || seq > 0);
+  const snapshot = useSnapshot(id, seq, asks);
   useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const asks = ready && (at !== null || seq > 0);
   const steps = useSteps(id, seq, false, asks && (tab === "waterfall" || search.step !== undefined));
   const passages = useSteps(id, seq, true, asks && tab === "graph");
   const shownSteps = tab === "graph" ? passages : steps;
+  const draws = tab === "graph" || tab === "waterfall" ? isAnswered(shownSteps) : isAnswered(snapshot);
+  useEffect(() => setShows((before) => before || draws || tab === "events"), [draws, tab]);
   const run = found.data;
   const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
   const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
@@ -101,8 +110,8 @@ export function Run({ id }: { id: string }) {
   const view = useDeferredValue(wanted);
   const told = useTold(view);
   const used = useMemo(() => usedOf(told.modelCalls), [told.modelCalls]);
-  const newest = useRef(log.head);
-  newest.current = log.head;
+  const newest = useRef(newestSeq);
+  newest.current = newestSeq;
   const go = useCallback(
     (more: RunSearch): void => void navigate({ to: "/runs/$id", params: { id }, search: (before) => ({ ...before, ...more }), replace: true }),
     [navigate, id],
@@ -183,6 +192,10 @@ export function Run({ id }: { id: string }) {
       </div>
     </div>
   );
+}
+
+function isAnswered(query: { data: unknown; error: Error | null }): boolean {
+  return query.data !== undefined || query.error !== null;
 }
 
 /** What is shown of the run: all of it belongs to one moment. */

@@ -214,8 +214,11 @@ function Waited({ wait, zone }: { wait: RunStep["waits"][number]; zone: string |
   );
 }
 
-function messageOf(error: Json): string {
-  return isObject(error) && typeof error["message"] === "string" ? error["message"].slice(0, 500) : JSON.stringify(error).slice(0, 500);
+/** What an error says: in the reader's language by its code, and then in its own words. */
+export function messageOf(error: Json): string {
+  if (!isObject(error)) return JSON.stringify(error).slice(0, 500);
+  const message = typeof error["message"] === "string" ? error["message"] : String(error["code"]);
+  return [codeText(error["code"]), message].filter(Boolean).join("：").slice(0, 500);
 }
 
 /** A failure, and what it came of. */

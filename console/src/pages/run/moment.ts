@@ -1,7 +1,7 @@
 // A run at one moment, as the server says it: its snapshot and its steps. What has happened does not change, so each moment
 // is asked for once.
 
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { get } from "../../api/client.ts";
 import type { EventsPage, Graph, Run, RunStep, Snapshot, StepPage, Version, Workflow } from "../../api/types.gen.ts";
@@ -14,22 +14,26 @@ const STEPS_MAX = 20_000;
 
 export const runPath = (id: string): string => `/v1/runs/${encodeURIComponent(id)}`;
 
-export function useSnapshot(id: string, seq: number, enabled: boolean) {
-  const [took, setTook] = useState(0);
-  const found = useQuery({
+/** The run itself, as of its event `head` or later. */
+export const runQuery = (id: string, head: number) =>
+  queryOptions({ queryKey: ["run", id, head], queryFn: ({ signal }) => get<Run>(runPath(id), signal) });
+
+/** The snapshot, and how many milliseconds the server took for it. */
+export const snapshotQuery = (id: string, seq: number) =>
+  queryOptions({
     queryKey: ["snapshot", id, seq],
     queryFn: async ({ signal }) => {
       const began = performance.now();
       const snapshot = await get<Snapshot>(`${runPath(id)}/snapshot?at=${seq}`, signal);
-      setTook(performance.now() - began);
-      return snapshot;
+      return { snapshot, took: performance.now() - began };
     },
-    enabled,
     staleTime: Infinity,
     gcTime: 20_000, // a slider leaves hundreds behind
-    placeholderData: keepPreviousData,
   });
-  return { ...found, took };
+
+export function useSnapshot(id: string, seq: number, enabled: boolean) {
+  const found = useQuery({ ...snapshotQuery(id, seq), enabled, placeholderData: keepPreviousData });
+  return { ...found, data: found.data?.snapshot, took: found.data?.took ?? 0 };
 }
 
 /**

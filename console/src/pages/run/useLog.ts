@@ -29,7 +29,8 @@ const PAGE = 500;
 const SHOWN_MS = 100;
 const EVENTS_MAX = 50_000;
 const EVENTS_MIN = 1_000;
-const ENDED = new Set(["run_finished", "run_failed", "run_stopped"]);
+const FINISHED = "run_finished"; // nothing comes behind it; one that failed or was stopped may be retried
+const ENDED = new Set([FINISHED, "run_failed", "run_stopped"]);
 
 /** How many of a log's events are kept, the newest: 50,000, or what this browser's storage says for a small machine. */
 export function eventsKept(): number {
@@ -53,7 +54,8 @@ const eventsPath = (runId: string): string => `/v1/runs/${encodeURIComponent(run
 
 const NOTHING: Omit<RunLog, "recorded"> = { events: [], head: 0, read: 0, ready: false, loaded: false, connection: "connecting", problem: null };
 
-export function useLog(runId: string): RunLog {
+/** `begins`: whether it is time to read them. */
+export function useLog(runId: string, begins: boolean): RunLog {
   const [log, setLog] = useState<RunLog>(() => ({ ...NOTHING, recorded: new Recorded() }));
   useEffect(() => {
     const most = eventsKept();
@@ -118,13 +120,15 @@ export function useLog(runId: string): RunLog {
         show({ problem: asProblem(error), connection: "lost" });
       }
     }
+    const last = (): string => (news.at(-1) ?? events.at(-1))?.type ?? "";
     function begin(): void {
+      if (last() === FINISHED) return show({ connection: "live" });
       stop = follow(
         eventsPath(runId),
         {
           onState: (connection, problem) => {
-            const over = ENDED.has((news.at(-1) ?? events.at(-1))?.type ?? "");
-            show({ connection: over ? "live" : connection, problem: problem ?? null });
+            show({ connection: ENDED.has(last()) ? "live" : connection, problem: problem ?? null });
+            if (last() === FINISHED) stop();
           },
           onEvent: (name, data) => {
             if (name !== "cursor_reset") add(eventOf(data as Record<string, Json>));
@@ -134,13 +138,13 @@ export function useLog(runId: string): RunLog {
       );
     }
     setLog({ ...NOTHING, recorded });
-    void load();
+    if (begins) void load();
     return () => {
       gone = true;
       clearTimeout(timer);
       stop();
     };
-  }, [runId]);
+  }, [runId, begins]);
   return log;
 }
 

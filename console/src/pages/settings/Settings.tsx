@@ -21,7 +21,7 @@ import { isOpenHouse } from "./house.ts";
 
 const THEMES: Theme[] = ["system", "light", "dark"];
 
-export function Settings({ changed }: { changed(): void }) {
+export function Settings() {
   const t = useText();
   const language = useLanguage();
   const session = useSession();
@@ -37,7 +37,7 @@ export function Settings({ changed }: { changed(): void }) {
   const { busy, problem, send } = useSending();
   const signOut = async (): Promise<void> => {
     const refused = await send(() => call("DELETE", "/v1/session"));
-    if (refused === null || refused.status === 401) changed();
+    if (refused === null || refused.status === 401) location.reload();
   };
   return (
     <div className="stack">
@@ -107,7 +107,7 @@ export function Settings({ changed }: { changed(): void }) {
             problem={null}
             onSend={() => {
               setActAs(who.trim());
-              changed();
+              location.reload();
             }}
           >
             <Field id="act-as" label={t.settings.actAs} hint={t.settings.actAsHint} value={who} onChange={setWho} />

@@ -1,7 +1,7 @@
 // The text of a workflow, with what the server finds in it and the picture that it makes, as one types.
 
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { callWithText, get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
@@ -25,8 +25,18 @@ import { type Checked, useChecked } from "./useChecked.ts";
 const Editor = lazy(() => import("../../parts/Editor.tsx"));
 const SHOWN = 50;
 
+export function NewPage() {
+  return <Edit name={null} search={getRouteApi("/workflows/new").useSearch()} />;
+}
+
+export function EditPage() {
+  const route = getRouteApi("/workflows/$name/edit");
+  const { name } = route.useParams();
+  return <Edit key={name} name={name} search={route.useSearch()} />;
+}
+
 /** `name` null: a workflow that is not there yet. */
-export function Edit({ name, search }: { name: string | null; search: EditSearch }) {
+function Edit({ name, search }: { name: string | null; search: EditSearch }) {
   const t = useText();
   const found = useQuery({
     queryKey: ["workflow", name],

@@ -22,10 +22,17 @@ import { Start } from "./Start.tsx";
 import { Versions } from "./Versions.tsx";
 import { type View, VIEWS, type WorkflowSearch } from "./search.ts";
 
-export function Workflow({ name }: { name: string }) {
+const route = getRouteApi("/workflows/$name");
+
+export function WorkflowPage() {
+  const { name } = route.useParams();
+  return <Workflow key={name} name={name} />;
+}
+
+function Workflow({ name }: { name: string }) {
   const t = useText();
   const p = usePageText().workflows;
-  const search = getRouteApi("/workflows/$name").useSearch();
+  const search = route.useSearch();
   const navigate = useNavigate();
   const set = (more: Partial<WorkflowSearch>): void =>
     void navigate({ to: "/workflows/$name", params: { name }, search: { ...search, ...more }, replace: true });

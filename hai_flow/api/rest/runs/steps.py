@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Query
+from fastapi.responses import JSONResponse
 
 from hai_flow import values
 from hai_flow.api.permissions.rights import Right
@@ -35,7 +36,7 @@ async def list_steps(
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
     open: Annotated[bool, Query(description="only those that have not ended")] = False,
     newest: Annotated[bool, Query(description="of each step of the plan only the newest passage")] = False,
-) -> dict[str, Any]:
+) -> JSONResponse:
     """The steps in the order in which they began, each with its attempts and the times that it waited. A step that a
     Retry began anew is there twice. With `newest` each step of the plan is there once, by its newest passage (one that
     goes on before those that have ended), with `passages`: how many there were, by their status."""
@@ -58,7 +59,7 @@ async def list_steps(
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     items = [_view(span) | ({"passages": passages[span.plan_path]} if newest else {}) for span in rest[:limit]]
-    return {"items": items, "next_cursor": following}
+    return JSONResponse({"items": items, "next_cursor": following})
 
 
 def _count_passages(spans: Iterable[Span]) -> dict[str, dict[str, int]]:
