@@ -264,16 +264,22 @@ def test_a_circle_that_stands_in_the_database_gives_nobody_a_seat(place: Place) 
         {"delegate": "role:boss"},
     ],
 )
-def test_an_absence_in_the_past_without_an_end_or_in_no_place_is_refused(place: Place, body: dict[str, str]) -> None:
+def test_an_absence_in_the_past_without_an_end_or_in_no_place_is_refused_at_its_field(
+    place: Place, body: dict[str, str]
+) -> None:
     _, who = person_of(place)
-    assert enter(place, who, **body)["status"] == 422
+    answer = enter(place, who, **body)
+    assert answer["status"] == 422
+    assert answer["findings"][0]["path"].rpartition("/")[2] in body
 
 
 def test_nobody_is_their_own_delegate_nor_away_twice(place: Place) -> None:
     boss, who = person_of(place)
     assert refusal(enter(place, who, delegate=boss)) == (422, "absence.invalid")
     assert enter(place, who)["status"] == 201
-    assert refusal(enter(place, who, first_day=day(1), last_day=day(5))) == (409, "absences_overlap")
+    again = enter(place, who, first_day=day(1), last_day=day(5))
+    assert refusal(again) == (409, "absences_overlap")
+    assert again["findings"][0]["path"] == "/first_day"
 
 
 def test_who_is_no_admin_enters_and_ends_absences_of_nobody_else(place: Place) -> None:

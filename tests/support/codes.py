@@ -24,7 +24,7 @@ _FINDS: Final = frozenset((
 
 def codes_of_refusals() -> set[str]:
     """The codes that refusals are given, as far as they stand there."""
-    places = {"Rejected": 1, "problem": 1, "_refuse": 1, "require_development": 1, "too_often": 0}
+    places = {"Rejected": 1, "problem": 1, "_refuse": 1, "require_development": 1, "too_often": 0, "_reject_field": 0}
     calls = ((call, places[_name(call)]) for call in _calls(places.keys()))
     codes = {text for call, place in calls for argument in call.args[place : place + 1] for text in _texts(argument)}
     return {code for code in codes if code[0].isalpha() and " " not in code}

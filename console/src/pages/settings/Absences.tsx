@@ -3,7 +3,7 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useId } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { type FieldFinding, asProblem } from "../../api/problems.ts";
 import type { Absence, AbsencePage } from "../../api/types.gen.ts";
 import { useSession } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
@@ -11,7 +11,7 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { sentence, useText } from "../../text/index.ts";
+import { fieldText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 
 const NOBODY = { person: "", first: "", last: "", delegate: "", note: "" };
@@ -20,10 +20,9 @@ const FIELDS: Record<string, keyof typeof NOBODY> = { person: "person", first_da
 
 const asPerson = (text: string): string => (text.includes(":") ? text.trim() : `user:${text.trim()}`);
 
-/** The field that the server's refusal is about: the findings name it, or the sentence begins with it. */
-function placeOf(problem: Problem | null): keyof typeof NOBODY | null {
-  const name = problem?.findings[0]?.path?.split(/[/.]/).at(-1) ?? /^(\w+): /.exec(problem?.message ?? "")?.[1] ?? "";
-  return FIELDS[name] ?? null;
+/** The field that the server's finding is about. */
+function placeOf(finding: FieldFinding | undefined): keyof typeof NOBODY | null {
+  return FIELDS[finding?.path?.split("/").at(-1) ?? ""] ?? null;
 }
 
 export function Absences({ everybody = false }: { everybody?: boolean }) {
@@ -72,10 +71,11 @@ export function Absences({ everybody = false }: { everybody?: boolean }) {
     return who === null ? p.alone(plainName(each.person)) : p.other(plainName(each.person), who);
   };
   const items = pages.data?.pages.flatMap((page) => page.items) ?? [];
-  const place = placeOf(problem);
+  const finding = problem?.findings[0];
+  const place = placeOf(finding);
   const field = (name: keyof typeof NOBODY) => ({
     id: `${id}${name}`,
-    error: problem !== null && place === name ? sentence(t, problem) : undefined,
+    error: finding !== undefined && place === name ? fieldText(t, finding) : undefined,
     label: p[name],
     value: draft[name],
     onChange: (now: string) => write({ ...draft, [name]: now }),

@@ -96,7 +96,8 @@ async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, A
             raise Rejected(409, "absences_many", f"the tenant has {len(others)} absences; an admin ends some first.")
         conflict = find_conflict(row, others, people.all_of)
         if conflict is not None:
-            raise Rejected(409, *conflict)
+            code, message = conflict
+            raise Rejected(409, code, message, findings=[_find_fault(_FIELDS[code], code, message)])
         await absences.create(connection, access.tenant, row)
         days = {"first_day": body.first_day.isoformat(), "last_day": body.last_day.isoformat(), "zone": body.zone}
         await access.record(
@@ -127,22 +128,33 @@ async def end_absence(absence_id: str, access: CurrentAccess) -> None:
 def _judge(body: AbsenceBody, person: str, delegate: str | None, now: datetime) -> tuple[datetime, datetime]:
     """The instants between which the person is away. Raises Rejected 422."""
     if (fault := check_zone(body.zone)) is not None:
-        raise Rejected(422, "absence.invalid", f"zone: {fault}.")
+        raise _reject_field("absence.zone", f"{fault}.")
     if not person.startswith("user:"):
-        raise Rejected(422, "absence.invalid", f"person: expected a person like user:ann, found {person}.")
+        raise _reject_field("absence.person", f"expected a person like user:ann, found {person}.")
     if delegate == person:
-        raise Rejected(422, "absence.invalid", "delegate: expected somebody else than who is away.")
+        raise _reject_field("absence.delegate", "expected somebody else than who is away.")
     zone = ZoneInfo(body.zone)
     today = now.astimezone(zone).date()
     if not today <= body.first_day <= today + _AHEAD_MAX:
-        message = (
-            f"first_day: expected a day from today, {today} in {body.zone}, and within a year; an absence does not"
-        )
-        raise Rejected(422, "absence.invalid", f"{message} begin in the past. Found {body.first_day}.")
+        message = f"expected a day from today, {today} in {body.zone}, and within a year; an absence does not begin in"
+        raise _reject_field("absence.first_day", f"{message} the past. Found {body.first_day}.")
     if not body.first_day <= body.last_day < body.first_day + _LASTS_MAX:
-        raise Rejected(422, "absence.invalid", "last_day: expected a day from first_day on, within 92 days of it.")
+        raise _reject_field("absence.last_day", "expected a day from first_day on, within 92 days of it.")
     since, until = (_midnight(day, zone) for day in (body.first_day, body.last_day + timedelta(days=1)))
     return max(since, now), until
+
+
+_FIELDS: Final = {"absences_overlap": "first_day", "absence_circle": "delegate"}
+
+
+def _reject_field(code: str, message: str) -> Rejected:
+    """The refusal of what one field holds, whose name is the end of the finding's code."""
+    field = code.removeprefix("absence.")
+    return Rejected(422, "absence.invalid", f"{field}: {message}", findings=[_find_fault(field, code, message)])
+
+
+def _find_fault(field: str, code: str, message: str) -> dict[str, Any]:
+    return {"path": f"/{field}", "message": message[:1].upper() + message[1:], "code": code, "params": []}
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
