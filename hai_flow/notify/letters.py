@@ -22,8 +22,8 @@ MESSAGE_MAX: Final = 4000
 _WHAT: Final = {
     "opened": "Somebody is asked to decide",
     "escalated": "This was escalated",
-    "reminded": "A reminder: this still waits",
-    "reseated": "Somebody is or was away, and this waits for you now",
+    "reminded": "A reminder: this is still waiting",
+    "reseated": "Somebody is or was away, and this is waiting for you now",
     "stranded": "Nobody can decide this: mend it, by a key, a role or the end of an absence",
 }
 _HOST: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")

@@ -41,7 +41,7 @@ ALIKE: Final = (
 )
 """Letters of other scripts that look like Latin ones. They are shown as codes in words that have Latin ones, too."""
 
-WARNING: Final = "Signs that can't be seen, or that look like others, are shown as codes such as [U+202E]."
+WARNING: Final = "Invisible and look-alike characters are shown as codes such as [U+202E]."
 
 _JOINERS: Final = "\u200c\u200d"
 

@@ -173,7 +173,7 @@ def test_a_link_to_what_was_decided_elsewhere_decides_nothing(mailed: Mailed) ->
     given = {"decision": "approve"}
     headers = {"HAI-Act-As": "user:bob,role:boss"}
     assert mailed.http.post(f"/v1/pendings/{pending['id']}/decide", json=given, headers=headers).status_code == 200
-    assert "not open any more" in mailed.http.get(link).text
+    assert "already been closed" in mailed.http.get(link).text
     assert mailed.press(link, "reject").status_code == 409
 
 

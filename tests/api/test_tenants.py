@@ -304,7 +304,7 @@ def is_of_its_maker(problem: str) -> bool:
         "feedback_unknown",
         "file_unknown",
         "rule_unknown",
-        "This link is not good any more",
+        "This link has expired or was already used",
         "tenant_forbidden",
     )
     return any(each in problem for each in said)

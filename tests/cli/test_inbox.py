@@ -39,8 +39,8 @@ def test_what_asks_me_is_listed_decided_by_my_delegate_and_remembered(database_u
             pass
         shown = run(server, "inbox", "--as", me, "--workflow", "asks_cli")
         assert "Spend it?" in shown
-        assert "Nothing waits for you." in run(server, "inbox", "--as", other)
-        assert "not yours to decide: user:req started this run" in run(
+        assert "Nothing is waiting for you." in run(server, "inbox", "--as", other)
+        assert "not assigned to you: user:req started this run" in run(
             server, "inbox", "--as", "user:req,role:cli_boss"
         )
         made = run(server, "delegate", other, "--for", "2d", "--as", me)

@@ -66,4 +66,4 @@ def test_a_question_is_decided_on_the_page_that_a_mail_leads_to(browser: Chromiu
     with browser.tab() as page:
         page.open(f"{str(mailed.http.base_url).rstrip('/')}{link}")
         page.click("approve")
-        page.shows("Thank you: this is recorded.")
+        page.shows("Done. Your decision has been recorded.")

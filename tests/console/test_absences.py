@@ -53,22 +53,22 @@ def test_absences_are_entered_listed_and_ended_and_delegates_decide(
     section.label("I am away from").fill("2020-01-01")
     section.label("until the end of").fill(f"{today + timedelta(days=9)}")
     section.label("Who decides for me").fill(bob)
-    section.role("button", "Enter").click()
+    section.role("button", "Add").click()
     section.locator(".field:has-text('I am away from') .error").there()
     assert section.locator("[role=alert]").count() == 1
     assert section.label("I am away from").play("getAttribute", "aria-invalid") == "true"
     assert shown.axe() == []
     section.label("I am away from").fill(f"{today + timedelta(days=1)}")
     section.label("until the end of").fill(f"{today}")
-    section.role("button", "Enter").click()
+    section.role("button", "Add").click()
     section.locator(".field:has-text('until the end of') .error").there()
     section.label("I am away from").fill(shown.evaluate("new Date().toLocaleDateString('sv')"))
     section.label("until the end of").fill(f"{today + timedelta(days=9)}")
     section.label("Who decides for me").fill(ann)
-    section.role("button", "Enter").click()
+    section.role("button", "Add").click()
     section.locator(".field:has-text('Who decides for me') .error").there()
     section.label("Who decides for me").fill(bob)
-    section.role("button", "Enter").click()
+    section.role("button", "Add").click()
     section.words(f"You are away; {bob} decides for you").there()
     assert section.locator(".error").count() == 0
 
@@ -83,7 +83,7 @@ def test_absences_are_entered_listed_and_ended_and_delegates_decide(
     shown.play(["addInitScript", {"content": act_as % json.dumps(f"user:{ann}")}])
     shown.goto("/console/settings")
     shown.locator("summary:has-text('Absences')").first().click()
-    section.role("button", "End it").click()
+    section.role("button", "End").click()
     section.words("Nobody is away.").there()
 
 

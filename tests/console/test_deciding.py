@@ -398,6 +398,6 @@ steps:
         shown.words("[U+202E]gpj.exe[U+2066] [U+200B]now").first().there()
         assert shown.evaluate("/[\\u202e\\u2066\\u200b]/.test(document.body.innerText)") is False
     shown = page().goto(f"/console/decide/{pending['id']}")
-    shown.words("Signs that can't be seen").there()
+    shown.words("Invisible and look-alike").there()
     shown.words("For p[U+0430]ypal").there()
     assert shown.axe() == []

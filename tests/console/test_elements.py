@@ -582,7 +582,7 @@ def test_the_inbox_lists_the_readers_questions_and_decides_several(desk: Desk, s
     desk.until(titles["Cramer"], "reject")
     page.until("heard.filter((each) => each[1] === 'hai-decided' && each[2].status === 'reject').length === 2")
     desk.decide(titles["Adler"], "user:bob", "approve")
-    page.words("Nothing waits for you").there()
+    page.words("Nothing is waiting for you").there()
 
 
 def test_a_file_is_drawn_and_downloaded_without_a_shareable_address(desk: Desk, show: Show) -> None:

@@ -66,7 +66,7 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
     (run,) = httpx2.get(f"{fresh.url}/v1/runs", timeout=PATIENCE).json()["items"]
     assert (run["workflow"], run["status"]) == ("refund", "finished")
     shown.goto("/console/inbox")
-    shown.words("Nothing waits for you.").there()
+    shown.words("Nothing is waiting for you.").there()
     assert shown.role("heading", "Your first decision").count() == 0
 
 
@@ -90,7 +90,7 @@ def test_the_tour_is_dismissed_once_and_for_all(newcomer: NewPage, fresh: Server
     shown.role("button", "Don't show this").click()
     shown.role("heading", "Your first decision").gone()
     shown.play(["reload"])
-    shown.words("Nothing waits for you.").there()
+    shown.words("Nothing is waiting for you.").there()
     assert shown.role("heading", "Your first decision").count() == 0
     shown.role("button", "Start the demo").there()
 

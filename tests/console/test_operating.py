@@ -27,7 +27,7 @@ def test_a_schedule_says_when_it_fires_in_both_zones_and_is_paused(page: NewPage
     card.role("button", "Resume").click()
     card.role("button", "Pause").there()
     card.role("button", "Run now").click()
-    shown.words("The run is started.").there()
+    shown.words("The run has started.").there()
 
 
 def test_a_schedule_says_when_it_fires_in_chinese(page: NewPage) -> None:
@@ -39,7 +39,7 @@ def test_a_new_schedule_is_written_into_the_text_of_its_workflow(page: NewPage) 
     shown = page().goto("/console/schedules")
     shown.locator("details.card summary").click()
     shown.label("Workflow", exact=True).play("selectOption", "refund")
-    shown.role("button", "Write it into the text").click()
+    shown.role("button", "Add it to the text").click()
     shown.locator(".cm-content").there()
     assert 'cron: "0 9 * * 1-5", timezone: Europe/Berlin' in shown.locator(".cm-content").text()
 
@@ -115,8 +115,8 @@ def test_an_admin_ends_what_somebody_has_delegated(page: NewPage, http: httpx2.C
     shown = page().goto("/console/settings")
     shown.words("Delegations of everybody").click()
     item = shown.locator(f"li:has-text('{name}')")
-    item.role("button", "End it").click()
-    shown.role("dialog").role("button", "End it").click()
+    item.role("button", "End").click()
+    shown.role("dialog").role("button", "End").click()
     shown.until(f"!document.querySelector('main')?.innerText.includes('{name}')")
     assert shown.axe() == []
     assert made.json()["id"] not in [each["id"] for each in http.get("/v1/delegations?limit=200").json()["items"]]

@@ -76,7 +76,7 @@ def test_a_text_written_offline_is_kept_and_published_afterwards(
     shown.words("No errors.").there()
     lose(shown)
     typed(shown, "# From the train\n")
-    shown.words("The text can't be checked now.").there()
+    shown.words("The text can't be checked right now.").there()
     assert shown.axe() == []
     find(shown)
     shown.words("No errors.").there()
@@ -112,7 +112,7 @@ def test_an_offline_start_fork_or_delegation_stays_and_is_sent_afterwards(
     assert shown.label("amount").value() == "7"
     find(shown)
     shown.role("button", "Start a run").click()
-    shown.words("The run is started.").there()
+    shown.words("The run has started.").there()
 
     run = broken(http)
     shown.goto(f"/console/runs/{run['id']}")
@@ -133,7 +133,7 @@ def test_an_offline_start_fork_or_delegation_stays_and_is_sent_afterwards(
 
     opened(shown.goto("/console/settings"))
     shown.label("Who (user:…)").fill("user:stand-in")
-    shown.label("Until").fill("2090-01-01T00:00")
+    shown.label("Until", exact=True).fill("2090-01-01T00:00")
     lose(shown)
     shown.role("button", "Delegate").click()
     shown.words("The server isn't responding.").there()
@@ -200,8 +200,8 @@ def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.
         dialog.role("button", "Cancel").click()
         shown.goto("/console/workflows/trouble?pane=start")
         shown.role("button", "Start a run").click()
-        shown.words("The run is started.").there()
-        shown.goto("/console/workflows/trouble/edit").words("Your draft of this text was kept.").there()
+        shown.words("The run has started.").there()
+        shown.goto("/console/workflows/trouble/edit").words("Draft restored.").there()
         assert shown.complaints() == []
         shown.close()
 

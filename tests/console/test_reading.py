@@ -154,7 +154,7 @@ def test_after_each_act_a_keyboard_goes_on_from_where_it_was(page: NewPage, aske
     shown.locator(".step").role("button", "Close").play("press", "Enter")
     shown.until("document.activeElement.dataset.path === 'agree'")
     shown.goto("/console/workflows/note?pane=start").role("button", "Start a run").play("press", "Enter")
-    shown.words("The run is started.").there()
+    shown.words("The run has started.").there()
     focused(shown, "Start a run")
 
 

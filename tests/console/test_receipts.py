@@ -41,7 +41,7 @@ def opened(page: NewPage, asked: Asked, http: httpx2.Client, order: str, script:
 
 def test_a_receipt_that_holds_says_who_decided_what(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     shown = opened(page, asked, http, "R-1")
-    shown.words("This browser has checked the receipt: the signature and every text hold.").there()
+    shown.words("This browser has verified the receipt: the signature and every text match.").there()
     shown.role("link", "Download the receipt").there()
     assert shown.axe() == []
 

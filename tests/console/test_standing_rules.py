@@ -38,11 +38,11 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     dialog = shown.role("dialog")
     dialog.words(supplier).there()
     propose = dialog.role("button", "Propose the rule")
-    assert dialog.label("Most of amount").value() == "40"
-    dialog.label("Most of amount").fill("much")
+    assert dialog.label("Maximum amount").value() == "40"
+    dialog.label("Maximum amount").fill("much")
     dialog.words("Enter a number.").there()
-    dialog.label("Most of amount").fill("50")
-    dialog.label("How often (empty: without limit)").fill("3")
+    dialog.label("Maximum amount").fill("50")
+    dialog.label("Maximum uses (empty: no limit)").fill("3")
     dialog.label("Why").fill("small payments")
     assert shown.axe() == []
     assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE["viewport"]["width"]
@@ -78,7 +78,7 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     item.role("button", "Revoke").click()
     shown.role("dialog").role("button", "Revoke").click()
     item.gone()
-    shown.label("Show rules that hold no more").click()
+    shown.label("Show rules no longer in force").click()
     item.words("revoked").there()
     assert http.get(f"/v1/rules/{rule['id']}").json()["status"] == "revoked"
 

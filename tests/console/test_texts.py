@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from console import building
 from hai_flow.api.http.problems import collect_codes_of_faults
+from hai_flow.api.requests.schemas import WhyNot
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.schedule import Clause
@@ -77,13 +78,42 @@ def test_every_clause_of_a_schedule_is_said_in_chinese() -> None:
     assert {code for code in get_args(Clause) if f'"{code}": (' not in said} == set()
 
 
+def test_every_reason_why_one_may_not_decide_is_said_in_both_languages() -> None:
+    codes = set(get_args(get_type_hints(WhyNot)["code"]))
+    assert {"excluded.requester", "not_picked"} < codes
+    for name in ("en.ts", "zh.ts"):
+        reasons = (CATALOGUE.parent / name).read_text().partition("whyNot: {")[2].partition("}")[0]
+        assert set(re.findall(r'^      "?([a-z_.]+)"?: "', reasons, re.MULTILINE)) == codes, name
+
+
+def test_no_page_shows_a_sentence_of_the_server_but_by_its_code() -> None:
+    shows = re.compile(r"(?<!=)[{>] *[a-z]+(?:\.[a-z]+)*\??\.(?:message|detail|explanation|why)\b")
+    lines = {
+        f"{path.name}: {line.strip()}"
+        for path in (CATALOGUE.parents[1]).rglob("*.tsx")
+        for line in path.read_text().splitlines()
+        if shows.search(line) and not re.search(r'lang="en"|[a-z](?:Text|InChinese)\(|inChinese\(', line)
+    }
+    assert {line for line in lines if not line.endswith(OWN_WORDS)} == set()
+
+
+OWN_WORDS = (
+    "{pending.message && <Markdown text={pending.message} />}",  # the author's
+    "{step.detail && <Text text={step.detail} />}",  # what the step says in the source
+    "`${each.path.slice(field.length)} ${each.message}`.trim());",  # translated before
+    "<code>{p.at(each.line, each.column)}</code> {each.message.slice(0, 1000)}",  # translated before
+)
+
+
 def test_sentences_in_chinese_are_chinese() -> None:
     assert {code for code, said in translated().items() if not re.search(r"[\u4e00-\u9fff]", said)} == set()
 
 
 def test_chinese_sentences_have_the_punctuation_of_chinese() -> None:
-    narrow = re.compile(r"[\u4e00-\u9fff][,:;?!]|[,:;?!][\u4e00-\u9fff]")
+    chinese = r"[\u3000-\u9fff\uff00-\uffef]"
+    narrow = re.compile(rf"{chinese}[,:;?!()]|[,:;?!()]{chinese}|\}}[,:;?!()]")
     for path in sorted(CATALOGUE.parent.glob("*zh.ts")):
         texts = re.findall(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`', path.read_text())
         assert len(texts) > 10
+        texts = [re.sub(r"\$\{[^{}]*\}", "{}", text) for text in texts if re.search(chinese, text)]
         assert [text for text in texts if narrow.search(text)] == [], path.name

@@ -48,7 +48,7 @@ def test_versions_are_compared_by_what_they_mean_and_a_move_is_rehearsed(page: N
     assert "one" in shown.locator("del").first().text()
     assert "two" in shown.locator("ins").first().text()
     shown.role("button", "Rehearse").click()
-    shown.words("No run is in flight in that version.").there()
+    shown.words("No run of that version is in progress.").there()
     assert shown.axe() == []
 
 
@@ -114,7 +114,7 @@ def test_a_refused_start_keeps_its_input_and_names_the_missing_part(page: NewPag
     shown.locator(".error, [role=alert]").first().there()
     shown.label("What is painted").fill("fence")
     shown.role("button", "Start a run").click()
-    shown.words("The run is started.").there()
+    shown.words("The run has started.").there()
 
 
 def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, published: str) -> None:
@@ -126,10 +126,10 @@ def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, pub
     text.play("pressSequentially", "  - retrun: 1\n")
     shown.words("1 error").there()
     assert "retrun" in shown.locator(".findings button").first().text()
-    shown.words("The picture is that of the last text without errors.").there()
+    shown.words("The picture shows the last text without errors.").there()
     assert shown.axe() == []
     shown.play(["reload"])
-    shown.words("Your draft of this text was kept.").there()
+    shown.words("Draft restored.").there()
     shown.role("button", "Discard the draft").click()
     shown.words("No errors.").there()
 
@@ -201,7 +201,7 @@ def test_what_is_no_json_yet_is_not_sent_and_not_lost(page: NewPage, http: httpx
     assert field.value() == '{"half": '
     field.fill('{"half": 2}')
     shown.role("button", "Start a run").click()
-    shown.words("The run is started.").there()
+    shown.words("The run has started.").there()
     (run,) = [each for each in runs_of(http, "state") if each not in before]
     assert run["input"] == {"given": {"half": 2}}
 
@@ -278,6 +278,6 @@ def test_a_publisher_retires_a_version_and_takes_it_back_into_use(
     assert [each["retired_at"] is None for each in versions] == [True, False]
     body = {"workflow": f"{published}@1", "thread_id": f"retired {published}"}
     assert http.post("/v1/runs", json=body).json()["code"] == "workflow_retired"
-    old.role("button", "Use again").click()
+    old.role("button", "Restore").click()
     old.role("button", "Retire").there()
     assert http.post("/v1/runs", json=body).status_code == 201

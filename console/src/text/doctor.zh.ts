@@ -54,11 +54,11 @@ const FOUND: Record<string, Said> = {
   "doctor.replica.behind": () => ["在等待期间，它没有追上主库的内容。", "请检查它是否已连接（pg_stat_replication），以及回放是否被暂停。"],
   "doctor.replica.good": ([seconds]) => [`此数据库的备库，在 ${seconds} 秒内取得了全部内容。`],
   "doctor.audit.triggers.bad": (names) => [`缺失或被停用：${rest(names)}。`, "有人移除或停用了保护审计记录的机制：请查明是谁、进行验证，然后重新启用。"],
-  "doctor.audit.triggers.good": () => ["审计记录和封印无法修改或删除。"],
+  "doctor.audit.triggers.good": () => ["审计记录和封存无法修改或删除。"],
   "doctor.audit.grants.doubtful": ([role]) => [`只有触发器阻止 ${role} 修改审计记录。`, "请收回权限：REVOKE UPDATE, DELETE, TRUNCATE ON audit, audit_seals；并让另一个角色拥有这些表。"],
   "doctor.audit.grants.good": ([role]) => [`${role} 只能插入记录，不能做其他操作。`],
-  "doctor.audit.seals.bad": ([seconds]) => [`有一条记录已等待封印 ${seconds} 秒。`, "请启动工作进程：由它负责封印，未封印的记录仍可能被悄悄修改。"],
-  "doctor.audit.seals.good": () => ["没有记录长时间等待封印。"],
+  "doctor.audit.seals.bad": ([seconds]) => [`有一条记录已等待封存 ${seconds} 秒。`, "请启动工作进程：由它负责封存，未封存的记录仍可能被悄悄修改。"],
+  "doctor.audit.seals.good": () => ["没有记录长时间等待封存。"],
   "doctor.limits.files.doubtful": ([open, needed, name]) => [`一个进程可打开 ${open} 个文件。`, `请执行 ulimit -Hn ${needed}（LimitNOFILE=），或调低 ${name}。`],
   "doctor.limits.files.good": ([open]) => [`一个进程可打开 ${open} 个文件。`],
   "doctor.limits.connections.doubtful": ([most, each]) => [`数据库最多接受 ${most} 个连接，我们的一个进程最多使用 ${each} 个。`, "请调高 max_connections，或在中间加一个连接池。"],
@@ -72,7 +72,7 @@ const FOUND: Record<string, Said> = {
   "status.attention": ([n]) => [`有 ${n} 个运行需要关注：hai-flow runs --status needs_attention。`],
   "status.outbox": ([seconds]) => [`有一条运行间的消息已到期 ${seconds} 秒：对应的工作流还在吗？`],
   "status.stranded": ([n]) => [`有 ${n} 个问题无人可以决定：hai-flow pendings 会说明原因。`],
-  "status.unsealed": ([seconds]) => [`有一条审计记录已等待封印 ${seconds} 秒：由工作进程负责封印。`],
+  "status.unsealed": ([seconds]) => [`有一条审计记录已等待封存 ${seconds} 秒：由工作进程负责封存。`],
 };
 
 /** The finding and its remedy; null: its code is not known here, and the server's own sentence stands. */

@@ -2,10 +2,10 @@
 
 export const receiptEn = {
   title: "Receipt",
-  proven: "This browser has checked the receipt: the signature and every text hold.",
-  unproven: (part: string) => `This receipt does not hold: ${part}. Don't rely on it, and tell an operator.`,
+  proven: "This browser has verified the receipt: the signature and every text match.",
+  unproven: (part: string) => `This receipt is not valid: ${part}. Don't rely on it, and tell an operator.`,
   parts: {
-    file: "the file is written otherwise than it was given out",
+    file: "the file differs from the one that was issued",
     header: "its header is not that of a receipt",
     key: "it was signed with a key that this server does not publish",
     signature: "the signature is not that of the key over this content",

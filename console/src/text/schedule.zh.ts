@@ -37,7 +37,7 @@ const CLAUSES: Record<Code, (params: readonly string[]) => string> = {
   "schedule.hour": (of) => items(of, (each) => `${each} 点`, "小时"),
   "schedule.minute": (of) => (of[0] === "*" ? "每分钟" : items(of, (each) => `${each} 分`, "分钟")),
   "schedule.interval": ([seconds]) => `每隔 ${seconds} 秒`,
-  "schedule.zone": ([zone]) => `(${zone})`,
+  "schedule.zone": ([zone]) => `（${zone}）`,
 };
 
 // The larger span comes first, and in brackets what belongs to the days.

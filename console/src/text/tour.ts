@@ -7,14 +7,14 @@ const en = {
   dismiss: "Don't show this",
   done: "done",
   start: "Start the demo",
-  startHint: "A small workflow wants to pay 180 back to a customer. It may not do that without a person.",
+  startHint: "A small workflow wants to refund 180 to a customer. It needs a person to approve that.",
   open: "Open its question",
   openHint: "The run waits, for days if need be, and asks you. The question is in the list below.",
   openIt: "Open the question",
   decide: "Decide",
-  decideHint: "The question says what will be done and with which arguments; you may change the sum. Press Approve or Reject.",
+  decideHint: "The question says what will be done and with which arguments; you can change the amount. Press Approve or Reject.",
   see: "See what it did",
-  seeHint: "The run went on as you said. Its page shows each step, and its slider every moment.",
+  seeHint: "The run continued as you decided. Its page shows each step, and its slider every moment.",
   seeIt: "Look at the run",
 };
 

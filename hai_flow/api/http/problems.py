@@ -71,7 +71,7 @@ _MEANINGS: Final = {
     400: "not readable: the body is no JSON, the cursor none of ours, a header stands twice",
     401: "no credential, or one that does not prove who calls; WWW-Authenticate says which kind is wanted",
     403: "not for you: a right that your roles lack, a question that does not ask you, a page of another origin",
-    404: "there is no such thing, or it is not yours",
+    404: "not found, or you don't have access to it",
     408: "the body did not arrive",
     409: "it is not the time for it; `winner` says what stands",
     410: "too late: its deadline has passed",

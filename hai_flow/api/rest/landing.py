@@ -66,7 +66,7 @@ async def show_welcome(request: Request) -> Response:
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow</title></head>'
         f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p>{warning}"
-        f'<p><a href="{console.PATH}/">The console: decide what waits for you, and watch runs</a></p>'
+        f'<p><a href="{console.PATH}/">The console: decide what is waiting for you, and watch runs</a></p>'
         f"<ul>{rows}</ul>"
         "</body></html>"
     )

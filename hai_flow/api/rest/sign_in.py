@@ -60,12 +60,12 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
 }
 _NEXT: Final = {
-    "identity_none": "Go on without it.",
+    "identity_none": "Continue without it.",
     "sign_in_none": "Ask who runs this server for a link, or use an API key at "
     "<a href='/console/'>the console</a>. "
     "<code>hai-flow sign-in WHO</code> prints a link. Programs use an API key (<code>hai-flow keys create</code>).",
 }
-_LINK_NEXT: Final = "<code>hai-flow sign-in WHO</code> prints a link; it is good once, for ten minutes."
+_LINK_NEXT: Final = "<code>hai-flow sign-in WHO</code> prints a link, which works once, within ten minutes."
 _AGAIN: Final = '<a href="/sign-in">Sign in again</a>.'
 
 

@@ -34,7 +34,7 @@ def inbox(
         print_json({"items": items})
         return
     if not items:
-        say("You have decided nothing yet." if decided else "Nothing waits for you.")
+        say("You haven't decided anything yet." if decided else "Nothing is waiting for you.")
     if items and not decided:
         say(f"In a browser: {server_url(remote.server)}{addresses.page('inbox')}", "dim")
     for item in items:
@@ -44,11 +44,11 @@ def inbox(
 def _show_asked(item: Json) -> None:
     show_question(item, None)
     if item["why_not"] is not None and not item["on_behalf_of"]:
-        say(f"  not yours to decide: {item['why_not']['reason']}", "yellow")
+        say(f"  not assigned to you: {item['why_not']['reason']}", "yellow")
     for other in item["on_behalf_of"]:
         say(f"  for {other}: add --for {other}", "dim")
     if item["claimed_by"] is not None:
-        say(f"  {item['claimed_by']} is at it", "dim")
+        say(f"  {item['claimed_by']} is working on this", "dim")
     deadline = f", until {moment(item['deadline'])}" if item["deadline"] else ""
     place = f"{item['workflow']}, run {item['run_id']}, {item['path']}"
     say(f"  {place}, started by {item['started_by']}, since {moment(item['opened_at'])}{deadline}", "dim")

@@ -48,9 +48,9 @@ _HEADERS: Final = {
     "X-Robots-Tag": "noindex",
 }
 _GONE: Final = (
-    "This link is not good any more: its time is over, or it was used. Decide in your inbox, if it still asks."
+    "This link has expired or was already used. If the question is still open, you can decide in your inbox."
 )
-_DECIDED: Final = "Thank you: this is recorded."
+_DECIDED: Final = "Done. Your decision has been recorded."
 
 
 @router.api_route(LINKS + "{token}", methods=["GET", "HEAD"], dependencies=[open_to_everybody()])
@@ -58,14 +58,14 @@ async def show_link(token: str, request: Request, access: OpenAccess) -> Respons
     """The question, and a form. Nothing changes."""
     entry = await _find(access, request.app.state.identity, token)
     if entry is None:
-        return _page("Not here", f"<p>{_GONE}</p>", 404)
+        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     link, theirs = entry
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
-        return _page("Not here", f"<p>{_GONE}</p>", 404)
+        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
-        return _page("Decided", "<p>This question is not open any more.</p>", 200)
+        return _page("Decided", "<p>This question has already been closed.</p>", 200)
     return _page(_title(pending), _question(name_workflow(run), link, pending))
 
 
@@ -74,7 +74,7 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
     """Decide as the person that the link is for."""
     entry = await _find(access, request.app.state.identity, token)
     if entry is None:
-        return _page("Not here", f"<p>{_GONE}</p>", 404)
+        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     link, theirs = entry
     form = await _form(request)
     try:
@@ -110,7 +110,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
-        return _page("Not here", f"<p>{_GONE}</p>", 404)
+        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
     question = _question(name_workflow(run), link, pending, given, rejected)
@@ -177,7 +177,7 @@ def _question(
     parts += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
     parts += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
     if opened.kind not in _ANSWERABLE:
-        return "".join([*parts, "<p>It can't be answered here: answer it in your inbox.</p>"])
+        return "".join([*parts, "<p>It can't be answered here. Please answer it in your inbox.</p>"])
     typed = html.escape((given or {}).get("reason", [""])[0])
     reason = '<p><label for="reason">Reason</label><br>'
     reason += f'<textarea id="reason" name="reason" rows="3" cols="60" maxlength="10000">\n{typed}</textarea></p>'
@@ -190,7 +190,7 @@ def _question(
             "" if opened.schema is None else forms.render_form(opened.schema, given, _findings(refused)),
             "" if opened.kind == "ask" else reason,
             "".join(map(_render_button, _list_buttons(opened))),
-            "</form><p>Nothing is decided until you press one of these.</p>",
+            "</form><p>Nothing is decided until you press a button.</p>",
         ]
     )
 
