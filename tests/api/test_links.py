@@ -132,7 +132,7 @@ def test_scanners_may_open_a_link_a_thousand_times_and_nothing_happens(mailed: M
         answer = mailed.http.request(method, link, headers={"user-agent": "scanner"})
         assert answer.status_code == (200 if method != "OPTIONS" else 405)
     assert mailed.events(pending["run"]) == before
-    assert "this is recorded" in mailed.press(link, "approve").text
+    assert "has been recorded" in mailed.press(link, "approve").text
     assert "pending_decided" in mailed.events(pending["run"])
 
 
@@ -197,7 +197,7 @@ def test_a_link_whose_time_is_over_is_as_one_that_never_was(mailed: Mailed) -> N
     run_apart(_let_links_end(mailed.dsn))
     absent, over = mailed.http.get("/links/" + "a" * 43), mailed.http.get(link)
     assert (over.status_code, over.text) == (absent.status_code, absent.text)
-    assert (absent.status_code, "not good any more" in absent.text) == (404, True)
+    assert (absent.status_code, "expired or was already used" in absent.text) == (404, True)
     assert mailed.press(link, "approve").status_code == 404
     assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
 
@@ -259,7 +259,7 @@ def test_a_form_is_filled_in_on_the_page_without_a_script(mailed: Mailed) -> Non
     assert "<i>" not in page
     assert "<script" not in page
     answered = send(mailed, link, FILLED)
-    assert (answered.status_code, "this is recorded" in answered.text) == (200, True)
+    assert (answered.status_code, "has been recorded" in answered.text) == (200, True)
     shown = mailed.http.get(f"/v1/pendings/{pending['id']}").json()
     assert (shown["status"], shown["decided_by"]) == ("answered", "user:ann")
     assert shown["value"] == {

@@ -32,7 +32,7 @@ def test_a_schedule_says_when_it_fires_in_both_zones_and_is_paused(page: NewPage
 
 def test_a_schedule_says_when_it_fires_in_chinese(page: NewPage) -> None:
     shown = page(locale="zh-CN").goto("/console/schedules")
-    shown.words("周一至周五 09:00 (America/New_York)").there()
+    shown.words("周一至周五 09:00（America/New_York）").there()
 
 
 def test_a_new_schedule_is_written_into_the_text_of_its_workflow(page: NewPage) -> None:
@@ -87,7 +87,7 @@ def test_a_key_is_shown_once_and_revoked(page: NewPage, http: httpx2.Client) -> 
     shown.label("Who calls with it (user:… or service:…)").fill("service:ci")
     shown.label("Name", exact=True).fill(name)
     shown.role("button", "Create key").click()
-    shown.words("Copy it now").there()
+    shown.words("Copy the key now").there()
     assert shown.axe() == []
     item = shown.locator(f"li:has-text('{name}')")
     item.role("button", "Revoke").click()

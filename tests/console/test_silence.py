@@ -140,7 +140,7 @@ def test_what_is_sent_twice_while_nothing_answers_happens_once(at: Opened, alone
     with silent(alone):
         for _ in range(2):
             shown.label("Who calls with it (user:… or service:…)").play("press", "Enter")
-    shown.words("Copy it now").there()
+    shown.words("Copy the key now").there()
     keys = now(alone, "/v1/keys?limit=200")["items"]
     assert [each["principal"] for each in keys] == ["service:twice"]
 

@@ -54,7 +54,7 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     shown.press("Tab")
     propose.play("press", "Enter")
     shown.words("Who can decide: bob, local. Excluded: ann, cat.").there()
-    shown.words("The rule is proposed").there()
+    shown.words("The rule has been proposed").there()
 
     (rule,) = [each for each in http.get("/v1/rules").json()["items"] if each["pending_id"] == pending["id"]]
     assert (rule["arguments"], rule["uses_max"]) == ({"amount": {"max": 50}, "order": {"equals": supplier}}, 3)

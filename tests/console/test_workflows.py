@@ -194,7 +194,7 @@ def test_what_is_no_json_yet_is_not_sent_and_not_lost(page: NewPage, http: httpx
     shown.words("This is not JSON.").there()
     before = runs_of(http, "state")
     shown.role("button", "Start a run").click()
-    shown.words("What you have written in one of the fields is no JSON yet.").there()
+    shown.words("One of the fields doesn't contain valid JSON yet.").there()
     assert shown.axe() == []
     shown.play(["reload"])
     shown.words("This is not JSON.").there()
@@ -231,7 +231,7 @@ def test_an_existing_version_is_not_overwritten_and_the_next_is_published(
     shown.words("No errors.").there()
     shown.role("button", "Publish").click()
     shown.role("dialog").role("button", "Publish").click()
-    shown.words("This version is published and says something else.").there()
+    shown.words("This version is already published with different content.").there()
     shown.role("button", name={"/Next version number/": ""}).click()
     shown.until("!document.querySelector('dialog .note.bad')")
     shown.until("!document.querySelector('dialog .main[disabled]')")
