@@ -243,7 +243,7 @@ function Shell() {
           </nav>
           {open && (
             <span className="tag warn" title={t.app.noIdentity}>
-              {t.app.development}: {session.principal}
+              {t.app.development}{t.app.colon}{session.principal}
             </span>
           )}
         </header>

@@ -138,7 +138,7 @@ function FieldOf(props: FieldProps) {
       <Own findings={findings} path={path} id={`${id}-wrong`} />
     </>
   );
-  const needed = required && <span className="quiet"> ({t.decision.required})</span>;
+  const needed = required && <span className="quiet">{t.app.aside(t.decision.required)}</span>;
   const label = (
     <label htmlFor={id}>
       {name}

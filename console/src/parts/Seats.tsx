@@ -23,10 +23,11 @@ export function Seats({ needed, over = false }: { needed: Needed; over?: boolean
             {seat.vote ? (
               <>
                 <b>{plainName(seat.who)}</b>
-                {seat.vote.on_behalf_of && <> ({plainName(seat.vote.on_behalf_of)})</>}:{" "}
+                {seat.vote.on_behalf_of && t.app.aside(plainName(seat.vote.on_behalf_of))}
+                {t.app.colon}
                 {t.decision.options[seat.vote.decision] ?? seat.vote.decision}
-                {seat.vote.rule && <> ({t.decision.throughRule(seat.vote.rule.slice(0, 8))})</>}
-                {seat.state === "lapsed" && <> ({t.decision.lapsed})</>}
+                {seat.vote.rule && t.app.aside(t.decision.throughRule(seat.vote.rule.slice(0, 8)))}
+                {seat.state === "lapsed" && t.app.aside(t.decision.lapsed)}
                 <div className="small">
                   <time dateTime={seat.vote.at}>{moment(seat.vote.at)}</time>
                   {seat.vote.reason && (

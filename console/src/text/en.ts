@@ -22,6 +22,8 @@ export const en = {
     more: "Show more",
     close: "Close",
     none: "none",
+    colon: ": ",
+    aside: (text: string) => ` (${text})`,
     unknownTitle: "Not found",
     unknown: "Not found, or you don't have access to it.",
     brokenTitle: "Something went wrong",

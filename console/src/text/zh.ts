@@ -22,6 +22,8 @@ export const zh: Texts = {
     more: "显示更多",
     close: "关闭",
     none: "无",
+    colon: "：",
+    aside: (text) => `（${text}）`,
     unknownTitle: "找不到",
     unknown: "没有这样的内容，或者您无权查看。",
     brokenTitle: "页面出错了",

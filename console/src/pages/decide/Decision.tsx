@@ -285,11 +285,11 @@ function Changes({ before, edits }: { before: Json; edits: Record<string, Json> 
           <dt>{readable(each.path).slice(1)}</dt>
           <dd>
             <del>
-              <span className="hidden">{t.decision.before}: </span>
+              <span className="hidden">{t.decision.before}{t.app.colon}</span>
               <Text text={whole(each.before)} />
             </del>{" "}
             <ins>
-              <span className="hidden">{t.decision.after}: </span>
+              <span className="hidden">{t.decision.after}{t.app.colon}</span>
               <Text text={whole(each.after)} />
             </ins>
           </dd>

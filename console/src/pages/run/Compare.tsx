@@ -79,7 +79,7 @@ function Side({ title, run, id, at, onAt, children }: SideProps) {
   return (
     <section className="card stack">
       <h2>
-        {title}: <Go href={`/console/runs/${encodeURIComponent(id)}?at=${at}`}>{run ? run.workflow : id.slice(0, 40)}</Go>{" "}
+        {title}{t.app.colon}<Go href={`/console/runs/${encodeURIComponent(id)}?at=${at}`}>{run ? run.workflow : id.slice(0, 40)}</Go>{" "}
         {run && <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>}
       </h2>
       {run && (

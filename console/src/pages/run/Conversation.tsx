@@ -160,7 +160,7 @@ function Question({ pending, at, past, onStep }: { pending: Pending; at: number;
         ) : (
           <span className="tag">
             {rule === null ? (t.decision.decidedTitle[pending.status] ?? pending.status) : t.decision.byRule(rule, pending.status === "approve")}
-            {pending.decided_by && `: ${plainName(pending.decided_by)}`}
+            {pending.decided_by && t.app.colon + plainName(pending.decided_by)}
           </span>
         )}
       </div>
@@ -175,7 +175,7 @@ function Call({ call, onStep }: { call: ToolCall; onStep(path: string): void }) 
       <details>
         <summary>
           <span className="grow">
-            {t.run.toolCall}: <b>{call.name.slice(0, 200)}</b>
+            {t.run.toolCall}{t.app.colon}<b>{call.name.slice(0, 200)}</b>
           </span>
           {call.error !== null ? (
             <span className="tag bad">{t.runs.statuses.failed}</span>

@@ -73,7 +73,7 @@ export function Events({ runId, events: newest, first, place, head, live, path, 
       {path !== undefined && (
         <p>
           <span className="tag accent">
-            {t.run.step}: {path.slice(0, 200)}
+            {t.run.step}{t.app.colon}{path.slice(0, 200)}
           </span>{" "}
           <button className="plain slim" onClick={() => onPath(undefined)}>
             {t.events.everyStep}
@@ -138,7 +138,7 @@ export function Events({ runId, events: newest, first, place, head, live, path, 
             {open.path !== undefined && open.path !== "" && (
               <p>
                 <button className="plain slim" onClick={() => onPath(open.path)}>
-                  {t.run.step}: {open.path.slice(0, 200)}
+                  {t.run.step}{t.app.colon}{open.path.slice(0, 200)}
                 </button>
               </p>
             )}

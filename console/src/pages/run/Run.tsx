@@ -339,7 +339,7 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
               <time dateTime={run.paused.at} title={exactly(run.paused.at)}>
                 {moment(run.paused.at)}
               </time>
-              {run.paused.reason !== "" && `: ${run.paused.reason.slice(0, 500)}`}
+              {run.paused.reason !== "" && t.app.colon + run.paused.reason.slice(0, 500)}
             </dd>
           </div>
         )}
@@ -358,7 +358,7 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
           <dt>{t.run.version}</dt>
           <dd>
             {run.version.version}
-            {run.version.dev && <span className="quiet"> ({t.app.development})</span>}
+            {run.version.dev && <span className="quiet">{t.app.aside(t.app.development)}</span>}
           </dd>
         </div>
         <div>

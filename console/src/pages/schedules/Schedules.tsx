@@ -85,7 +85,7 @@ function One({ schedule }: { schedule: Schedule }) {
         {schedule.paused && <span className="tag warn">{p.paused}</span>}
         {schedule.next && (
           <time className="tag accent" dateTime={schedule.next} title={exactly(schedule.next)}>
-            {p.next}: {relative(schedule.next, now)}
+            {p.next}{t.app.colon}{relative(schedule.next, now)}
           </time>
         )}
       </div>

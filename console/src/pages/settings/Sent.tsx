@@ -50,7 +50,7 @@ export function Sent() {
       <ul className="changes">
         {items.map((each) => (
           <li key={each.id}>
-            <span className={`tag ${TONES[each.status]}`}>{p.statuses[each.status]}</span> {p.what[each.what]}: {each.person ? plainName(each.person) : t.app.none}{" "}
+            <span className={`tag ${TONES[each.status]}`}>{p.statuses[each.status]}</span> {p.what[each.what]}{t.app.colon}{each.person ? plainName(each.person) : t.app.none}{" "}
             {each.channel && <code className="quiet">{each.channel}</code>}{" "}
             <span className="quiet small">
               {moment(each.created_at)} · {p.tries(each.tries)}

@@ -105,7 +105,8 @@ export function Chat({ workflow }: { workflow: Workflow }) {
       </p>
       {talk.status === "failed" && (
         <p className="note bad" role="alert">
-          {p.failed}: <Text text={findingText({ code: talk.code, message: talk.error })} />
+          {p.failed}{t.app.colon}
+          <Text text={findingText({ code: talk.code, message: talk.error })} />
         </p>
       )}
       {problem && <ProblemNote problem={problem} />}
@@ -154,7 +155,7 @@ function Shown({ entry }: { entry: Entry }) {
       <li>
         <details>
           <summary>
-            {t.run.toolCall}: {entry.name.slice(0, 200)}
+            {t.run.toolCall}{t.app.colon}{entry.name.slice(0, 200)}
           </summary>
           <Value value={read(entry.args)} />
           {entry.result !== null && (

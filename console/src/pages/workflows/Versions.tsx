@@ -129,13 +129,13 @@ function Parts({ parts }: { parts: ChangedPart[] }) {
           <dd>
             {each.from !== null && (
               <del>
-                <span className="hidden">{t.decision.before}: </span>
+                <span className="hidden">{t.decision.before}{t.app.colon}</span>
                 {brief(each.from, LONG)}
               </del>
             )}{" "}
             {each.to !== null && (
               <ins>
-                <span className="hidden">{t.decision.after}: </span>
+                <span className="hidden">{t.decision.after}{t.app.colon}</span>
                 {brief(each.to, LONG)}
               </ins>
             )}
