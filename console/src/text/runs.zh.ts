@@ -68,7 +68,7 @@ export const runsZh: typeof runsEn = {
     empty: "还没有内容。",
     silent: "暂无消息。",
     error: "失败",
-    at: (path) => `失败步骤：${path}`,
+    at: (path) => `步骤：${path}`,
     waitsFor: "正在等待",
     decide: "处理",
     steps: "步骤",

@@ -177,7 +177,7 @@ export const zh: Texts = {
     seats: "投票",
     seatOf: (n, of) => `${n} / ${of}`,
     seatOpen: (who) => `等待 ${who}`,
-    seatAnybody: "还需 1 人批准",
+    seatAnybody: "1 人批准",
     completes: "您批准后即完成。",
     notYet: (n) => `您批准后还需要 ${n} 人批准。`,
     lapsed: "已作废",

@@ -145,6 +145,7 @@ function useChinese(): typeof findingInChinese {
 
 /** What `hai-flow doctor` finds: what is to be done stands there, all else is folded. */
 function Checks({ checks }: { checks: SetupCheck[] }) {
+  const t = useRunText();
   const inChinese = useChinese();
   const p = usePageText().overview;
   const open = checks.filter((each) => each.verdict !== "good").sort((one, other) => one.verdict.localeCompare(other.verdict));
@@ -167,7 +168,9 @@ function Checks({ checks }: { checks: SetupCheck[] }) {
     const [found, remedy = ""] = inChinese(check) ?? [`${check.found}.`, check.remedy && `${check.remedy.charAt(0).toUpperCase()}${check.remedy.slice(1)}.`];
     return (
       <li key={name}>
-        <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>: {found}
+        <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>
+        {t.app.colon}
+        {found}
         {remedy !== "" && <div className="small">{remedy}</div>}
       </li>
     );

@@ -33,7 +33,7 @@ export function Retire({ workflow }: { workflow: Workflow }) {
         {workflow.versions.map((each) => (
           <li key={each.sha256} className="row">
             <span className="grow">
-              {p.version(each.version)} <code className="quiet">{nameOfVersion(each)}</code>{" "}
+              {p.version(each.version)} {nameOfVersion(each) !== String(each.version) && <code className="quiet">{nameOfVersion(each)}</code>}{" "}
               {each.retired_at !== null && <span className="tag bad">{p.retired(moment(each.retired_at))}</span>}
             </span>
             {each.retired_at === null ? (
