@@ -68,8 +68,8 @@ function Row({ span, axis, onStep }: { span: StepSpan; axis: ReturnType<typeof a
   return (
     <>
       <div role="rowheader" className={`depth-${depth}`}>
-        <button className="plain slim" onClick={() => onStep(span.path)}>
-          {span.title || span.path}
+        <button className={`plain slim ${span.title ? "" : "path"}`} onClick={() => onStep(span.path)}>
+          <bdi>{span.title || span.path}</bdi>
         </button>
         <div className="quiet small">
           {span.title && `${span.path} · `}
