@@ -47,9 +47,7 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
     "X-Robots-Tag": "noindex",
 }
-_GONE: Final = (
-    "This link has expired or was already used. If the question is still open, you can decide in your inbox."
-)
+_GONE: Final = "This link has expired or was already used. If the question is still open, you can decide in your inbox."
 _DECIDED: Final = "Done. Your decision has been recorded."
 
 
