@@ -1,4 +1,4 @@
-"""A run as a person reads it who has started it here: each thing once, in words. `events` shows what is left out."""
+"""A run as its starter reads it: each thing once, in words. `events` shows the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HANDLED: Final = {
 
 
 class Transcript(Narrator):
-    """Writes what happens, but for what says nothing to a reader without the engine in mind."""
+    """Writes the course of a run, for a reader without the engine in mind."""
 
     def __init__(self, console: TextConsole) -> None:
         super().__init__(console)
@@ -43,7 +43,7 @@ class Transcript(Narrator):
         super().show(event)
 
     def unnamed(self, event: EventJson) -> None:
-        """Such an event is for programs."""
+        """The event is for programs."""
 
     def _print_custom_emitted(self, event: EventJson) -> None:
         value = event.get("value")

@@ -52,7 +52,7 @@ _votes = msgspec.json.Decoder(e.VoteCast)
 
 
 class Staff:
-    """The people of a tenant who may decide. `by_keys`: all of them are in `people`; else others may come."""
+    """The deciders of a tenant. `by_keys`: all of them are in `people`; else others may come."""
 
     def __init__(self, people: Sequence[c.Principal], away: Sequence[AbsenceRow], *, by_keys: bool) -> None:
         self.by_keys = by_keys
@@ -61,7 +61,7 @@ class Staff:
         self._away = map_absences(away, _one_id)
 
     def list_doubtful(self, selectors: Sequence[str]) -> list[str]:
-        """Those of the selectors that may mean nobody who can decide."""
+        """The selectors that may match no decider."""
         return [each for each in selectors if self._is_doubtful(each)]
 
     def _is_doubtful(self, selector: str) -> bool:
