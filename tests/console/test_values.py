@@ -84,8 +84,9 @@ def test_every_leaf_of_random_arguments_is_visible_at_every_width(
     leaves: list[str] = []
     value = invented(random.Random(seed), DEPTH, leaves)
     pending = ask(http, value)
+    shown = page()
     for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
-        shown = page().goto(path)
+        shown.goto(path)
         shown.role("button", "Approve").there()
         for width in WIDTHS:
             shown.play(["setViewportSize", {"width": width, "height": 844}])
@@ -176,8 +177,9 @@ def test_values_that_would_break_a_page_are_seen_whole_at_every_width(
 ) -> None:
     value = HOSTILE_VALUES[name]
     pending = ask(http, value)
+    shown = page()
     for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
-        shown = page().goto(path)
+        shown.goto(path)
         shown.role("button", "Approve").there()
         while shown.locator(".value button.more").count():
             shown.locator(".value button.more").first().click()  # each says how much it hides
