@@ -173,6 +173,11 @@ FORM = '{"type": "object", "properties": {"a": %s}}'
         asking(FORM % '{"type": "string"}', message="a\\u0000\\ud800" + "x" * 100_000),
         asking(FORM % '{"type": "string", "title": "a\\u0000\\ud800"}'),
         asking('{"type": "object", "properties": {"a\\u0000": {"type": "string"}}}'),
+        asking(FORM % '{"type": "number", "default": NaN}'),
+        asking(FORM % '{"type": "number", "default": 1e400}'),
+        asking(FORM % f'{{"type": "number", "default": {"9" * 400}}}'),
+        asking(FORM % f'{{"type": "string", "default": {DEEP}}}'),
+        asking(FORM % f'{{"type": "string", "default": {"[" * 150 + "]" * 150}}}'),
     ],
 )
 async def test_a_question_is_asked_with_characters_and_sizes_that_can_be_stored(
@@ -189,15 +194,10 @@ async def test_a_question_is_asked_with_characters_and_sizes_that_can_be_stored(
     "answer",
     [
         asking(FORM % '{"type": "string"}', key="k" * 100_000),
-        asking(FORM % '{"type": "number", "default": NaN}'),
-        asking(FORM % '{"type": "number", "default": 1e400}'),
-        asking(FORM % f'{{"type": "number", "default": {"9" * 400}}}'),
         asking(FORM % f'{{"type": "string", "title": "{"x" * 100_000}"}}'),
-        asking(FORM % f'{{"type": "string", "default": {DEEP}}}'),
-        asking(FORM % f'{{"type": "string", "default": {"[" * 150 + "]" * 150}}}'),
         asking("7"),
     ],
-    ids=["key", "NaN", "infinite", "digits", "large", "deep", "less deep", "no form"],
+    ids=["key", "large", "no form"],
 )
 async def test_a_question_that_no_form_can_ask_fails_the_call(answer: str, make: Make, tmp_path: Path) -> None:
     state = await ended(make, tmp_path, Script(answers=(answer,), modern=True), "stdio")

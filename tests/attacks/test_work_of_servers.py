@@ -39,7 +39,7 @@ def test_results_are_not_held_against_too_large_a_schema(name: str) -> None:
     assert compile_output_schema(read) is None
 
 
-@pytest.mark.parametrize("name", TOO_LARGE)
+@pytest.mark.parametrize("name", OF_FUNCTIONS)
 def test_a_form_of_a_server_that_is_too_large_is_refused(name: str) -> None:
     schema = {"type": "object", "properties": {}, **TOO_LARGE[name]}
     params = types.ElicitRequestFormParams(message="Hm?", requested_schema=schema)

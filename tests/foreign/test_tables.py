@@ -60,6 +60,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
             f"{_MCP}::test_a_text_that_is_the_structured_content_counts_as_it"
         ),
         "declares an output schema and gives": f"{_MCP}::test_what_fits_the_declared_schema_counts_wherever_it_stands",
+        "asks with a form": (
+            "tests/steps/test_mcp_asking.py::test_a_form_with_what_is_no_json_schema_is_shown_to_people"
+        ),
         "gives a question and a result": f"{_MCP}::test_a_question_and_a_result_in_one_answer_are_a_doubt",
     },
     "docs/models.md": {

@@ -429,6 +429,12 @@ receipts.bug(
     ("hide_secrets(self._progress)", "self._progress"),
     by="tests/steps/test_mcp.py::test_a_secret_that_is_cut_in_two_by_the_bound_of_a_receipt_is_hidden",
 )
+http_tools = Room("hai_flow/steps/http/tools.py")
+http_tools.bug(
+    "an operation that no model can be offered is left out without a word",
+    ("if call.function == ANY_FUNCTION and (left_out", "if False and (left_out"),
+    by="tests/steps/test_http_tools.py::test_an_agent_may_have_all_operations_of_a_service",
+)
 agents_elsewhere = Room("hai_flow/steps/a2a/runner.py")
 agents_elsewhere.bug(
     "what an agent answered that is no JSON-RPC is lost",

@@ -159,6 +159,10 @@ pins = Room("hai_flow/runtime/catalog/pins.py", "tests/runtime/test_pins.py")
 pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workflow), None)\n", ""))
 asking = Room("hai_flow/steps/mcp/asking.py", "tests/steps/test_mcp_asking.py")
 asking.bug(
+    "a form in the words of another library is refused",
+    ("        form = read_form(params.requested_schema)", "        form = dict(params.requested_schema)"),
+)
+asking.bug(
     "behind a poll the settled answers are gone",
     ("RepeatedAnswers(state=_state(result), settled=progress.settled)", "RepeatedAnswers(state=_state(result))"),
 )

@@ -408,3 +408,7 @@ def test_an_agent_may_have_all_operations_of_a_service() -> None:
     plan = compile_workflow(together(source.encode()), "f")
     registry = Registry({"http_tool": HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))})
     assert registry.faults(plan) == []
+    ((_, doubt),) = registry.doubts(plan)
+    assert "'elsewhere'" in doubt
+    assert "it refers to https://evil.example/parameters.json" in doubt
+    assert doubt.endswith("it is offered to no model (and 1 more)")

@@ -85,7 +85,7 @@ _PLAIN_KEYWORDS: Final = (
 )  # fmt: skip
 PII: Final = "pii"
 """The one keyword of ours: `pii: true` marks values as personal (definition/personal/personal)."""
-_KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS, PII))
+KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS, PII))
 
 
 class JsonSchema:
@@ -557,8 +557,8 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
         fault(path, "schema.invalid", f"expected a JSON Schema (a mapping), found {kind_of(schema)}{hint}")
         return
     for keyword in schema:
-        if keyword not in _KEYWORDS and not keyword.startswith("x-"):
-            hint = suggestion(keyword, _KEYWORDS)
+        if keyword not in KEYWORDS and not keyword.startswith("x-"):
+            hint = suggestion(keyword, KEYWORDS)
             if not hint and (isinstance(schema[keyword], Mapping) or schema[keyword] in _TYPES):
                 hint = f"; if it is a property, write it under `properties`: `{keyword}: {{type: ...}}`"
             fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")

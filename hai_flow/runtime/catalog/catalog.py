@@ -358,7 +358,8 @@ class Catalog:
         if missing:
             raise RunnersMissing(_place_findings(missing, source), lacking(plan, self.registry.kinds))
         looked = await self.registry.look_at_servers(plan, await self._tenants.name(tenant))
-        all_doubts = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
+        own_doubts = await compiling.make(self.registry.doubts, plan)
+        all_doubts = [*own_doubts, *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
         doubts = [
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
             for step, doubt in all_doubts
@@ -391,7 +392,7 @@ class Catalog:
                 continue  # of another release: who starts it is told
             steps = [
                 Finding(reference, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
-                for step, doubt in self.registry.doubts(plan)
+                for step, doubt in await compiling.make(self.registry.doubts, plan)
             ]
             names = await self._list_unknown_names(tenant, plan, plan.source, reference)
             yield reference, (*plan.warnings, *steps, *names)

@@ -90,6 +90,9 @@ class HttpToolRunner:
             return None
         if (doubt := self._http.check_callback(call.callback)) is not None:
             return doubt
+        if call.function == ANY_FUNCTION and (left_out := _list_left_out(call.tool)):
+            more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+            return f"{left_out[0]}; it is offered to no model{more}"
         templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
         return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)
 
@@ -178,6 +181,18 @@ def _operation(tool: HttpTool, id: str) -> Operation:
     except ValueError as error:
         message = f"the operation {id!r} of the tool {tool.name!r} can't be called: {error}"
     raise StepError(message, code="tool.unavailable", retriable=False)
+
+
+def _list_left_out(tool: HttpTool) -> list[str]:
+    """Why operations that an agent may have can't be called, a sentence for each."""
+    left_out = []
+    for id in [] if tool.service is None else tool.service.ids:
+        if tool.allow is None or id in tool.allow:
+            try:
+                _operation(tool, id)
+            except StepError as error:
+                left_out.append(error.message)
+    return left_out
 
 
 def _service(tool: HttpTool) -> Any:

@@ -20,8 +20,9 @@ import msgspec
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.asked_forms import FORM_BYTES_MAX, find_form_fault
 from hai_flow.steps.mcp.receipts import CallReceipt
+from hai_flow.steps.mcp.schemas import read_form
 from hai_flow.steps.runner import Answer
-from hai_flow.values import Json, storable
+from hai_flow.values import Json, NotJson, storable
 
 MESSAGE_CHARS_MAX: Final = 4_000
 STATE_CHARS_MAX: Final = 64 * 1024
@@ -171,7 +172,10 @@ def _read_question(request: types.InputRequest, form_bytes_max: int) -> tuple[st
     message = storable(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
         return f"{message}\n{storable(params.url)}", {"type": "object", "properties": {}}
-    form = {key: each for key, each in dict(params.requested_schema).items() if key != "$schema"}
+    try:
+        form = read_form(params.requested_schema)
+    except NotJson as error:
+        raise _refusal(f"its form is no plain JSON: {error}") from None
     if (fault := find_form_fault(form, form_bytes_max)) is not None:
         raise _refusal(fault)
     return message, form

@@ -62,11 +62,18 @@ def compile_schema(raw: Json) -> JsonSchema:
     return schemas.compile_cached(values.dumps(values.check(read_schema(raw))))
 
 
-class _SchemaReader:
-    """Reads the schemas inside of `root`, which their references are held against."""
+def read_form(raw: Any) -> dict[str, Json]:
+    """The form of a question as `read_schema`, without what a form of ours can't have: keywords of other libraries, and
+    defaults that do not fit. Raises NotJson as that does."""
+    return _SchemaReader(raw, is_form=True).schema(raw, 0) if isinstance(raw, Mapping) else dict(NOTHING)
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+
+class _SchemaReader:
+    """Reads the schemas inside of `root`, which their references are held against. `is_form`: people fill it in."""
+
+    def __init__(self, root: Mapping[str, Any], *, is_form: bool = False) -> None:
         self._root = root
+        self._is_form = is_form
 
     def schema(self, raw: Any, depth: int) -> dict[str, Json]:
         """A schema, without what binds nothing."""
@@ -81,6 +88,8 @@ class _SchemaReader:
         _read_required(result, raw)
         if raw.get("nullable") is True and isinstance(result.get("type"), str):
             result["type"] = [result["type"], "null"]
+        if self._is_form and "default" in result and not _fits_itself(result):
+            del result["default"]
         return result
 
     def _inner(self, raw: Any, depth: int) -> Json:
@@ -135,7 +144,7 @@ class _SchemaReader:
         elif keyword == "dependentRequired":
             if isinstance(value, Mapping) and all(_names(each) == each for each in value.values()):
                 found[keyword] = dict(value)
-        else:  # the rest says something to people and models only
+        elif not self._is_form or keyword in schemas.KEYWORDS:  # the rest says something to people and models only
             with suppress(values.NotJson):
                 found[keyword] = foreign.take(value).value
 
@@ -244,6 +253,14 @@ def _read_required(found: dict[str, Json], raw: Mapping[str, Any]) -> None:
         ]
     if names:
         found["required"] = list(dict.fromkeys(names))
+
+
+def _fits_itself(schema: Mapping[str, Json]) -> bool:
+    """Whether the default of a schema fits it."""
+    try:
+        return JsonSchema(schema).findings(schema["default"]) == []
+    except Exception:  # the library raises several unrelated types here
+        return False
 
 
 def _can_be_held(value: Any) -> bool:
