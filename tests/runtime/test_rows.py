@@ -296,14 +296,14 @@ def judge_questions(stage: Stage) -> Round:
     async def selectors(*_: Any) -> dict[UUID, list[str]]:
         return {LOCAL_TENANT: ["role:nobody"]}
 
-    async def page(*_: Any) -> tuple[list[Any], None]:
+    async def page(*_: Any, **more: Any) -> tuple[list[Any], None]:
         return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
 
     async def judge(tenant: UUID, staff: Staff, verdicts: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
     stage.patch.setattr(stranded, "list_selectors", selectors)
-    stage.patch.setattr(made, "_read_page", page)
+    stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
     stage.patch.setattr(made, "_judge", judge)
     return made.look
 
@@ -429,10 +429,11 @@ ROWLESS = {
 def _loops() -> Iterator[str]:
     for file in sorted((ROOT / "hai_flow").rglob("*.py")):
         for call in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "_keep":
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
-            if len(call.args) == 2 and isinstance(call.args[1], (ast.Constant, ast.JoinedStr)):
-                name = ast.unparse(call.args[1]).removeprefix("f").strip(chr(39))
+            names = call.args[{"_keep": slice(1, 2), "_keep_woken": slice(2, 3)}.get(call.func.attr, slice(0))]
+            if names and isinstance(names[0], (ast.Constant, ast.JoinedStr)):
+                name = ast.unparse(names[0]).removeprefix("f").strip(chr(39))
                 yield f"{file.relative_to(ROOT / 'hai_flow')}: {name}"
 
 

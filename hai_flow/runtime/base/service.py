@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -93,6 +93,29 @@ class Service(ABC):
     def _keep(self, work: Callable[[], Coroutine[Any, Any, Any]], name: str) -> asyncio.Task[Any]:
         """A task that runs as long as the service: should it end, it is begun again, after a pause that grows."""
         return self._spawn(self._begin_again(work, name), name)
+
+    def _keep_woken(
+        self,
+        woken: asyncio.Event,
+        work: Callable[[], Awaitable[None]],
+        name: str,
+        failure: str,
+        errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+        **details: str,
+    ) -> None:
+        """A kept task that does the work each time that the event is set. One of these errors is logged as `failure`,
+        and the next time may do better."""
+
+        async def run() -> None:
+            while True:
+                await woken.wait()
+                woken.clear()
+                try:
+                    await work()
+                except errors as error:
+                    log.warning(failure, **details, error=str(error) or repr(error))
+
+        self._keep(run, name)
 
     async def _begin_again(self, work: Callable[[], Coroutine[Any, Any, Any]], name: str) -> None:
         pause = AGAIN_SECONDS_MIN

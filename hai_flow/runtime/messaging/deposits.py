@@ -64,7 +64,7 @@ class Deposits(Service):
 
     async def _start(self) -> None:
         self._due.set()
-        self._keep(self._run, "deposits")
+        self._keep_woken(self._due, self._take_due, "deposits", "deposits_not_taken")
 
     async def _stop(self) -> None:
         await self._end_tasks()
@@ -79,16 +79,10 @@ class Deposits(Service):
         if payload == deposits.HINT:
             self._due.set()
 
-    async def _run(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                while deposit := await deposits.take(self._database.api, BATCH_MAX, LEASE):
-                    await asyncio.gather(*map(self._deal_with, deposit))
-                await deposits.forget(self._database.api)
-            except Exception as error:
-                log.warning("deposits_not_taken", error=str(error) or repr(error))
+    async def _take_due(self) -> None:
+        while deposit := await deposits.take(self._database.api, BATCH_MAX, LEASE):
+            await asyncio.gather(*map(self._deal_with, deposit))
+        await deposits.forget(self._database.api)
 
     async def _deal_with(self, deposit: Deposit) -> None:
         """Let the deposit take effect; one that can't, now or ever, keeps no other from it."""

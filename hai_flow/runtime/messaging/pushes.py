@@ -86,7 +86,7 @@ class Pushes(Service):
     async def _start(self) -> None:
         self._poster = Poster(self._guard, self._http)
         self._due.set()
-        self._keep(self._run, "push notifications")
+        self._keep_woken(self._due, self._take_due, "push notifications", "pushes_not_taken")
 
     async def _stop(self) -> None:
         await self._end_tasks()
@@ -97,15 +97,9 @@ class Pushes(Service):
         if due is None or due.pushes:
             self._due.set()
 
-    async def _run(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                while batch := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
-                    await asyncio.gather(*map(self._deal_with, batch))
-            except Exception as error:
-                log.warning("pushes_not_taken", error=str(error) or repr(error))
+    async def _take_due(self) -> None:
+        while batch := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
+            await asyncio.gather(*map(self._deal_with, batch))
 
     async def _deal_with(self, push: Push) -> None:
         name = f"push {push.id} of run {push.run_id}"

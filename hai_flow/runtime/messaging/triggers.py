@@ -22,7 +22,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from uuid import UUID
 
@@ -170,7 +169,7 @@ class Triggers(Service):
             return
         config = self.config
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        self._keep(partial(self._repeat, self._due, self._start_due, "schedules"), "ticks of schedules")
+        self._keep_woken(self._due, self._start_due, "ticks of schedules", "tick_failed", of="schedules")
         self._run_each(config.sweep_seconds, asyncio.Event(), self._sweep_promises, "slots")
         self._run_each(STALLED_EVERY.total_seconds(), asyncio.Event(), self.slots.sweep_stalled, "stalled queues")
         self._run_each(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
@@ -189,16 +188,7 @@ class Triggers(Service):
             woken.set()
 
         self._scheduler.add_job(wake, IntervalTrigger(seconds=seconds, jitter=seconds / 5), id=name)
-        self._keep(partial(self._repeat, woken, work, name), f"ticks of {name}")
-
-    async def _repeat(self, woken: asyncio.Event, work: _Work, name: str) -> None:
-        while True:
-            await woken.wait()
-            woken.clear()
-            try:
-                await work()
-            except Exception as error:
-                log.warning("tick_failed", of=name, error=str(error) or repr(error))
+        self._keep_woken(woken, work, f"ticks of {name}", "tick_failed", of=name)
 
     def look(self, due: DueWork | None, asked_at: float) -> None:
         """Fire the schedules that are due, and learn of whose ends others are told (`pulse`)."""

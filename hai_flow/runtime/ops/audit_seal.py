@@ -28,27 +28,22 @@ class Sealer(Service):
         super().__init__()
         self._database = database
         self._woken = asyncio.Event()
+        self._since: int | None = 0
 
     async def _start(self) -> None:
+        self._since = 0
         self._woken.set()
-        self._keep(self._run, "sealing")
+        self._keep_woken(self._woken, self._seal, "sealing", "sealing_failed")
 
     def look(self, due: DueWork | None, asked_at: float) -> None:
         """Seal the records that have no seal (`pulse`)."""
         if due is None or due.records:
             self._woken.set()
 
-    async def _run(self) -> None:
-        since: int | None = 0
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            try:
-                since = await self._enqueue_records(since)
-                while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
-                    pass
-            except Exception as error:
-                log.warning("sealing_failed", error=str(error) or repr(error))
+    async def _seal(self) -> None:
+        self._since = await self._enqueue_records(self._since)
+        while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
+            pass
 
     async def _enqueue_records(self, since: int | None) -> int | None:
         """Queue the records that do not queue themselves: all of them the first time, then the new ones. None: all

@@ -151,7 +151,7 @@ class ChatCards(Service):
 
     async def _start(self) -> None:
         self._due.set()
-        self._keep(self._run, "cards in chats")
+        self._keep_woken(self._due, self._take_due, "cards in chats", "cards_not_taken")
 
     async def _stop(self) -> None:
         await self._end_tasks()
@@ -198,16 +198,9 @@ class ChatCards(Service):
         await self._mark(row, drawn, message, drawn.digest)
         return True
 
-    async def _run(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                lease = timedelta(seconds=SECONDS * 3)
-                while batch := await chat.take_cards(self._database.api, BATCH_MAX, lease):
-                    await asyncio.gather(*map(self._deal_with, batch))
-            except Exception as error:
-                log.warning("cards_not_taken", error=str(error) or repr(error))
+    async def _take_due(self) -> None:
+        while batch := await chat.take_cards(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
+            await asyncio.gather(*map(self._deal_with, batch))
 
     async def _deal_with(self, row: CardRow) -> None:
         await self._rows.deal(Sweep.NOTIFICATIONS, f"card {row.id}", lambda: self._try(row))

@@ -37,7 +37,7 @@ from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, stranded
 from hai_flow.store.people.absences import AbsenceRow
-from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
+from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
@@ -132,14 +132,10 @@ class Picks(Service):
         pool = self._database.api
         for tenant, selectors in (await stranded.list_selectors(pool)).items():
             picked = [each for each in selectors if each.startswith(PICKED)]
-            after: Place | None = None
-            while picked:
-                questions, after = await inbox.page_of_inbox(pool, tenant, picked, Filters(), limit=500, after=after)
+            async for questions in inbox.iterate_pages(pool, tenant, picked):
                 people, away = await self._load_people(pool, tenant)
                 look = partial(self._look_at, tenant, people, away)
                 await self._rows.go_through(Sweep.PICKS, questions, name_question, look)
-                if after is None:
-                    break
 
     async def _look_at(
         self, tenant: UUID, people: Sequence[c.Principal], away: Sequence[AbsenceRow], question: OpenQuestion

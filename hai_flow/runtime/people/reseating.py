@@ -28,12 +28,10 @@ from hai_flow.store.postgres.error_classes import FAILURES
 if TYPE_CHECKING:
     from hai_flow.store.ops.due_work import DueWork
     from hai_flow.store.people.absences import AbsenceRow
-    from hai_flow.store.people.inbox import Place
     from hai_flow.store.postgres.database import Connection, Database
 
 log = structlog.get_logger(__name__)
 
-PAGE: Final = 500
 RESEATED: Final = "reseated"
 
 
@@ -53,16 +51,8 @@ class Reseating(Service):
             self._due.set()
 
     async def _start(self) -> None:
-        self._keep(self._run, "absences that begin and end")
-
-    async def _run(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                await self.sweep()
-            except FAILURES as error:  # the next pulse finds it again
-                log.warning("absence_not_told", error=str(error) or repr(error))
+        # the next pulse finds an absence again
+        self._keep_woken(self._due, self.sweep, "absences that begin and end", "absence_not_told", FAILURES)
 
     async def sweep(self) -> None:
         """Deal with every absence that has begun or ended."""
@@ -89,11 +79,7 @@ class Reseating(Service):
             *(f"group:{name}" for name in row.groups),
             ANYONE,
         )
-        after: Place | None = None
-        while True:
-            questions, after = await inbox.page_of_inbox(
-                connection, tenant, selectors, inbox.Filters(), limit=PAGE, after=after
-            )
+        async for questions in inbox.iterate_pages(connection, tenant, selectors):
             for each in questions:
                 try:
                     notify = derive_rules(PendingState(e.decode_pending(each.body))).notify
@@ -104,8 +90,6 @@ class Reseating(Service):
                     await notifications.queue(
                         connection, id, tenant, each.run_id, each.id, RESEATED, notify, row.person
                     )
-            if after is None:
-                return
 
 
 def _derive_id(row: AbsenceRow, stage: str, pending_id: str) -> str:

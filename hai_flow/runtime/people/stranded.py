@@ -32,7 +32,7 @@ from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people import absences, inbox, notifications, stranded
 from hai_flow.store.people.absences import AbsenceRow
-from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
+from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.error_classes import FAILURES
 
@@ -162,14 +162,12 @@ class Stranded(Service):
             people = await list_people(self._home.api, tenant)
             staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
             selectors = [each for each in selectors if not each.startswith(PICKED)]
-            doubtful, after, count = staff.list_doubtful(selectors), None, 0
-            while doubtful and count < JUDGED_MAX:
-                questions, after = await self._read_page(tenant, doubtful, after)
+            judge, count = partial(self._judge, tenant, staff, verdicts), 0
+            async for questions in inbox.iterate_pages(pool, tenant, staff.list_doubtful(selectors)):
                 count += len(questions)
                 keys |= {(each.run_id, each.id) for each in questions}
-                judge = partial(self._judge, tenant, staff, verdicts)
                 await self._rows.go_through(Sweep.STRANDED, questions, name_question, judge)
-                if after is None:
+                if count >= JUDGED_MAX:
                     break
         for key in await stranded.list_marked(pool):
             if key not in keys or (key in verdicts and verdicts[key].fault is None):
@@ -177,11 +175,6 @@ class Stranded(Service):
                     await stranded.mark(connection, *key, None)
         faulty = [each for each in verdicts.values() if each.fault is not None]
         await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: name_question(each.question), self._mark)
-
-    async def _read_page(
-        self, tenant: UUID, selectors: Sequence[str], after: Place | None
-    ) -> tuple[list[OpenQuestion], Place | None]:
-        return await inbox.page_of_inbox(self._database.api, tenant, selectors, Filters(), limit=500, after=after)
 
     async def _judge(
         self, tenant: UUID, staff: Staff, verdicts: dict[tuple[UUID, str], _Verdict], question: OpenQuestion

@@ -46,16 +46,8 @@ class Thaws(Service):
             self._due.set()
 
     async def _start(self) -> None:
-        self._keep(self._run, "runs held by freezes")
-
-    async def _run(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                await self._release()
-            except FAILURES as error:  # the next pulse finds them again
-                log.warning("held_runs_not_released", error=str(error) or repr(error))
+        # the next pulse finds the runs again
+        self._keep_woken(self._due, self._release, "runs held by freezes", "held_runs_not_released", FAILURES)
 
     async def _release(self) -> None:
         await self._freezes.read()

@@ -9,7 +9,7 @@ question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +28,7 @@ Place = tuple[datetime, str]
 _BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), "")
 _END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _ALWAYS: Final = datetime(1, 1, 2, tzinfo=UTC)
+PAGE_MAX: Final = 500  # of `iterate_pages`
 SCANNED_MAX: Final = 1000  # pendings that one page with filters looks at
 
 
@@ -133,6 +134,18 @@ async def page_of_inbox(
         return items, items[-1].place
     n, last_due, last_id = rows[0][:3]
     return items, (last_due, last_id) if n == scanned else None
+
+
+async def iterate_pages(
+    connection: Connection | Pool, tenant: UUID, selectors: Sequence[str]
+) -> AsyncGenerator[list[OpenQuestion], None]:
+    """All open questions that ask one of the selectors, page by page."""
+    after: Place | None = None
+    while selectors:
+        questions, after = await page_of_inbox(connection, tenant, selectors, Filters(), limit=PAGE_MAX, after=after)
+        yield questions
+        if after is None:
+            return
 
 
 def _in_body(words: str | None) -> str | None:
