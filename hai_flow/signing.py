@@ -10,7 +10,7 @@ import base64
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,11 +34,13 @@ class NotVerified(HaiFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its `id`, its `public` half, and its `private` half unless it is retired. Both are 32 bytes."""
+    """One key: its `id`, its `public` half, and its `private` half where this process may sign. Both are 32 bytes.
+    `retired`: it signs no more."""
 
     id: str
     public: bytes
     private: bytes | None = None
+    retired: bool = False
 
     @classmethod
     def made(cls, private: bytes) -> Key:
@@ -49,7 +51,14 @@ class Key:
     def jwk(self, *, private: bool = False) -> dict[str, str]:
         """The key as a member of a JWK Set."""
         jwk = {"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.id, "x": encode(self.public)}
-        return {**jwk, "d": encode(self.private)} if private and self.private is not None else jwk
+        status = {"status": "retired"} if self.retired else {}
+        secret = {"d": encode(self.private)} if private and self.private is not None else {}
+        return {**jwk, **status, **secret}
+
+    @property
+    def name(self) -> str:
+        """The id as messages say it."""
+        return f"{self.id} (retired)" if self.retired else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ def read_keys(path: Path) -> SigningKeys:
         raise BadKeys(
             f"{path}: expected a key with its private half `d` first, found none; `hai-flow receipt key` makes one."
         )
-    return SigningKeys(keys)
+    return SigningKeys(tuple(replace(key, retired=key.private is None) for key in keys))
 
 
 def keys_of(text: str, place: str) -> tuple[Key, ...]:
@@ -143,13 +152,13 @@ def verify(token: str, keys: tuple[Key, ...]) -> bytes:
         )
     key = next((key for key in keys if key.id == id), None)
     if key is None:
-        ids = ", ".join(key.id for key in keys)
+        ids = ", ".join(key.name for key in keys)
         raise NotVerified(f"the key: it was signed with {id[:60]!r}, and the keys given are {ids}.")
     try:
         Ed25519PublicKey.from_public_bytes(key.public).verify(signature, f"{parts[0]}.{parts[1]}".encode())
     except InvalidSignature:
         raise NotVerified(
-            f"the signature: it is not that of key {id} over this payload; one of them was changed."
+            f"the signature: it is not that of key {key.name} over this payload; one of them was changed."
         ) from None
     return payload
 
@@ -184,7 +193,7 @@ def _key(jwk: Any, place: str) -> Key:
     id = thumbprint(public)
     if jwk.get("kid", id) != id:
         raise BadKeys(f"{place}: expected its kid to be its thumbprint {id} (RFC 7638), found another.")
-    return Key(id, public, private)
+    return Key(id, public, private, retired=jwk.get("status") == "retired")
 
 
 def _half(jwk: Mapping[str, Any], name: str, place: str) -> bytes:

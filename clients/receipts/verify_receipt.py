@@ -12,43 +12,38 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 def decoded(text: str) -> bytes:
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != text:
-        raise ValueError("base64url is written otherwise than RFC 7515 says")
-    return data
+    return data if base64.urlsafe_b64encode(data).rstrip(b"=").decode() == text else b""  # one text for the same bytes
 
 
 def digests(value: object) -> "set[str]":
     if isinstance(value, dict):
-        own = {value["sha256"]} if set(value) == {"sha256"} else set()
-        return own.union(*map(digests, value.values()))
+        return {value["sha256"]} if set(value) == {"sha256"} else digests([*value.values()])
     return set().union(*map(digests, value)) if isinstance(value, list) else set()
 
 
 def verify(receipt: str, keys: str) -> dict:
     """The content of the receipt. Raises ValueError, which names the part that does not hold."""
     file = json.loads(receipt)
-    if json.dumps(file, ensure_ascii=False, sort_keys=True, separators=(",", ":")) != receipt.rstrip("\n"):
+    form = json.dumps(file, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if form != receipt.rstrip("\n") or set(file) != {"receipt", "texts"}:
         raise ValueError("the file: it is not as it was given out")
-    token, texts = file.pop("receipt"), file.pop("texts")
-    if file:
-        raise ValueError("the file: it has parts that no receipt has")
     try:
-        header, payload, signature = map(decoded, token.split("."))
+        header, payload, signature = map(decoded, file["receipt"].split("."))
         named = json.loads(header)
     except ValueError as error:
         raise ValueError(f"the signed part: {error}") from None
     if set(named) != {"alg", "kid", "typ"} or (named["alg"], named["typ"]) != ("EdDSA", "hai-flow-receipt+jws"):
         raise ValueError("the header: it is not one of a receipt")
-    known = {key["kid"]: key["x"] for key in json.loads(keys)["keys"]}
-    if named.get("kid") not in known:
-        raise ValueError(f"the key: {named.get('kid')} is none of {', '.join(known)}")
+    known = {key["kid"]: key for key in json.loads(keys)["keys"]}
+    if (key := known.get(named["kid"])) is None:
+        raise ValueError(f"the key: {named['kid']} is none of {', '.join(known)}")
     try:
-        key = Ed25519PublicKey.from_public_bytes(decoded(known[named["kid"]]))
-        key.verify(signature, token.rpartition(".")[0].encode())
+        public = Ed25519PublicKey.from_public_bytes(decoded(key["x"]))
+        public.verify(signature, file["receipt"].rpartition(".")[0].encode())
     except InvalidSignature:
-        raise ValueError("the signature: it is not that of the key over this content") from None
+        raise ValueError(f"the signature: not of the {key.get('status', 'given')} key {key['kid']}") from None
     content = json.loads(payload)
-    for digest, text in texts.items():
+    for digest, text in file["texts"].items():
         if set(text) != {"salt", "text"} or sha256((text["salt"] + text["text"]).encode()).hexdigest() != digest:
             raise ValueError(f"the texts: {digest} is not the digest of its text")
         if digest not in digests(content):

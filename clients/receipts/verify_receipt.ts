@@ -34,12 +34,12 @@ export async function verify(receipt: string, keys: string): Promise<Content> {
   const named = JSON.parse(text.decode(header)) as { alg: string; kid: string; typ: string };
   if (Object.keys(named).sort().join() !== "alg,kid,typ") throw new Error("the header: it has members that no receipt has");
   if (named.alg !== "EdDSA" || named.typ !== "hai-flow-receipt+jws") throw new Error("the header: it is not one of a receipt");
-  const jwk = (JSON.parse(keys) as { keys: { kid: string; x: string }[] }).keys.find((each) => each.kid === named.kid);
+  const jwk = (JSON.parse(keys) as { keys: { kid: string; x: string; status?: string }[] }).keys.find((each) => each.kid === named.kid);
   if (!jwk) throw new Error(`the key: ${named.kid} is none of those given`);
   const key = await crypto.subtle.importKey("raw", bytes(jwk.x), "Ed25519", false, ["verify"]);
   const signed = new TextEncoder().encode(`${parts[0]}.${parts[1]}`);
   if (!(await crypto.subtle.verify("Ed25519", key, signature!, signed)))
-    throw new Error("the signature: it is not that of the key over this content");
+    throw new Error(`the signature: it is not that of the key ${jwk.kid} ${jwk.status ?? ""} over this content`);
   const content = JSON.parse(text.decode(payload)) as Content;
   const there = new Set(digests(content as unknown as Json));
   for (const [digest, told] of Object.entries(file.texts)) {
