@@ -377,6 +377,10 @@ def test_runs_go_on_with_another_version(flow: Client) -> None:
     name = publish(flow, FORM)
     run = flow.runs.wait(flow.runs.start(name))
     publish(flow, FORM.replace('{title: "Sure?"', '{title: "Really?"'), name, 2)
+    report = flow.workflows.backtest(name, flow.workflows.source(f"{name}@2"), since="1h", keep=True)
+    assert (report["workflow"], report["runs"]) == (name, 1)
+    again = flow.workflows.source(f"{name}@2")
+    assert flow.workflows.publish(again, unrehearsed="it was mended at night").version == 2
     (change,) = flow.workflows.diff(name, 1, 2).steps
     assert (change.kind, change.path) == ("changed", "sure")
     assert [each.version for each in flow.workflows.versions(name)] == [2, 1]

@@ -231,6 +231,7 @@ class AsyncItems(AsyncIterator[T]):
 
 class AsyncWorkflows(_Group):
     publish = _does(o.publish_workflow)
+    backtest = _does(o.backtest_workflow)
     validate = _does(o.validate_workflow)
     format = _does(o.format_workflow)
     draw = _does(o.draw_text)

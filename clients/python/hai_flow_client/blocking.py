@@ -226,6 +226,7 @@ class Items(Iterator[T]):
 
 class Workflows(_Group):
     publish = _does(o.publish_workflow)
+    backtest = _does(o.backtest_workflow)
     validate = _does(o.validate_workflow)
     format = _does(o.format_workflow)
     draw = _does(o.draw_text)

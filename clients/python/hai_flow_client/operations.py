@@ -80,12 +80,27 @@ def _run(run: RunRef) -> str:
 # --- workflows ----------------------------------------------------------------------------------------------------
 
 
-def publish_workflow(source: str | bytes, *, dev: bool = False) -> Script[m.Published]:
+def publish_workflow(source: str | bytes, *, dev: bool = False, unrehearsed: str | None = None) -> Script[m.Published]:
     """Publish a YAML document under the name and version that it declares. `dev`: a copy that may be replaced.
+    `unrehearsed`: why it is published without the rehearsal that the deployment demands, for admins.
 
-    Raises Invalid with every mistake, Conflict where this version exists already with another content.
+    Raises Invalid with every mistake, Conflict where this version exists already with another content, or a rehearsal
+    of this text is demanded (`backtest` with `keep`).
     """
-    return _post_yaml("/v1/workflows", m.Published, source, {"dev": dev or None})
+    return _post_yaml("/v1/workflows", m.Published, source, {"dev": dev or None, "unrehearsed": unrehearsed})
+
+
+def backtest_workflow(
+    name: str, source: str | bytes, *, since: str = "30d", examples: int = 20, keep: bool = False
+) -> Script[dict[str, Json]]:
+    """Decide the recorded runs of the workflow again under a YAML document that is not stored: the counts of those that
+    would be the same, take another path, ask others, or fail, with up to so many examples of each. `since`: of runs
+    that began within it. `keep`: keep the counts, for a publication that demands them.
+
+    Raises Invalid with every mistake, NotFound where there is no such workflow.
+    """
+    wishes = {"since": since, "examples": str(examples), "keep": keep or None}
+    return _post_yaml(_path("workflows", name) + "/backtest", dict[str, Json], source, wishes)
 
 
 def validate_workflow(source: str | bytes) -> Script[m.Validation]:
