@@ -238,6 +238,14 @@ class Settings:
         "The catalogue of MCP servers that workflows may name with `use`: a YAML file with their commands, addresses "
         "and secrets (docs/mcp.md)."
     )
+    mcp_version_min: Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] = _choice(
+        "The lowest version of the protocol that servers of MCP may speak: one that answers with a lower version is "
+        "not called.",
+        "2024-11-05",
+        "2025-03-26",
+        "2025-06-18",
+        "2025-11-25",
+    )
     secrets_file: Path | None = _path(  # noqa: RUF009
         'Whence secrets come, and to which hosts workflows may send them: a YAML file (docs/security.md, "Secrets").'
     )

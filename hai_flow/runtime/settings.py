@@ -54,7 +54,7 @@ def build_registry(settings: Settings, toolbox: Toolbox, *, stands_in: bool = Fa
         "http": http,
         "http_tool": HttpToolRunner(http),
         "a2a": A2ARunner(http),
-        "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
+        "mcp": McpRunner(servers, secrets, settings.http_hosts, config, settings.mcp_version_min),
     }
     return Registry(runners, hide_secrets)
 

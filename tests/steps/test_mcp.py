@@ -317,6 +317,16 @@ async def test_a_server_dying_in_a_write_leaves_a_doubt_and_is_restarted(
         assert await call(runner, "add", a=1, b=1) == {"sum": 2}
 
 
+async def test_a_server_that_speaks_a_version_below_the_lowest_is_not_called() -> None:
+    runner = McpRunner({}, Secrets(), (), HttpConfig(), "2099-01-01")
+    try:
+        with pytest.raises(StepError, match="takes none below 2099-01-01") as refused:
+            await call(runner, "add", a=1, b=2)
+        assert (refused.value.code, refused.value.retriable) == ("mcp.unavailable", False)
+    finally:
+        await runner.close()
+
+
 async def test_a_server_that_comes_back_is_reached_again() -> None:
     async with runner_of() as runner:
         for stateless in (True, False):

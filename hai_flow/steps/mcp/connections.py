@@ -88,10 +88,12 @@ class _SessionGone(Exception):
 
 
 class Connection:
-    """The connection to one server. `name` is the server's name in errors; `on_end` is called when it has ended."""
+    """The connection to one server. `name` is the server's name in errors; `on_end` is called when it has ended;
+    `version_min` is the lowest version of the protocol that it may speak."""
 
-    def __init__(self, name: str, open: Open, on_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, open: Open, on_end: Callable[[], None] = lambda: None, version_min: str = "") -> None:
         self.name = name
+        self._version_min = version_min
         self._open = open
         self._on_end = on_end
         self._owner: asyncio.Task[None] | None = None
@@ -384,6 +386,7 @@ class Connection:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS):
                     client = await stack.enter_async_context(self._open(over, self.forget_tools, self._answer_question))
+                self._demand_version(client.session.protocol_version or "")
                 if not opened.done():
                     opened.set_result(client)
                 await self._wait_unused(over, unwanted)
@@ -418,6 +421,14 @@ class Connection:
     def forget_tools(self) -> None:
         """Ask the server for its functions anew, when they are wanted next."""
         self._tools = None
+
+    def _demand_version(self, version: str) -> None:
+        """Raises StepError for a version that the deployment does not take: versions are dates."""
+        if version < self._version_min:
+            message = (
+                f"it speaks MCP {version or 'of no version'}, and this deployment takes none below {self._version_min}"
+            )
+            raise StepError(f"{message} (HAI_FLOW_MCP_VERSION_MIN)", code="mcp.unavailable", retriable=False)
 
     def _opening_error(self, error: BaseException) -> StepError:
         error = _find_innermost(error)

@@ -77,12 +77,18 @@ class McpRunner:
     though they are not public. `config`: of requests; its `bytes_max` also bounds a result."""
 
     def __init__(
-        self, servers: Mapping[str, CatalogueServer], secrets: Secrets, hosts: Sequence[str], config: HttpConfig
+        self,
+        servers: Mapping[str, CatalogueServer],
+        secrets: Secrets,
+        hosts: Sequence[str],
+        config: HttpConfig,
+        version_min: str = "",
     ) -> None:
         self._servers = dict(servers)
         self._secrets = secrets
         self._hosts = tuple(hosts)
         self._config = config
+        self._version_min = version_min
         self._connections: dict[object, Connection] = {}
         self._loaded = False
 
@@ -292,7 +298,7 @@ class McpRunner:
             connection = self._connections.get(key)  # another task may have made it meanwhile
             if connection is None:
                 self._forget_unused()
-                connection = Connection(reached.name, opens, partial(self._forget, key))
+                connection = Connection(reached.name, opens, partial(self._forget, key), self._version_min)
                 self._connections[key] = connection
         return connection
 
