@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from hai_flow_chaos import http
 from hai_flow_chaos.clients import Caller
@@ -184,7 +185,7 @@ async def drill(kills: int, seed: int, report: Path, minutes: float = 600) -> tu
         try:
             for proof in made.proofs:
                 events: list[e.Event] = []
-                async for row in run_bundle.log_rows(connection, proof.run_id):
+                async for row in run_bundle.log_rows(connection, UUID(proof.run_id)):
                     events += e.decode_events(row["events"])
                 seen = [each.attempt for each in effects.get(f"{proof.run_id}/act", ())]
                 faults += [f"{proof.pending_id}: {fault}" for fault in find_faults(proof, events, seen)]

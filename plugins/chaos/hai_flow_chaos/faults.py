@@ -27,6 +27,7 @@ RIGHT_DISK: Final = ("ALTER SYSTEM RESET commit_delay", "ALTER SYSTEM RESET comm
 CROWD_MAX: Final = 400
 STALL_WAITS_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.2  # for connections that are new
+LOOKS_MAX: Final = 15
 _SWALLOWED: Final[tuple[tuple[Direction, ...], ...]] = ((), ("to server",), ("to client",))
 _MIB: Final = 1024 * 1024
 _NO_CONNECTION: Final = (*FAILURES, TimeoutError)
@@ -236,15 +237,17 @@ class Faults:
         return "" if places is not None else "nobody could look"
 
     async def _read_places(self) -> dict[str, int] | None:
-        """The number of events of each run; None: PostgreSQL was not there."""
-        try:
-            connection = await self._stage.connect()
+        """The number of events of each run; None: PostgreSQL was not there for some seconds."""
+        for _ in range(LOOKS_MAX):
             try:
-                return {str(id): seq for id, seq in await connection.fetch("SELECT id, seq FROM runs")}
-            finally:
-                await connection.close(timeout=2)
-        except _NO_CONNECTION:
-            return None
+                connection = await self._stage.connect()
+                try:
+                    return {str(id): seq for id, seq in await connection.fetch("SELECT id, seq FROM runs")}
+                finally:
+                    await connection.close(timeout=2)
+            except _NO_CONNECTION:
+                await asyncio.sleep(LOOK_SECONDS)
+        return None
 
     async def _execute(self, *statements: str) -> str | None:
         """The command tag of the last statement, like `DELETE 3`; None: PostgreSQL was not there for all of them."""
