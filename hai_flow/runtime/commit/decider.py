@@ -341,7 +341,7 @@ class Decider:
 
 
 def _begins_once_only_work(plan: Plan, events: Iterable[e.Event]) -> bool:
-    """Whether the events begin an attempt that nobody may simply repeat."""
+    """Whether the events begin an attempt that may happen once."""
     return any(
         isinstance(event, e.AttemptStarted | e.StepStarted)
         and event.attempt > 0
