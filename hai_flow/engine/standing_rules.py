@@ -24,7 +24,6 @@ from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import (
     World,
-    ids_of,
     is_agent,
     list_excluding_selectors,
     list_matching_selectors,
@@ -32,6 +31,7 @@ from hai_flow.engine.pendings.selectors import (
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.freezes import Freeze, freeze_of
+from hai_flow.primitives.signs import compose
 from hai_flow.values import Json
 
 CONSULT: Final = "consult_rules"
@@ -168,7 +168,7 @@ def _find_obstacle_to_allow(
         return "the question is asked anew, which people answer"
     if pending.opened.schema is not None:
         return "the gate asks for values, which a rule has not"
-    behind = {world.requester, *world.instigators}.intersection(command.people)
+    behind = set(map(compose, (world.requester, *world.instigators))).intersection(map(compose, command.people))
     if behind:
         return f"{min(behind)} has proposed or approved the rule, and is behind this run"
     freeze = freeze_of(plan, state, pending.opened.path, freezes)
@@ -187,7 +187,8 @@ def list_voters(pending: PendingState, command: c.ApplyRule, world: World) -> li
     for voter in command.voters:
         barred = list_excluding_selectors(rules.exclusions(), voter, world)
         asks = list_matching_selectors(rules.from_, voter, world)
-        if asks and not barred and not is_agent(voter) and voter.issuer is None and spent.isdisjoint(ids_of(voter)):
+        ids = votes.ids_of_voter(voter)
+        if asks and not barred and not is_agent(voter) and voter.issuer is None and spent.isdisjoint(ids):
             voters.append(voter)
-            spent.update(ids_of(voter))
+            spent.update(ids)
     return voters

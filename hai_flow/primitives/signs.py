@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Final
 
@@ -77,6 +78,19 @@ def escape_json(text: str) -> str:
 def has_hidden(text: str) -> bool:
     """Whether `reveal` changes the text."""
     return reveal(text) != text
+
+
+def compose(text: str) -> str:
+    """The id, role or group in its composed form (NFC): `é` is one sign, however it was written. Two texts that Unicode
+    takes for the same are one name."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def list_spellings(text: str) -> tuple[str, ...]:
+    """The composed form, and the decomposed one where that is another: as ids were stored before they were composed."""
+    if text.isascii():
+        return (text,)
+    return tuple(dict.fromkeys(unicodedata.normalize(form, text) for form in ("NFC", "NFD")))
 
 
 def has_invisible(text: str) -> bool:

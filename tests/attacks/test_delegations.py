@@ -392,7 +392,7 @@ def audited(place: Place) -> dict[str, Any]:
         ("absence", "delegate", "a group, by another key"),
     ],
 )
-def test_an_excluded_role_that_either_gets_afterwards_excludes_the_vote(
+def test_a_role_that_either_gets_afterwards_excludes_the_vote(
     place: Place, way: str, who: str, gain: str
 ) -> None:
     boss = f"user:{unique('boss')}"

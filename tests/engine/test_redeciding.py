@@ -166,7 +166,7 @@ def test_a_process_without_the_lease_leaves_once_only_work_to_its_holder(once_on
         state = fold(state, batch)
 
 
-def test_a_process_without_the_lease_ends_no_stop_whose_finally_is_left_to_the_holder() -> None:
+def test_a_process_without_the_lease_ends_no_stop_whose_finally_is_left() -> None:
     elsewhere = {"held_elsewhere": False}
     source = """
     tools: {t: {python: registered}}

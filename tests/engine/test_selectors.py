@@ -150,3 +150,19 @@ def test_what_keeps_out_a_delegate_or_the_other_keeps_the_vote_out(selector: str
 @pytest.mark.parametrize("requester", ["user:ann", "user:bob"])
 def test_neither_a_delegate_nor_the_other_may_have_started_the_run(requester: str) -> None:
     assert list_excluding_selectors(["requester"], LENT, World(requester, {})) == ("requester",)
+
+
+@pytest.mark.parametrize("written", ["user:jos\u00e9", "user:jose\u0301"])
+@pytest.mark.parametrize("caller", ["user:jos\u00e9", "user:jose\u0301"])
+def test_two_spellings_of_one_id_are_one_person(written: str, caller: str) -> None:
+    """Also in logs of before ids were composed."""
+    who, role = Principal(caller, ("lead",)), caller.removeprefix("user:")
+    world = World(written, {"board": (written,), f"r{written[5:]}": ("user:ann",)}, (written,))
+    assert list_matching_selectors(("requester", written, "role:board"), who, world)
+    assert list_excluding_selectors(("requester",), who, World("user:x", {}, (written,)))
+    assert list_excluding_selectors((f"role:{written[5:]}",), Principal("user:x", (role,)), world)
+    assert list_excluding_selectors((f"group:{written[5:]}",), Principal("user:x", (), (role,)), world)
+    assert expand_selectors((f"role:r{role}",), world) == ("user:ann",)
+    assert selectors_of(written) == ("user:jos\u00e9",)
+    assert acting_as(written).id == "user:jos\u00e9"
+    assert set(acting_as(caller).aliases) == {"user:jose\u0301"}

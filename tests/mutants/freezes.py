@@ -13,7 +13,7 @@ held = Room("hai_flow/engine/steps/freezes.py", _ENGINE)
 held.bug("a freeze holds the runs of every workflow", ("return freeze.name == state.workflow", "return True"))
 held.bug(
     "a freeze of a person holds only what they started",
-    ("freeze.name == state.requester or freeze.name in state.all_instigators", "freeze.name == state.requester"),
+    ("map(compose, (state.requester, *state.all_instigators))", "(state.requester,)"),
 )
 held.bug("read-only lets a call that writes begin", ('    return effect != "read"\n', '    return effect == "write"\n'))
 held.bug("read-only lets every request begin", ('return method not in ("GET", "HEAD")', "return False"))

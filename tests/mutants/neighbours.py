@@ -275,7 +275,7 @@ invariants.bug(
 invariants.bug(
     "what an older release decided otherwise is a violation",
     ("elif again.surely and self._is_of_another_release(commit.row):", "elif again.surely and False:"),
-    by="tests/upgrade/test_upgrade.py::test_an_old_database_and_the_logs_of_all_releases_are_migrated_archived_and_restored",
+    by="tests/upgrade/test_upgrade.py::test_an_old_database_and_old_logs_are_migrated_archived_and_restored",
 )
 
 _INBOX: Final = "tests/runtime/test_inbox.py"

@@ -19,7 +19,7 @@ standing.bug("a rule is for its proposer's runs", ("    if behind:", "    if Fal
 standing.bug("a rule approves what is frozen", ("    if freeze is not None:", "    if False:"))
 standing.bug("a rule of another description applies", ("if rule.tool_digest != tool_digest:", "if False:"))
 standing.bug("a rule that is used up applies", ("    if rule.used_up:", "    if False:"))
-standing.bug("an approver has two votes", ("            spent.update(ids_of(voter))\n", ""))
+standing.bug("an approver has two votes", ("            spent.update(ids)\n", ""))
 
 approving = Room("hai_flow/runtime/people/standing_rules.py", _API)
 approving.bug(

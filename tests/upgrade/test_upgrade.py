@@ -93,7 +93,7 @@ def test_an_earlier_releases_database_is_migrated_and_its_runs_go_on(
 
 
 @pytest.mark.timeout(300)
-def test_an_old_database_and_the_logs_of_all_releases_are_migrated_archived_and_restored(
+def test_an_old_database_and_old_logs_are_migrated_archived_and_restored(
     postgres_server: Server, tmp_path: Path
 ) -> None:
     with old_database(OLDEST, postgres_server) as dsn:

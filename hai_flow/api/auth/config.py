@@ -31,6 +31,7 @@ from hai_flow.definition.yaml.reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.primitives.hosts import is_loopback
+from hai_flow.primitives.signs import compose
 from hai_flow.settings import variables
 from hai_flow.store.identity import keys, tenants
 from hai_flow.values import Json
@@ -218,7 +219,7 @@ def _map_people_by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tu
 
 def _people(reader: Reader, at: tuple[str, ...], given: Mapping[str, Json]) -> Mapping[str, str]:
     one: dict[str, str] = {}
-    for id, others in given.items():
+    for id, others in ((compose(id), [compose(each) for each in others]) for id, others in given.items()):
         for each in (id, *others):
             if not keys.is_principal(each):
                 reader.error((*at, id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)

@@ -10,7 +10,7 @@ from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from hai_flow.definition.names.names import WORKFLOW
-from hai_flow.primitives.signs import visible
+from hai_flow.primitives.signs import compose, visible
 from hai_flow.store.identity import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
@@ -18,11 +18,17 @@ ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
 QUEUE: Final = rf"^{WORKFLOW}$"
 
 Visible = AfterValidator(visible)
-PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`"), Visible]
-PrincipalPattern = Annotated[
-    str, Field(pattern=keys.PATTERN.pattern, description="`user:ann`, or `user:shop-*` for all that begin so"), Visible
+Composed = AfterValidator(compose)
+PrincipalId = Annotated[
+    str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`"), Visible, Composed
 ]
-Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED), Visible]
+PrincipalPattern = Annotated[
+    str,
+    Field(pattern=keys.PATTERN.pattern, description="`user:ann`, or `user:shop-*` for all that begin so"),
+    Visible,
+    Composed,
+]
+Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED), Visible, Composed]
 Names = Annotated[list[Named], Field(max_length=100)]
 # A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
 ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]

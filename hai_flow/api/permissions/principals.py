@@ -22,6 +22,7 @@ from hai_flow.api.permissions.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import WORK_FOR
+from hai_flow.primitives.signs import compose, list_spellings
 from hai_flow.runtime.catalog.built_in import RULE_APPROVAL
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
@@ -46,11 +47,13 @@ class Aliases:
 
     def one(self, id: str) -> str:
         """The one id of the person with this id."""
+        id = compose(id)
         return self._one.get(id, id)
 
     def further(self, id: str) -> tuple[str, ...]:
-        """The further ids of the person whose one id this is."""
-        return self._further.get(id, ())
+        """The further ids of the person whose one id this is, and other spellings of all."""
+        further = self._further.get(id, ())
+        return tuple(each for name in (id, *further) for each in list_spellings(name) if each != id)
 
     def all_of(self, id: str) -> tuple[str, ...]:
         """All ids of the person with this id."""

@@ -158,13 +158,17 @@ def forget(
 ) -> None:
     """Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain holds them. The
     audit stays verifiable. The logs of runs are not changed."""
+    from hai_flow.primitives.signs import list_spellings
     from hai_flow.store.identity import erasure
 
+    principal, *stored = list_spellings(principal)  # rows of earlier releases have the id as it was written
     if not yes:
         typer.confirm(f"Nobody can undo this. Forget {principal} of the tenant {tenant}?", abort=True)
 
     async def work(connection: Any) -> erasure.Forgotten:
         (tenant_id,) = await _names(connection, tenant)
+        for spelling in stored:
+            await erasure.forget(connection, tenant_id, spelling, by=BY)
         return await erasure.forget(connection, tenant_id, principal, by=BY)
 
     done = run_over_database(data_dir, work)

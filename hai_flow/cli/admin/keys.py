@@ -62,9 +62,10 @@ def create(
     """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
     needs: admin, operator, decider and publisher.
     """
-    from hai_flow.primitives.signs import has_invisible
+    from hai_flow.primitives.signs import compose, has_invisible
     from hai_flow.store.identity import keys as store
 
+    principal = compose(principal)
     if not store.is_principal(principal):
         raise UsageError(f"expected who calls with the key, like user:ann or service:ci, found {principal!r}.")
     roles, groups, lasts = roles_of(role or ()), names_of(group or ()), _lasts(expires_in)
@@ -108,13 +109,13 @@ def names_of(names: Sequence[str]) -> tuple[str, ...]:
     """The roles or groups of these names. Raises UsageError for what can be none."""
     import re
 
-    from hai_flow.primitives.signs import has_invisible
+    from hai_flow.primitives.signs import compose, has_invisible
     from hai_flow.store.identity import keys as store
 
     for each in names:
         if not re.fullmatch(store.NAMED, each) or has_invisible(each):
             raise UsageError(f"expected a role or a group without spaces and invisible characters, found {each!r}.")
-    return tuple(names)
+    return tuple(map(compose, names))
 
 
 def roles_of(names: Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from hai_flow.engine.pendings.selectors import (
 )
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.primitives.signs import compose
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
 
@@ -89,10 +90,10 @@ def _find_obstacle_of_pick(rules: votes.Rules, principal: c.Principal) -> Obstac
 
 def _find_requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
     """Why the requester may not decide, nor anybody behind the run."""
-    people = (*ids_of(principal), *principal.through)
-    if world.requester in people:
+    people = set(map(compose, (*ids_of(principal), *principal.through)))
+    if compose(world.requester) in people:
         return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
-    behind = next(id for id in world.instigators if id in people)
+    behind = next(id for id in world.instigators if compose(id) in people)
     return Obstacle("excluded.instigator", f"{behind} {world.cause}; somebody else must decide")
 
 

@@ -49,6 +49,7 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.signs import compose
 
 _VOTED_ON: Final = ("approve", "gate")
 
@@ -345,7 +346,7 @@ def _is_for_requester_alone(pending: PendingState) -> bool:
 
 
 def _is_of_the_request(who: c.Principal, world: World) -> bool:
-    return not {world.requester, *world.instigators}.isdisjoint(ids_of(who))
+    return not set(map(compose, (world.requester, *world.instigators))).isdisjoint(map(compose, ids_of(who)))
 
 
 def _describe_deciders(pending: PendingState) -> str:

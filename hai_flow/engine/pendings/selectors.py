@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hai_flow.engine.commands import Principal
+from hai_flow.primitives.signs import compose, list_spellings
 from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
@@ -33,7 +34,7 @@ def acting_as(text: str) -> Principal:
     ids: list[str] = []
     others: list[str] = []
     held: dict[str, list[str]] = {"role": [], "group": []}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (each.strip() for each in compose(text).split(","))):
         kind, _, name = part.partition(":")
         if part.startswith("for=user:") and _SELECTOR.fullmatch(part[4:]):
             others.append(part[4:])
@@ -45,7 +46,11 @@ def acting_as(text: str) -> Principal:
             held[kind].append(name)
     if len(ids) != 1 or len(others) > 1:
         raise NotASelector(f"expected exactly one user: (and at most one for=user:), found {text!r:.80}")
-    return Principal(ids[0], tuple(held["role"]), tuple(held["group"]), others[0] if others else None)
+    id, other = ids[0], others[0] if others else None
+    further = () if other is None else list_spellings(other)[1:]
+    return Principal(
+        id, tuple(held["role"]), tuple(held["group"]), other, aliases=list_spellings(id)[1:], lent_aliases=further
+    )
 
 
 class World(NamedTuple):
@@ -67,7 +72,7 @@ def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
         if isinstance(item, list):  # a hole that gives several
             unique.update(dict.fromkeys(selectors_of(item, editor=editor)))
         elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
-            unique[item] = None
+            unique[compose(item)] = None
         else:
             raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
     return tuple(unique)
@@ -134,7 +139,7 @@ def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
 
 
 def _excludes(selector: str, principal: Principal, world: World) -> bool:
-    if selector == REQUESTER and not set(world.instigators).isdisjoint((principal.id, *principal.aliases)):
+    if selector == REQUESTER and not _composed(world.instigators).isdisjoint(_list_own_ids(principal)):
         return True
     return _matches(selector, principal, world)
 
@@ -143,15 +148,34 @@ def _matches(selector: str, principal: Principal, world: World) -> bool:
     if selector == ANYONE:
         return True
     if selector == REQUESTER:
-        return world.requester == principal.id or world.requester in principal.aliases
+        return compose(world.requester) in _list_own_ids(principal)
     kind, _, name = selector.partition(":")
     if kind == "group":
-        return name in principal.groups
+        return compose(name) in _composed(principal.groups)
     if kind == "role":
-        if name not in world.roles:
-            return name in principal.roles
-        return any(_matches(member, principal, world) for member in world.roles[name])
-    return selector == principal.id or selector in principal.aliases
+        members = _find_members(name, world)
+        if members is None:
+            return compose(name) in _composed(principal.roles)
+        return any(_matches(member, principal, world) for member in members)
+    return compose(selector) in _list_own_ids(principal)
+
+
+def _composed(names: Iterable[str]) -> set[str]:
+    return set(map(compose, names))
+
+
+def _list_own_ids(principal: Principal) -> set[str]:
+    """The principal's own ids, each in its composed form: old logs have others."""
+    return _composed((principal.id, *principal.aliases))
+
+
+def _find_members(role: str, world: World) -> tuple[str, ...] | None:
+    """The members of a role that the document declares; None: it declares no such role."""
+    members = world.roles.get(role)
+    if members is None and not role.isascii():
+        declared = {compose(name): each for name, each in world.roles.items()}
+        members = declared.get(compose(role))
+    return members
 
 
 def expand_selectors(selectors: Iterable[str], world: World) -> tuple[str, ...]:
@@ -163,12 +187,13 @@ def expand_selectors(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     unique: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
+        members = _find_members(name, world) if kind == "role" else None
         if selector == REQUESTER:
             unique[world.requester] = None
-        elif kind == "role" and name in world.roles:
-            unique.update(dict.fromkeys(expand_selectors(world.roles[name], world)))
+        elif members is not None:
+            unique.update(dict.fromkeys(expand_selectors(members, world)))
         else:
-            unique[selector] = None
+            unique[compose(selector)] = None
     return tuple(unique)
 
 
@@ -177,8 +202,8 @@ def principal_selectors(principal: Principal) -> tuple[str, ...]:
     person = voting_person(principal)
     if person.issuer is not None or is_agent(principal):
         return (person.id, *person.aliases, ANYONE)
-    roles = (f"role:{name}" for name in person.roles)
-    groups = (f"group:{name}" for name in person.groups)
+    roles = (f"role:{each}" for name in person.roles for each in list_spellings(name))
+    groups = (f"group:{each}" for name in person.groups for each in list_spellings(name))
     return (person.id, *person.aliases, *roles, *groups, ANYONE)
 
 
@@ -199,12 +224,13 @@ def list_people(selectors: Iterable[str], world: World) -> tuple[str, ...] | Non
     people: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
+        members = (_find_members(name, world) or (ANYONE,)) if kind == "role" else ()
         if selector == REQUESTER:
-            people[world.requester] = None
+            people[compose(world.requester)] = None
         elif kind in ("user", "agent"):
-            people[selector] = None
-        elif kind == "role" and all(member.startswith("user:") for member in world.roles.get(name, (ANYONE,))):
-            people.update(dict.fromkeys(world.roles[name]))
+            people[compose(selector)] = None
+        elif kind == "role" and all(member.startswith("user:") for member in members):
+            people.update(dict.fromkeys(map(compose, members)))
         else:
             return None
     return tuple(people)

@@ -27,6 +27,7 @@ from hai_flow.engine.pendings.selectors import (
 from hai_flow.engine.state.patch import is_same_json
 from hai_flow.engine.state.state import PendingState
 from hai_flow.primitives import instants
+from hai_flow.primitives.signs import compose
 from hai_flow.values import Json
 
 APPROVE: Final = "approve"
@@ -129,12 +130,13 @@ def voter(vote: VoteCast) -> str:
 def voters(votes: Sequence[VoteCast]) -> set[str]:
     """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
     ids = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
-    return ids | {vote.issuer for vote in votes if vote.issuer is not None}
+    return set(map(compose, ids)) | {vote.issuer for vote in votes if vote.issuer is not None}
 
 
 def ids_of_voter(principal: Principal) -> tuple[str, ...]:
     """All that a vote of the principal is counted under."""
-    return ids_of(principal) if principal.issuer is None else (*ids_of(principal), principal.issuer)
+    ids = tuple(map(compose, ids_of(principal)))
+    return ids if principal.issuer is None else (*ids, principal.issuer)
 
 
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:

@@ -27,6 +27,7 @@ from hai_flow.definition.plan import (
 )
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState
+from hai_flow.primitives.signs import compose
 
 Mode: TypeAlias = Literal["frozen", "read_only", "no_agents"]
 Scope: TypeAlias = Literal["all", "tenant", "workflow", "tool", "model", "principal"]
@@ -77,7 +78,7 @@ def _is_of_run(freeze: Freeze, state: RunState) -> bool:
         case "workflow":
             return freeze.name == state.workflow
         case "principal":
-            return freeze.name == state.requester or freeze.name in state.all_instigators
+            return compose(freeze.name) in map(compose, (state.requester, *state.all_instigators))
         case _:
             return True  # a process asks with the freezes of the run's tenant
 

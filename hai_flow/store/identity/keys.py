@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.primitives.signs import has_invisible
+from hai_flow.primitives.signs import compose, has_invisible
 from hai_flow.store.people import delegations
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Key:
 
     def can_vouch_for(self, principal: str) -> bool:
         """Whether tokens of the key may decide as the principal."""
-        own = principal == self.principal
+        own = compose(principal) == compose(self.principal)
         return own or any(is_pattern_of(pattern, principal) for pattern in self.speaks_for or ())
 
     def proves(self, parts: KeyParts) -> bool:
@@ -136,6 +136,7 @@ async def create_key(
 
 def is_pattern_of(pattern: str, principal: str) -> bool:
     """Whether the pattern means the principal: `user:ann`, or `user:shop-*` for all that begin so."""
+    pattern, principal = compose(pattern), compose(principal)
     if pattern.endswith("*"):
         return principal.startswith(pattern[:-1])
     return principal == pattern

@@ -11,6 +11,7 @@ import msgspec
 
 from hai_flow.api.auth.directory.tenants import TenantIds
 from hai_flow.api.permissions.principals import NO_ALIASES, Aliases, Principal
+from hai_flow.primitives.signs import compose
 from hai_flow.runtime.runtime import Runtime
 
 Ids = Mapping[str, Mapping[str, str]]
@@ -39,10 +40,14 @@ class People:
 
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones. So a credential, session or ticket that
-        was made before two ids became one person's is theirs, too."""
-        aliases = await self.of(principal.tenant)
-        if aliases is NO_ALIASES:
+        was made before two ids became one person's is theirs, too. Id, roles and groups are in their composed form."""
+        aliases, who = await self.of(principal.tenant), principal.who
+        names = (who.id, *who.roles, *who.groups)
+        if aliases is NO_ALIASES and all(map(str.isascii, names)):
             return principal
-        id = aliases.one(principal.id)
-        who = msgspec.structs.replace(principal.who, id=id, aliases=aliases.further(id))
+        id = aliases.one(who.id)
+        ids = dict.fromkeys((*aliases.further(id), who.id))
+        ids.pop(id, None)
+        roles, groups = map(compose, who.roles), map(compose, who.groups)
+        who = msgspec.structs.replace(who, id=id, aliases=tuple(ids), roles=tuple(roles), groups=tuple(groups))
         return replace(principal, who=who, people=aliases)
