@@ -392,9 +392,7 @@ def audited(place: Place) -> dict[str, Any]:
         ("absence", "delegate", "a group, by another key"),
     ],
 )
-def test_a_role_that_either_gets_afterwards_excludes_the_vote(
-    place: Place, way: str, who: str, gain: str
-) -> None:
+def test_a_role_that_either_gets_afterwards_excludes_the_vote(place: Place, way: str, who: str, gain: str) -> None:
     boss = f"user:{unique('boss')}"
     theirs = place.people.person(boss, roles=BOSS)
     if way == "delegation":
