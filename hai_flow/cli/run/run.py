@@ -226,7 +226,8 @@ def check_input(schema: Schema, input: dict[str, Json]) -> None:
     )
     sample = generate_input(schema)
     example = f", for example{as_options(sample)}" if sample else ""
-    raise UsageError(f"the input does not fit: {reasons}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
+    stop = "" if reasons.endswith("?") else "."
+    raise UsageError(f"the input does not fit: {reasons}{stop} Give it as -i KEY=VALUE or --input-json JSON{example}.")
 
 
 def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) -> dict[str, Json]:
