@@ -167,10 +167,10 @@ def _examples() -> Iterator[str]:
     for name in names:
         yield f"```yaml\n{template(name).workflow}```\n"
     yield "## Tests\n"
-    yield "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted:\n"
+    yield (
+        "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted. A "
+        "form is answered by `answer: {pending: size, by: ann, value: {size: M}}`; `signal: {type: paid, data: {}}` brings an "
+        "event, `advance: 2d` time.\n"
+    )
     tests = template(names[0]).tests
     yield f"```yaml\n{tests[: tests.index(_SECOND_CASE)].rstrip()}\n```\n"
-    yield (
-        "A form is answered by `answer: {pending: size, by: ann, value: {size: M}}`, an event comes by "
-        "`signal: {type: paid, data: {}}`, time by `advance: 2d`.\n"
-    )
