@@ -168,8 +168,8 @@ def _examples() -> Iterator[str]:
         yield f"```yaml\n{template(name).workflow}```\n"
     yield "## Tests\n"
     yield (
-        "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted. A "
-        "form is answered by `answer: {pending: size, by: ann, value: {size: M}}`; `signal: {type: paid, data: {}}` brings an "
+        "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted. "
+        "`answer: {pending: size, by: ann, value: {size: M}}` answers a form, `signal: {type: paid, data: {}}` brings an "
         "event, `advance: 2d` time.\n"
     )
     tests = template(names[0]).tests
