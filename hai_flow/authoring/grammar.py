@@ -169,8 +169,8 @@ def _examples() -> Iterator[str]:
     yield "## Tests\n"
     yield (
         "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted. "
-        "`answer: {pending: size, by: ann, value: {size: M}}` answers a form, `signal: {type: paid, data: {}}` brings an "
-        "event, `advance: 2d` time.\n"
+        "`answer: {pending: size, by: ann, value: {size: M}}` answers a form, `signal: {type: paid, data: {}}` brings "
+        "an event, `advance: 2d` time.\n"
     )
     tests = template(names[0]).tests
     yield f"```yaml\n{tests[: tests.index(_SECOND_CASE)].rstrip()}\n```\n"
