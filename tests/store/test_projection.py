@@ -101,11 +101,13 @@ def test_a_copied_question_is_sent_once_and_a_decided_one_never() -> None:
 
 def test_a_question_that_waits_for_its_pick_is_sent_as_soon_as_people_are_picked_and_not_before() -> None:
     run = Play("steps: [{id: gate, approve: {title: Go?, from: role:boss, pick: 1, notify: [mail]}}]")
-    assert rows_after(run)["outbox"] == []
+    rows = rows_after(run)
+    assert (rows["outbox"], [row.asks for row in rows["pendings"]]) == ([], ["role:boss picked:"])
     id = run.pending("gate")
     run.do(c.PickPeople(id=id, stages_left=0, before=None, people=("user:bob",)))
-    (told,) = rows_of(run.of(e.PeoplePicked), run.state)["outbox"]
-    assert (told.kind, told.target) == ("notify", id)
+    rows = rows_of(run.of(e.PeoplePicked), run.state)
+    assert [(each.kind, each.target) for each in rows["outbox"]] == [("notify", id)]
+    assert [row.asks for row in rows["pendings"]] == ["role:boss picked:user:bob"]
 
 
 # --- turns and the thread ---------------------------------------------------------------------------------------------
