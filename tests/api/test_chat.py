@@ -15,10 +15,10 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.support.chats import SlackPlatform, Wrong
-from tests.support.chats.world import BOSS, PLATFORMS, Chat, chatting, settings_of, wait_for
+from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
+from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Chat, chatting, settings_of, wait_for
 from tests.support.postgres import Server, run_apart
-from tests.support.server import serving
+from tests.support.server import YAML, serving
 
 KEPT_OUT = "the workflow keeps it out of chats"
 
@@ -311,6 +311,43 @@ def test_a_second_account_of_a_person_is_no_second_vote(chat: Chat) -> None:
     asked.press("Approve", platform.ann, asked.card(platform.ann))
     asked.press("Approve", account, wait_for(lambda: asked.card(platform.ann)))
     assert asked.votes() == [("user:ann", "approve", "chat")]
+
+
+def test_a_person_with_accounts_on_two_platforms_has_one_vote(postgres_server: Server, tmp_path: Path) -> None:
+    slack, feishu = SlackPlatform(), FeishuPlatform()
+    with ExitStack() as stack:
+        files: list[Path] = []
+        environment: dict[str, str] = {}
+        for platform in (slack, feishu):
+            stack.enter_context(platform.serving())
+            folder = tmp_path / platform.kind
+            folder.mkdir()
+            environment |= settings_of(platform, folder)
+            files.append(folder / "notify.json")
+        notify, other = (json.loads(file.read_text()) for file in files)
+        notify["channels"] = {"chat": notify["channels"]["chat"], "other": other["channels"]["chat"]}
+        for id, person in notify["people"].items():
+            person["accounts"]["other"] = other["people"][id]["accounts"]["chat"]
+        files[-1].write_text(json.dumps({key: value for key, value in notify.items() if key != "tenants"}))
+        dsn = stack.enter_context(postgres_server.database())
+        server = stack.enter_context(serving(dsn, environment=environment))
+        http = stack.enter_context(httpx2.Client(base_url=server.url, timeout=30))
+        chat = Chat(slack, server, dsn, http)
+        both = FLOWS[1].replace("name: twice", "name: both").replace("notify: [chat]", "notify: [chat, other]")
+        publisher = chat.people.person("user:pat", roles=["publisher"])
+        assert http.post("/v1/workflows", content=both, headers={**YAML, **publisher}).status_code == 201
+        asked = chat.ask("both")
+        assert "Recorded, as user:ann" in asked.press("Approve", slack.ann)
+
+        def press(account: str) -> str:
+            card = wait_for(lambda: [each for each in feishu.of(asked.mark) if "Approve" in each.buttons])[0]
+            return feishu.last_told(feishu.post(http, feishu.press(card, "Approve", account), "other"), account)
+
+        press(feishu.ann)
+        assert [each[:1] for each in asked.votes()] == [("user:ann",)]
+        wait_for(lambda: "Recorded, as user:bob" in press(feishu.bob))  # by the newest card
+        assert "Approved by user:ann, user:bob" in asked.result()
+        assert not server.faults
 
 
 def test_a_disconnected_account_decides_nothing_more(chat: Chat) -> None:
