@@ -16,6 +16,7 @@ from tests.console.conftest import driver as driver
 from tests.console.conftest import models as models
 from tests.console.conftest import page as page
 from tests.console.conftest import server as server
+from tests.console.conftest import server_dsn as server_dsn
 from tests.support.examples import by_night
 from tests.support.server import YAML, ServerProcess
 
