@@ -114,7 +114,7 @@ def list_all(house: House) -> dict[str, dict[str, Any]]:
     return {each["run_id"]: each for each in items}
 
 
-def test_until_it_is_decided_a_canary_shows_what_the_real_question_shows(
+def test_an_open_canary_shows_what_the_real_question_shows(
     house: House, bob: httpx2.Client, real: dict[str, Any]
 ) -> None:
     canary = seed(house)
@@ -174,7 +174,7 @@ def test_an_approved_canary_does_nothing_is_told_and_is_missed(
     assert (decided["id"], decided["workflow"]) == (item["id"], "oversight_canary")
 
 
-def test_a_refused_canary_is_caught_and_one_that_its_seeder_votes_on_is_spoilt(
+def test_a_refused_canary_is_caught_and_its_seeder_is_not_asked(
     house: House, bob: httpx2.Client, real: dict[str, Any]
 ) -> None:
     canary, spoilt = seed(house), seed(house)
@@ -232,7 +232,7 @@ def test_the_command_seeds_and_lists(house: House, real: dict[str, Any], monkeyp
     assert "open" in call()
 
 
-def test_an_approval_with_a_quorum_is_imitated_too_and_told_with_its_last_vote(
+def test_an_approval_with_a_quorum_is_imitated_and_told_at_its_last_vote(
     house: House, bob: httpx2.Client, real: dict[str, Any]
 ) -> None:
     decide(bob, real["id"], decision="approve")

@@ -14,7 +14,7 @@ KILLS = int(os.environ.get("HAI_FLOW_TEST_RECEIPT_KILLS", "12"))
 
 
 @pytest.mark.timeout(900 + 10 * KILLS)
-async def test_after_kills_between_vote_effect_and_receipt_there_is_one_receipt_that_agrees_with_the_log(
+async def test_after_kills_each_decision_has_one_receipt_true_to_the_log(
     tmp_path: Path,
 ) -> None:
     seed = random.randrange(10**6)

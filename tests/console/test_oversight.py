@@ -24,7 +24,7 @@ def seed(http: httpx2.Client, asked: Asked) -> tuple[dict[str, Any], str]:
     return pending_of(http, seeded.raise_for_status().json()["run_id"]), reason
 
 
-def test_a_canary_looks_real_until_it_is_decided_and_stands_with_its_result_among_the_figures(
+def test_a_canary_looks_real_until_it_is_decided_and_then_says_so(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:
     pending, reason = seed(http, asked)
@@ -46,7 +46,7 @@ def test_a_canary_looks_real_until_it_is_decided_and_stands_with_its_result_amon
 
 
 @pytest.mark.parametrize("by", ["workflow", "tool"])
-def test_the_figures_are_free_of_barriers_on_a_phone_in_chinese_and_dark(
+def test_the_figures_are_free_of_barriers_on_a_phone_in_chinese(
     page: NewPage, asked: Asked, http: httpx2.Client, by: str
 ) -> None:
     seed(http, asked)

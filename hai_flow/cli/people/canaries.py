@@ -6,40 +6,25 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client.rest import Server, ask
-from hai_flow.cli.commands import CliCommand, app_of
-from hai_flow.cli.errors import EPILOG
-from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption, parse_json
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.client.rest import ActingOptions
+from hai_flow.cli.commands import app_of
+from hai_flow.cli.options import parse_json
+from hai_flow.cli.terminal import moment, out, say
 from hai_flow.values import Json
 
-app = app_of(name="canary", epilog=EPILOG)
+app = app_of(name="canary", lists="Seeded questions that have to be refused; without a command, the list of them.")
 
 
-@app.callback(invoke_without_command=True)
-def canary(context: typer.Context) -> None:
-    """Seeded questions that have to be refused; without a command, the list of them."""
-    if context.invoked_subcommand is None:
-        list_canaries()
-
-
-@app.command("list", cls=CliCommand, epilog=EPILOG)
+@app.command("list")
 def list_canaries(
+    remote: ActingOptions,
     since: Annotated[
         str, typer.Option("--since", metavar="DURATION", help="Those that were seeded within it: 12h, 30d.")
     ] = "30d",
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """The canaries, and what has become of them. For admins and auditors."""
-
-    async def work(api: Server) -> Json:
-        return await api.get("/v1/canaries", since=since)
-
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
+    answer = remote.ask_and_print(lambda api: api.get("/v1/canaries", since=since))
+    if remote.as_json:
         return
     if not answer["items"]:
         say(f"No canary was seeded within {since}.")
@@ -51,8 +36,9 @@ def list_canaries(
     out().table(rows, heads=("seeded", "status", "looks like", "tool", "to be refused because"))
 
 
-@app.command(cls=CliCommand, epilog=EPILOG)
+@app.command()
 def seed(
+    remote: ActingOptions,
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question it looks like.")],
     path: Annotated[str, typer.Argument(metavar="STEP", help="The id of the step that asks it.")],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; told afterwards.")],
@@ -70,9 +56,6 @@ def seed(
     within: Annotated[
         str | None, typer.Option("--within", metavar="DURATION", help="Ask at some moment within it: 8h. Default: now.")
     ] = None,
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Ask people a question that they have to refuse. Whoever approves it lets nothing begin. For admins."""
     texts = {"title": title, "message": message, "requester": requester, "within": within}
@@ -83,12 +66,8 @@ def seed(
     if evidence is not None:
         body["evidence"] = parse_json(evidence, "--evidence")
 
-    async def work(api: Server) -> Json:
-        return await api.post("/v1/canaries", body)
-
-    answer = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answer)
+    answer = remote.ask_and_print(lambda api: api.post("/v1/canaries", body))
+    if remote.as_json:
         return
     say(
         f"Seeded {answer['run_id']}: it looks like the question of {workflow} {path}. Its result: hai-flow canary list."
