@@ -65,11 +65,6 @@ class ReceiptRecorder:
         """Whether nothing follows the decision any more: there is no call behind it, or it has ended."""
         return self.decided and (not self._effect or self._done)
 
-    @property
-    def closed_at(self) -> int:
-        """The seq of the event that closed the question."""
-        return 0 if self._decision is None else self._decision["seq"]
-
     def see(self, event: e.Event, shown: e.Event, state: RunState) -> None:
         """Go on behind an event of the log. `shown` is the event as the reader may see it, `state` the run after it."""
         match event:

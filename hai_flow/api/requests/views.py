@@ -32,8 +32,7 @@ from hai_flow.store.identity.keys import Key
 from hai_flow.store.identity.tenants import Limits, Tenant
 from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
-from hai_flow.store.messaging.triggers import Fire, ScheduleRow
-from hai_flow.store.people import notifications
+from hai_flow.store.messaging.triggers import ScheduleRow
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.canaries import CanaryRow
 from hai_flow.store.people.chat import Account
@@ -161,11 +160,6 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
     )
 
 
-def render_fire(fired: Fire) -> dict[str, Json]:
-    """A time at which a schedule fired, with its outcome."""
-    return render(schemas.Fire, fired)
-
-
 def render_event(received: Received) -> dict[str, Json]:
     """An event, and the runs that it started."""
     return {
@@ -238,11 +232,6 @@ def render_decision(decided: Decided) -> dict[str, Json]:
         via=answer.get("via", "rest"),
         rule=(answer.get("rule") or {}).get("id"),
     )
-
-
-def render_notification(notification: notifications.NotificationSummary) -> dict[str, Json]:
-    """A notification that was sent, or is to be."""
-    return render(schemas.Notification, notification)
 
 
 def render_canary(canary: CanaryRow) -> dict[str, Json]:

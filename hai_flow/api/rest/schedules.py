@@ -14,7 +14,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
-from hai_flow.api.requests.views import build_run_view, render_fire, schedule_view, time_of
+from hai_flow.api.requests.views import build_run_view, render, schedule_view, time_of
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
@@ -56,7 +56,7 @@ async def get_fires(
     row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
     past = await triggers.list_last_fires(access.reads, row, limit)
     coming = await asyncio.to_thread(next_times, row.timing, row.next_fire_at, limit)
-    return {"next": [time_of(each) for each in coming], "past": [render_fire(each) for each in past]}
+    return {"next": [time_of(each) for each in coming], "past": [render(schemas.Fire, each) for each in past]}
 
 
 @router.post("/{schedule_id}/pause", Right.CONTROL_RUNS, answer=schemas.Schedule, refusals=(404,))

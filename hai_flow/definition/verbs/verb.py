@@ -37,12 +37,12 @@ class VerbRules:
     name: str
     type: Type
     does: str
-    keys: tuple[str, ...]
-    output: str
-    fails: str
     example: str
     compile: Callable[[StepContext, StepDraft, Names], plan.Verb | None]
     kind: Kind
+    keys: tuple[str, ...] = ()
+    output: str = ""
+    fails: str = ""
     shapes: tuple[Shape, ...] = ()
     gives: Json | Callable[[StepContext, StepDraft], Json] = None
     read: Type | None = None

@@ -148,7 +148,6 @@ VERBS: Final = (
         does="a durable timer",
         keys=ENDED_KEYS,
         output="null",
-        fails="",
         example="{for: 10m}",
         compile=_wait,
         gives={"type": "null"},

@@ -169,8 +169,3 @@ async def runs_to_release(connection: Connection | Pool, after: UUID | None, mos
         most,
     )
     return [FrozenRun(*row) for row in rows]
-
-
-async def count_held(connection: Connection | Pool) -> int:
-    """How many runs have steps that a freeze holds."""
-    return await connection.fetchval("SELECT count(*) FROM runs WHERE held <> ''")

@@ -17,7 +17,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import page, whole
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
-from hai_flow.api.requests.views import render_notification
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.errors import reject_unknown_run
 from hai_flow.store.people import notifications
@@ -52,7 +52,7 @@ async def list_notifications(
     listed_page = await page(access, ask, _place, limit)
     following = None if listed_page.following is None else encode_cursor(*listed_page.following)
     return {
-        "items": [render_notification(row) for _, row in listed_page.rows],
+        "items": [render(schemas.Notification, row) for _, row in listed_page.rows],
         "next_cursor": following,
         "missing": listed_page.missing,
     }
