@@ -71,7 +71,6 @@ expression_values = Room(
 expression_values.bug(
     "a long list is converted on the loop",
     ("    spend(len(value))\n    parts = [convert(", "    parts = [convert("),
-    ("        spend(len(value))\n        parts = [_dyn(", "        parts = [_dyn("),
 )
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
@@ -497,7 +496,9 @@ guarding.bug(
 )
 
 excluding = Room("hai_flow/engine/pendings/selectors.py", f"{_T}passing.py")
-excluding.bug("who caused a run decides", ("    if selector == REQUESTER and not set(", "    if False and not set("))
+excluding.bug(
+    "who caused a run decides", ("    if selector == REQUESTER and not _composed(", "    if False and not _composed(")
+)
 staging = Room("hai_flow/engine/pendings/deadlines.py", f"{_T}approvals_time.py")
 staging.bug(
     "the no behind a stage that nobody can decide is not reached",

@@ -83,10 +83,7 @@ people.bug(
 )
 people.bug(
     "an id from before is not joined",
-    (
-        "who = msgspec.structs.replace(principal.who, id=id, aliases=aliases.further(id))",
-        "who = msgspec.structs.replace(principal.who, id=id)",
-    ),
+    ("replace(who, id=id, aliases=tuple(ids), roles", "replace(who, id=id, aliases=(), roles"),
 )
 
 _TOKENS: Final = "tests/attacks/test_tokens.py"
@@ -95,7 +92,10 @@ selectors.bug(
     "a key that speaks for nobody decides by a name", ("if principal.issuer is not None:", "if False:"), by=_TOKENS
 )
 votes = Room("hai_flow/engine/pendings/votes.py", _TOKENS)
-votes.bug("an issuer's key votes as often as it likes", ("return ids | {vote.issuer", "return ids or {vote.issuer"))
+votes.bug(
+    "an issuer's key votes as often as it likes",
+    ("return set(map(compose, ids)) | {vote.issuer", "return set(ids) or {vote.issuer"),
+)
 frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
 frontend.bug(
     "a token that is signed beside the server holds what it says",
